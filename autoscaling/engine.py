@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeVar
 
 from autoscaling import views
+from autoscaling.sketch import Sketch
+from autoscaling.waits import WaitWatch
 from contract.errors import UPSTREAM_TIMEOUT
 from contract.telemetry import EngineState
 from contract.tracing import RequestNames, Stage, Stages
@@ -40,6 +42,7 @@ class Timings:
     Attributes:
         has_begun: whether the last call has gone out to a replica.
         stages: when each began, where spans are made of them.
+        watch: who wants to be told of the wait meanwhile.
     """
 
     queue: float = 0.0
@@ -47,6 +50,7 @@ class Timings:
     engine: float = 0.0
     has_begun: bool = False
     stages: Stages | None = None
+    watch: WaitWatch | None = None
 
     def enter(self, stage: Stage, engine: str = "") -> None:
         """Begins a stage of the request."""
@@ -137,6 +141,7 @@ class EngineView:
         organisations: whose calls these are, counted.
         used: slots that calls of this process hold.
         slots: of all running replicas.
+        loads: how long its starts take.
     """
 
     state: EngineState
@@ -144,6 +149,7 @@ class EngineView:
     organisations: int
     used: int
     slots: int
+    loads: Sketch
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,10 @@ from ray.serve.handle import DeploymentHandle
 from autoscaling import views
 from autoscaling.engine import CallContext, Deadline, EngineView, Timings
 from autoscaling.metrics import Metrics
-from autoscaling.queue import QueueTimeout, SlotQueue, alone
+from autoscaling.queue import QueueTimeout, Slot, SlotQueue, alone
 from autoscaling.ray_internals.metrics import counted_as_waiting
+from autoscaling.sketch import Sketch
+from autoscaling.waits import Forecast
 from autoscaling.waking import Waker
 from autoscaling.watch import StartWatch
 from concurrency.fairness import QueueFull
@@ -84,6 +86,11 @@ class Gate:
             # What Serve sees waiting is what makes it add replicas.
             waits=partial(counted_as_waiting, self._handle),
         )
+        self._forecast = Forecast(
+            self._queue,
+            lambda: self._running_slots() or serving.max_ongoing_requests,
+            self._waker.load_left_s,
+        )
 
     def running(self) -> int:
         """Replicas that run. A handle whose router has no news yet counts as cold."""
@@ -101,10 +108,13 @@ class Gate:
 
     def view(self) -> EngineView:
         """What it does now. It is busy where every slot of every replica is taken, by calls of this process."""
-        view = views.VIEWS.get(self._key)
-        slots = view.slots() if view and view.running() else 0
-        queue = self._queue
-        return EngineView(self._state(slots), queue.waiting, queue.waiting_owners, queue.at_work, slots)
+        slots, queue, loads = self._running_slots(), self._queue, self._waker.loads
+        return EngineView(self._state(slots), queue.waiting, queue.waiting_owners, queue.at_work, slots, loads)
+
+    @property
+    def times(self) -> dict[str, Sketch]:
+        """How long calls and starts of this engine take, to be remembered over restarts."""
+        return self._forecast.sketches | {"load": self._waker.loads}
 
     def _state(self, slots: int) -> EngineState:
         if self.running():
@@ -119,7 +129,7 @@ class Gate:
 
     async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, context: CallContext) -> R:
         """The answer to `job` by `method` of the capability's protocol. Raises ApiError only."""
-        left_s = await self._take_slot(context)
+        slot, left_s = await self._take_slot(context)
         try:
             with context.timings.measured(), closing(Deadline()) as deadline, deadline.of(left_s):
                 answer: R = await self._method(method.__name__).remote(job, *context.carried)
@@ -127,14 +137,14 @@ class Gate:
         except Exception as error:
             raise self._failed(error) from None
         finally:
-            self._queue.leave(context.owner)
+            self._queue.leave(slot)
 
     async def stream(
         self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, context: CallContext
     ) -> AsyncGenerator[R, None]:
         """The items of the answer; the deadline holds for each. Leaving the iteration cancels the work."""
         began = time.perf_counter()
-        left_s = await self._take_slot(context)
+        slot, left_s = await self._take_slot(context)
         has_begun = False
         try:
             with context.timings.measured() as count, closing(Deadline()) as deadline:
@@ -150,13 +160,14 @@ class Gate:
                         if not has_begun:
                             has_begun = True
                             self._metrics.observe(FIRST_OUTPUT, self._labels, time.perf_counter() - began)
+                            self._queue.began_s.append(slot.age_s())
                         yield item
                 finally:
                     response.cancel()
         except Exception as error:
             raise self._failed(error) from None
         finally:
-            self._queue.leave(context.owner)
+            self._queue.leave(slot)
 
     def _failed(self, error: Exception) -> ApiError:
         """What a client is told. Where the last replica died under its call, the engine starts again, and shows it."""
@@ -165,8 +176,8 @@ class Gate:
             self._waker.warm()
         return refusal
 
-    async def _take_slot(self, context: CallContext) -> float:
-        """Returns with a slot, which the queue's `leave` gives back; says what is left of the deadline, in seconds.
+    async def _take_slot(self, context: CallContext) -> tuple[Slot, float]:
+        """A slot, which the queue's `leave` gives back, and what is left of the deadline, in seconds.
 
         Raises BUSY, UPSTREAM_TIMEOUT, and what `_enter` raises.
         """
@@ -174,11 +185,15 @@ class Gate:
         started, loaded, timings.has_begun = time.perf_counter(), timings.load, False
         timings.enter(Stage.QUEUE, self.name)
         try:
-            if not (self.running() and self._queue.try_enter(owner)):
-                await self._queue.enter(owner, partial(self._enter, timings), self.serving.deadline_s)
+            slot = self._queue.try_enter(owner) if self.running() else None
+            if slot is None:
+                waiting = partial(self._forecast.waiting, timings.watch)
+                enter = partial(self._enter, timings)
+                slot = await self._queue.enter(owner, enter, self.serving.deadline_s, waiting, timings.watch)
         except QueueFull:
             raise BUSY(
-                f"{self.serving.max_queued} requests already wait for this engine; send this one again shortly"
+                f"{self.serving.max_queued} requests already wait for this engine; send this one again shortly",
+                retry_after_s=self._forecast.retry_after_s(),
             ) from None
         except QueueTimeout:
             raise UPSTREAM_TIMEOUT() from None
@@ -186,7 +201,11 @@ class Gate:
             queued_s = time.perf_counter() - started - (timings.load - loaded)
             timings.queue += queued_s
             self._metrics.observe(QUEUE, self._labels, queued_s)
-        return max(0.0, self.serving.deadline_s - queued_s)
+        return slot, max(0.0, self.serving.deadline_s - queued_s)
+
+    def _running_slots(self) -> int:
+        view = views.VIEWS.get(self._key)
+        return view.slots() if view and view.running() else 0
 
     def _slots(self) -> int:
         """Calls that may be at work or on their way there.
@@ -207,7 +226,8 @@ class Gate:
         started = time.perf_counter()
         timings.enter(Stage.LOAD, self.name)
         try:
-            await self._waker.until_running(within_s)
+            with self._forecast.waiting(timings.watch):
+                await self._waker.until_running(within_s)
         finally:
             loaded_s = time.perf_counter() - started
             timings.load += loaded_s

@@ -20,10 +20,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 
 from autoscaling.engine import NOBODY
+from autoscaling.turns import Line
 from concurrency.fairness import FairQueue, OwnerCounter, QueueFull
 
 LOOK_AGAIN_S = 0.1
@@ -35,6 +39,9 @@ PRESENT_S = 60.0
 RESERVED_SHARE = 4
 """One slot in so many is reserved."""
 
+RECENT = 1000
+"""Calls that have come, and that have ended, which are remembered."""
+
 
 def alone() -> int:
     """One process calls the engine."""
@@ -45,11 +52,24 @@ class QueueTimeout(Exception):
     """The turn of a call did not come in time."""
 
 
-class _WaitingCall:
-    """One call that waits."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Slot:
+    """A slot in use: by whom, and since when by the loop's clock, in seconds."""
 
-    def __init__(self, within_s: float) -> None:
-        self.slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    owner: Hashable
+    since_s: float
+
+    def age_s(self) -> float:
+        """For how long it has been in use, in seconds."""
+        return asyncio.get_running_loop().time() - self.since_s
+
+
+class _WaitingCall:
+    """One call that waits. `name` tells it from others."""
+
+    def __init__(self, within_s: float, name: object) -> None:
+        self.name = name
+        self.slot: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
         self.deadline = asyncio.timeout(within_s)
         self.eviction = asyncio.timeout(None)
 
@@ -88,6 +108,11 @@ class SlotQueue:
         self._sharers = sharers
         self._waits = waits
         self._at_work = OwnerCounter()
+        self._used: dict[Slot, None] = {}  # the oldest first
+        self._came: deque[tuple[Hashable, float]] = deque(maxlen=RECENT)  # owners, and when they came
+        self.began_s: deque[float] = deque(maxlen=RECENT)
+        self.ended_s: deque[float] = deque(maxlen=RECENT)
+        """Ages of slots as the answer began, for streams, and as they were given back. Who reads them empties them."""
         self._waiting: FairQueue[_WaitingCall] = FairQueue()
         """Calls that have no slot yet, also those for an engine that starts."""
         self._ready: FairQueue[_WaitingCall] = FairQueue()
@@ -114,23 +139,33 @@ class SlotQueue:
         """Calls at work, and those that wait."""
         return self._at_work.total + self.waiting
 
-    def try_enter(self, owner: str) -> bool:
-        """Takes a slot, which `leave` gives back, for a call that need not wait. Returns whether there was one."""
-        if self._ready or not (may_work := self._admission()) or not may_work(owner):
-            return False
+    def try_enter(self, owner: str) -> Slot | None:
+        """A slot, which `leave` gives back, for a call that need not wait; None where there is none."""
+        if self._ready or not (may_work := self._admission(self._slots(), self._at_work)) or not may_work(owner):
+            return None
         self._ready.note(owner)
-        self._at_work.take(owner)
+        slot = self._take(owner)
+        self._came.append((owner, slot.since_s))
         self._ready.end_turn(owner)
-        return True
+        return slot
 
-    async def enter(self, owner: str, ready: Callable[[], Awaitable[None]], within_s: float) -> None:
+    async def enter(
+        self,
+        owner: str,
+        ready: Callable[[], Awaitable[None]],
+        within_s: float,
+        waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
+        name: object = None,
+    ) -> Slot:
         """Returns with a slot, which `leave` gives back.
 
         `ready` is awaited while the call counts as waiting: until an engine has started, say. From then on the turn
-        must come in `within_s`. Raises QueueFull, QueueTimeout, and what `ready` raises.
+        must come in `within_s`; `waiting` is entered if it has to come. `name` tells the call from others in `line`.
+        Raises QueueFull, QueueTimeout, and what `ready` raises.
         """
         self._ready.note(owner)
-        entry = _WaitingCall(within_s)
+        entry = _WaitingCall(within_s, name)
+        self._came.append((owner, asyncio.get_running_loop().time()))
         if evicted := self._waiting.add(owner, entry, self._max_waiting + self._free()):
             evicted.evict()
         try:
@@ -140,12 +175,12 @@ class SlotQueue:
                 self._hand_out()
                 if not entry.has_slot:
                     async with entry.deadline:
-                        with self._waits():
+                        with self._waits(), waiting():
                             await entry.slot
         except BaseException as error:
             if entry.has_slot:
                 # It was cancelled in the very moment in which its turn came.
-                self.leave(owner)
+                self.leave(entry.slot.result())
             else:
                 self._waiting.remove(owner, entry)
                 self._ready.remove(owner, entry)
@@ -154,16 +189,38 @@ class SlotQueue:
             if entry.deadline.expired():
                 raise QueueTimeout from None
             raise error
+        return entry.slot.result()
 
-    def leave(self, owner: str) -> None:
+    def leave(self, slot: Slot) -> None:
         """Gives a slot back, and those that are free to the calls that are next."""
-        self._ready.note(owner)
-        self._at_work.give_back(owner)
+        del self._used[slot]
+        self.ended_s.append(slot.age_s())
+        self._ready.note(slot.owner)
+        self._at_work.give_back(slot.owner)
         self._hand_out()
+
+    def line(self, slots: int) -> Line:
+        """Who is at work and who waits, where there are so many slots, or will be."""
+        queue, rates = self._ready.rehearsal(self._waiting), self._rates(asyncio.get_running_loop().time())
+        return Line(queue, rates, [(slot.owner, slot.age_s()) for slot in self._used], partial(self._admission, slots))
+
+    def _rates(self, now_s: float) -> dict[Hashable, float]:
+        """Calls a second of each owner in the last PRESENT_S. Those of one second count once: bursts end."""
+        since_s = max(now_s - PRESENT_S, self._came[0][1] if len(self._came) == RECENT else 0.0)
+        calls = Counter(
+            owner for owner, _ in {(owner, int(came_s)) for owner, came_s in self._came if came_s >= since_s}
+        )
+        return {owner: count / max(1.0, now_s - since_s) for owner, count in calls.items()}
+
+    def _take(self, owner: Hashable) -> Slot:
+        slot = Slot(owner, asyncio.get_running_loop().time())
+        self._at_work.take(owner)
+        self._used[slot] = None
+        return slot
 
     def _hand_out(self) -> None:
         """Hands every free slot out, and looks again later if calls still wait."""
-        while self._ready and (may_work := self._admission()):
+        while self._ready and (may_work := self._admission(self._slots(), self._at_work)):
             owner = self._ready.next(self._at_work, may_work)
             if owner is None:
                 break
@@ -171,8 +228,7 @@ class SlotQueue:
             if entry.slot.done():  # its caller has gone
                 continue
             self._waiting.remove(owner, entry)
-            self._at_work.take(owner)
-            entry.slot.set_result(None)
+            entry.slot.set_result(self._take(owner))
         if self._ready and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
 
@@ -180,9 +236,9 @@ class SlotQueue:
         self._timer = None
         self._hand_out()
 
-    def _admission(self) -> Callable[[Hashable], bool] | None:
+    def _admission(self, slots: int, at_work: OwnerCounter) -> Callable[[Hashable], bool] | None:
         """Says of an owner whether a slot that is free now is one for it; None if no slot is free."""
-        slots, at_work = max(1, self._slots()), self._at_work
+        slots = max(1, slots)
         if slots <= at_work.total:
             return None
         share = math.ceil(slots / self._sharers())

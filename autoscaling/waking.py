@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-import random
-import time
 from collections.abc import Callable
+from functools import partial
 
 from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from autoscaling.ray_internals.metrics import hurried
+from autoscaling.sketch import Sketch
+from autoscaling.waits import MEMORY_STARTS, retry_after_s
 from autoscaling.watch import Start, StartWatch
 from contract.errors import ENGINE_FAILED, WARMING_UP, ApiError
-from contract.limits import COLD_RETRY_AFTER_MAX_S
 
 log = logging.getLogger(f"parlance.{__name__}")
-
-SPREAD = 0.25
-"""By this share at most `Retry-After` is longer than a cold start."""
 
 
 class Waker:
@@ -36,6 +32,7 @@ class Waker:
 
     Attributes:
         model_s: how long the model of the replica that was woken last took to load, as it says; 0 where it does not.
+        loads: how long starts take, in seconds.
     """
 
     def __init__(
@@ -45,8 +42,10 @@ class Waker:
         self._handle = handle
         self._watch = watch
         self._running = running
-        self._load_s = load_s
+        self.loads = Sketch(MEMORY_STARTS, load_s)
         self.model_s = 0.0
+        self._since_s: float | None = None
+        """When this process saw first that none runs, by the loop's clock; None where it has not, or asked nobody."""
         self.warming: asyncio.Task[None] | None = None
 
     @property
@@ -85,21 +84,33 @@ class Waker:
 
     async def _wake(self) -> None:
         """One queued call is what scales an engine up from zero; Serve forgets a call that is cancelled early."""
-        started, self.model_s = time.perf_counter(), 0.0
+        loop = asyncio.get_running_loop()
+        self._since_s = started_s = loop.time()
+        self.model_s = 0.0
         # Nobody waits at an engine that refuses, so this is where the failure of its start is noticed.
         watching = asyncio.create_task(self._watch.until_failed(self._name))
         try:
             warmed = self._handle.warm.remote()
             async with hurried(self._handle):
                 self.model_s = await warmed
-            self._load_s = time.perf_counter() - started
+            if (waited_s := loop.time() - started_s) >= self.model_s:  # else it ran, or was about to
+                self.loads.add(waited_s)
             await self._watch.refresh()  # forgets an earlier failure
         except (RayError, RayServeException) as error:
             log.warning("engine %s did not start: %s", self._name, type(error).__name__)
         finally:
+            self._since_s = None
             watching.cancel()
 
+    def load_left_s(self) -> Callable[[float], float] | None:
+        """Quantiles of the seconds until a replica runs, which are what is left of a start; None: one runs."""
+        if self._running():
+            self._since_s = None
+            return None
+        now_s = asyncio.get_running_loop().time()
+        self._since_s = now_s if self._since_s is None else self._since_s
+        return partial(self.loads.left, now_s - self._since_s)
+
     def _retry_after_s(self) -> int:
-        """The time that loading takes, and up to a quarter more or less: those who were refused come one by one."""
-        load_s = min(COLD_RETRY_AFTER_MAX_S / (1 + SPREAD), self._load_s)
-        return max(1, math.ceil(load_s * random.uniform(1, 1 + SPREAD)))
+        load_left_s = self.load_left_s()
+        return retry_after_s(load_left_s(0.5) if load_left_s else 0.0)

@@ -136,6 +136,15 @@ class FairQueue(Generic[T]):
             if oldest not in self._lines:
                 self._turns.pop(oldest, None)
 
+    def rehearsal(self, lines: FairQueue[T]) -> FairQueue[T]:
+        """A copy of `lines` whose owners have had the turns of this queue: to see who would be served when."""
+        copy: FairQueue[T] = FairQueue()
+        copy._lines = {owner: deque(line) for owner, line in lines._lines.items()}
+        copy._length = lines._length
+        copy._turns = dict(self._turns)
+        copy._numbers = count(1 + max(self._turns.values(), default=0))
+        return copy
+
     def others(self, owner: Hashable, within_s: float) -> Iterator[Hashable]:
         """Owners beside `owner` that were here in the last `within_s` seconds, at most MEMORY_S; the latest first."""
         since_s = time.monotonic() - within_s

@@ -60,6 +60,11 @@ does not count."""
 KEEPALIVE_S = 15
 """Seconds of silence in an event stream before a comment is sent."""
 
+STATUS_EVERY_S = 1.0
+"""Seconds between two events that tell of a wait, at least."""
+STATUS_SILENCE_S = 10.0
+"""Seconds after which the next one is sent though nothing has changed: before a comment is due."""
+
 COLD_RETRY_AFTER_MAX_S = 60
 """SDKs ignore a longer `Retry-After`."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Literal, NotRequired, cast
 
@@ -24,6 +23,21 @@ from contract.decisions.engine import Measurement
 from contract.embeddings import MAX_INPUTS
 from contract.rerank import MAX_DOCUMENTS
 from contract.speech.voices import SpokenBy
+from contract.telemetry import EngineState
+
+
+class ModelLoad(TypedDict):
+    """What a request would meet now, and how long a start takes from a request at zero replicas.
+
+    Attributes:
+        state: of its engine: cold, starting, ready, busy or failed.
+        expected_s: seconds of a start, as likely less as more.
+        p90_s: seconds within which nine starts of ten end.
+    """
+
+    state: EngineState
+    expected_s: float
+    p90_s: float
 
 
 class ModelObject(TypedDict):
@@ -52,6 +66,7 @@ class ModelObject(TypedDict):
     vision: NotRequired[bool]
     price_micro_eur: dict[str, int]
     limits: dict[str, int | float | list[str]]
+    load: NotRequired[ModelLoad]
 
 
 class ModelList(TypedDict):
@@ -64,15 +79,14 @@ class ModelList(TypedDict):
     last_id: str | None
 
 
-def listing(models: Iterable[Model]) -> ModelList:
-    """All of `models` on one page."""
-    data = [describe(model) for model in models]
+def listing(data: list[ModelObject]) -> ModelList:
+    """All models on one page."""
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
     return {"object": "list", "data": data, "has_more": False, "first_id": first, "last_id": last}
 
 
-def describe(model: Model) -> ModelObject:
-    """One entry of the list, of a model that is set up."""
+def describe(model: Model, load: ModelLoad | None = None) -> ModelObject:
+    """One entry of the list, of a model that is set up; `load` is what is known of its engine."""
     public: dict[str, Any] = {
         "id": model.id,
         "object": "model",
@@ -92,7 +106,7 @@ def describe(model: Model) -> ModelObject:
         public |= {"dimensions": model.dimensions, "context_window": model.context_window}
     if isinstance(model, SpeechModel):
         public |= {"runtimes": model.runtimes(has_voice=False) or None}
-    public |= {"price_micro_eur": model.price, "limits": _limits(model)}
+    public |= {"price_micro_eur": model.price, "limits": _limits(model), "load": load}
     return cast(ModelObject, {key: value for key, value in public.items() if value is not None})
 
 

@@ -36,6 +36,33 @@ def event(content: Mapping[str, Any]) -> bytes:
     return b"data: " + json_bytes(content) + b"\n\n"
 
 
+def named_event(name: str, content: Mapping[str, Any]) -> bytes:
+    """`content` as an event of this name."""
+    return b"event: " + name.encode() + b"\n" + event(content)
+
+
+QUEUE_STATUS = "queue_status"
+"""The name of the events that tell of a wait."""
+
+
+class QueueStatus(TypedDict):
+    """What a stream is told while it waits. The times are null while nobody knows how long calls take there.
+
+    Attributes:
+        position: its place among those that wait in this process; 1 is next.
+        of: how many wait there.
+        eta_ms: milliseconds until its work begins, as likely less as more.
+        eta_p90_ms: milliseconds until then in nine cases of ten.
+        why: every slot is taken, the model is being loaded, or both.
+    """
+
+    position: int
+    of: int
+    eta_ms: int | None
+    eta_p90_ms: int | None
+    why: Literal["queue", "load", "both"]
+
+
 def contents(events: bytes) -> Iterator[dict[str, Any]]:
     """The contents of events that `event` framed, for wires that say the same in another form."""
     for framed in events.split(b"\n\n"):

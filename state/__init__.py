@@ -7,6 +7,7 @@ rates.py           requests per minute, concurrent streams; those of all replica
 billing/           reserve, top up, settle, void; usage lines
 idempotency.py     one answer per `Idempotency-Key`; in SQL: replies.py
 blobs/             bytes by name, in a folder or S3; signed addresses
+facts.py           facts about the whole database, which replicas revise together
 voices.py          voices of organisations
 tickets.py         tickets for uploads
 drafts/            drafts of voices, until they are adopted or end

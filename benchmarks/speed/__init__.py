@@ -8,6 +8,7 @@ gateway.py         what keys, limits and bills add to a call; beside LiteLLM, or
 processor_time.py  what a request takes of the ingress, beside another checkout, on a machine whose speed changes
 admission.py       what those checks cost by themselves
 fairness.py        what one organisation that sends as fast as it may costs another
+waits.py           whether answers begin when those who wait were promised
 chat.py            streams beside `vllm serve` and llama.cpp's server
 steps.py           its engine alone: vLLM's own steps, quick ones, and those in 8 bits
 forked.py          its engine as a fork of the fork server, beside one that is none

@@ -44,6 +44,7 @@ SHORT = {
     "gateway": Short(3, ("--rounds", "2", "--seconds", "1")),
     "admission": Short(1, ("--requests", "500")),
     "fairness": Short(1, ("--rounds", "1", "--seconds", "5")),
+    "waits": Short(6),
     "speech": Short(3),
     "transcription": Short(4, ("--rounds", "1", "--minutes", "5", "--seconds", "5")),
     "voice_design": Short(2, ("--orders", "10")),

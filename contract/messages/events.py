@@ -17,12 +17,12 @@ from contract.chat.engine import ChatBatch
 from contract.chat.usage import reasoning_tokens
 from contract.errors import ApiError
 from contract.messages.reply import opening, stop_reason, usage
-from contract.wires import contents, error_body, event
+from contract.wires import contents, error_body, named_event
 
 
 def framed(content: dict[str, Any]) -> bytes:
     """`content` as an event that has the name of its type: clients pass over events without one."""
-    return f"event: {content['type']}\n".encode() + event(content)
+    return named_event(content["type"], content)
 
 
 PING = framed({"type": "ping"})

@@ -19,7 +19,7 @@ from contract.chat.usage import reasoning_tokens
 from contract.errors import ApiError
 from contract.responses.output import MESSAGE, REASONING, ItemBuilder, Kind, Logprobs, Status, call_of
 from contract.responses.reply import ResponseHead, ResponseStatus, ending, logprobs_of, response, usage
-from contract.wires import contents, event
+from contract.wires import QUEUE_STATUS, QueueStatus, contents, event
 
 
 class ResponseEvents:
@@ -69,6 +69,10 @@ class ResponseEvents:
             if item.status == "in_progress":
                 self._finish(item, "incomplete")
         return framed + self._state("failed", "response.failed", error)
+
+    def queued(self, status: QueueStatus) -> bytes:
+        """Tells of a wait. The response is created first: the clients look for that."""
+        return self._begin() + self._framed(QUEUE_STATUS, **status)
 
     def _begin(self) -> bytes:
         if self._number:

@@ -37,7 +37,7 @@ from deployments.ingress.context import Service
 from deployments.ingress.front.concurrency import ConcurrencyLimits
 from deployments.ingress.front.cors import listed_origins
 from deployments.ingress.front.proxies import PUBLIC_VARIABLE, Proxies
-from deployments.ingress.report import report_forever
+from deployments.ingress.report import report_forever, share_times, share_times_forever
 from deployments.ingress.wire.addresses import public_address
 from state import State, open_state
 from state.billing.upkeep import run_at_exit
@@ -185,7 +185,8 @@ class Ingress:
         app_name = serve.get_replica_context().app_name
         watch = StartWatch(app_name)
         metrics = Metrics(instruments := RayInstruments())
-        engines = gates(catalog, app_name, handles, watch, metrics)
+        engines = self._gates = gates(catalog, app_name, handles, watch, metrics)
+        await share_times(engines, state.database)
         self.service = Service(
             catalog,
             engines,
@@ -207,6 +208,7 @@ class Ingress:
         self._tasks = [
             asyncio.create_task(wake(woken, watch), name="wake"),
             asyncio.create_task(report_forever(self.service), name="report"),
+            asyncio.create_task(share_times_forever(engines, state.database), name="share times"),
         ]
 
     def __serve_build_asgi_app__(self) -> FastAPI:
@@ -222,6 +224,7 @@ class Ingress:
         if service := getattr(self, "service", None):
             self._unregister_exit()
             await service.drafts.close()
+            await share_times(self._gates, service.state.database)
             await service.state.close()
             if tracer := service.observation.tracer:
                 await asyncio.to_thread(tracer.close)

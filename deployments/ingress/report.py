@@ -1,13 +1,19 @@
-"""What an ingress process reports beside single requests: its engines, what it holds, what was billed."""
+"""What an ingress process reports beside single requests: its engines, what it holds, what was billed.
+
+How long calls and starts took it remembers in the database, together with the others.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from autoscaling.gate import Gate
 from autoscaling.metrics import EXPORT_S, Metrics, Sample
 from autoscaling.ray_internals.logs import flush_logs
+from contract.errors import ApiError
 from contract.telemetry import (
     BODY_BYTES,
     COST,
@@ -26,9 +32,16 @@ from contract.telemetry import (
 from deployments.fork_server.footprint import memory_bytes
 from deployments.ingress.context import Service
 from state.billing.usage import COST as MONEY
+from state.database.base import Database
+from state.facts import revise
+
+log = logging.getLogger(f"parlance.{__name__}")
 
 LOOK_S = 1.0
 """Between two looks at how late the event loop is."""
+
+REMEMBER_S = 60.0
+"""Between two writings of how long calls and starts took."""
 
 
 def gauges(service: Service) -> Iterator[Sample]:
@@ -71,3 +84,23 @@ async def report_forever(service: Service) -> None:
             take_bills(service, metrics)
             metrics.export(gauges(service))
             flush_logs()
+
+
+async def share_times(gates: Mapping[str, Gate], database: Database) -> None:
+    """Hands on how long calls and starts of each engine took, and goes on from what all processes have seen."""
+    sketches = {f"{kind} of {name}": sketch for name, gate in gates.items() for kind, sketch in gate.times.items()}
+    unsaved = {name: sketch.unsaved for name, sketch in sketches.items()}
+    try:
+        texts = await revise(database, {name: sketch.merged for name, sketch in sketches.items()})
+    except ApiError as error:
+        log.warning("could not store how long engines take; trying again in %g s: %s", REMEMBER_S, error)
+        return
+    for name, text in texts.items():
+        sketches[name].adopt(text, unsaved[name])
+
+
+async def share_times_forever(gates: Mapping[str, Gate], database: Database) -> None:
+    """Does so every REMEMBER_S. Runs until cancelled."""
+    while True:
+        await asyncio.sleep(REMEMBER_S)
+        await share_times(gates, database)

@@ -23,6 +23,7 @@ from starlette.middleware import Middleware
 import models
 from autoscaling import views
 from autoscaling.engine import CallContext, Engine, EngineView, Timings
+from autoscaling.sketch import Sketch
 from contract.access import Caller, Scope
 from contract.catalog import Catalog, Model
 from contract.errors import UPSTREAM_ERROR, ApiError
@@ -95,7 +96,7 @@ class LocalEngine:
         return False
 
     def view(self) -> EngineView:
-        return EngineView(EngineState.READY, 0, 0, 0, 1)
+        return EngineView(EngineState.READY, 0, 0, 0, 1, Sketch(1, 3.0))
 
     def warm(self) -> None:
         self.warmed += 1

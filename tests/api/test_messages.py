@@ -12,8 +12,8 @@ from contract.errors import FAULTS
 from contract.limits import CHAT_BODY_BYTES
 from contract.wires import KEEP_ALIVE, TYPE_BY_STATUS
 from deployments.ingress.routes import messages as route
-from deployments.ingress.wire import replies
-from deployments.ingress.wire.replies import event_stream
+from deployments.ingress.wire import events
+from deployments.ingress.wire.events import event_stream
 from tests.api.conftest import MESSAGE, Api
 from tests.api.engines import refusing, scripted
 from tests.scripted import Script
@@ -234,7 +234,7 @@ async def test_silence_is_filled_with_pings(api: Api, monkeypatch: pytest.Monkey
     async def impatient(trace: Any, source: Any, headers: Any, stream_format: Any) -> Any:
         return await event_stream(trace, source, headers, 0.01, stream_format)
 
-    monkeypatch.setattr(replies, "event_stream", impatient)
+    monkeypatch.setattr(events, "event_stream", impatient)
     reply = await send(api, "stream 2 0.1", stream=True)
     assert "ping" in [name for name, _ in told(reply.text)]
     assert KEEP_ALIVE.decode() not in reply.text

@@ -38,14 +38,14 @@ async def by_gate(owners: Sequence[str]) -> list[int]:
         """The engine runs."""
 
     async def call(number: int) -> None:
-        await queue.enter(owners[number], ready, 60)
+        slot = await queue.enter(owners[number], ready, 60)
         order.append(number)
-        queue.leave(owners[number])
+        queue.leave(slot)
 
-    await queue.enter("org-0", ready, 60)
+    working = await queue.enter("org-0", ready, 60)
     calls = [asyncio.create_task(call(number)) for number in range(len(owners))]
     await until(lambda: queue.waiting == len(owners))
-    queue.leave("org-0")
+    queue.leave(working)
     await asyncio.gather(*calls)
     return order
 

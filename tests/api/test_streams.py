@@ -19,7 +19,8 @@ from contract.responses.reply import ResponseHead
 from contract.responses.request import ResponsesRequest
 from contract.wires import KEEP_ALIVE
 from deployments.ingress.context import Service, Trace
-from deployments.ingress.wire.replies import ChunkEncoder, PassThrough, StreamedReply, byte_stream, event_stream
+from deployments.ingress.wire.events import ChunkEncoder, PassThrough, event_stream
+from deployments.ingress.wire.replies import StreamedReply, byte_stream
 from deployments.replicas import MOST_JOINED, joined
 from tests.api.asgi import exchange, http_scope
 from tests.scripted import MODEL, Call, Script

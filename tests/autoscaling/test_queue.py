@@ -8,14 +8,14 @@ from collections import Counter
 import pytest
 
 from autoscaling.engine import NOBODY
-from autoscaling.queue import QueueTimeout, SlotQueue
+from autoscaling.queue import QueueTimeout, Slot, SlotQueue
 
 
 async def ready() -> None:
     """An engine that runs."""
 
 
-async def come(room: SlotQueue, organisation: int, count: int = 1) -> list[asyncio.Task[None]]:
+async def come(room: SlotQueue, organisation: int, count: int = 1) -> list[asyncio.Task[Slot]]:
     """So many calls of one organisation; those that can be at work are."""
     tasks = [asyncio.create_task(room.enter(organisation, ready, 60)) for _ in range(count)]
     await settled()
@@ -27,8 +27,8 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def outcomes(tasks: list[asyncio.Task[None]]) -> Counter[str]:
-    def one(task: asyncio.Task[None]) -> str:
+def outcomes(tasks: list[asyncio.Task[Slot]]) -> Counter[str]:
+    def one(task: asyncio.Task[Slot]) -> str:
         if not task.done():
             return "waits"
         return type(task.exception()).__name__ if task.exception() else "works"
@@ -36,7 +36,7 @@ def outcomes(tasks: list[asyncio.Task[None]]) -> Counter[str]:
     return Counter(map(one, tasks))
 
 
-async def end(*tasks: asyncio.Task[None]) -> None:
+async def end(*tasks: asyncio.Task[Slot]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
@@ -69,27 +69,27 @@ async def test_full_queue_takes_from_the_longest(monkeypatch: pytest.MonkeyPatch
 
 async def test_organisations_take_turns() -> None:
     room, order = SlotQueue(lambda: 1, 100, reserves=False), []
-    await room.enter(9, ready, 60)
+    first = await room.enter(9, ready, 60)
 
     async def work(organisation: int) -> None:
-        await room.enter(organisation, ready, 60)
+        slot = await room.enter(organisation, ready, 60)
         order.append(organisation)
-        room.leave(organisation)
+        room.leave(slot)
 
     tasks = [asyncio.create_task(work(organisation)) for organisation in (1, 1, 1, 1, 2, 2, 3)]
     await settled()
-    room.leave(9)
+    room.leave(first)
     await asyncio.gather(*tasks)
     assert order == [1, 2, 3, 1, 2, 1, 1]
 
 
 async def test_who_has_least_at_work_is_next() -> None:
     room = SlotQueue(lambda: 3, 100, reserves=False)
-    await come(room, 1, 2)
+    working = await come(room, 1, 2)
     await come(room, 2)
     first, second = (await come(room, 1))[0], (await come(room, 2))[0]
-    room.leave(1)
-    room.leave(1)
+    for call in working:
+        room.leave(call.result())
     await settled()
     assert first.done()
     assert second.done()
@@ -100,7 +100,7 @@ async def test_one_place_in_four_is_kept_for_organisations_that_hold_few(places:
     room = SlotQueue(lambda: places, 1000)
     (short,) = await come(room, 2)
     assert short.done()
-    room.leave(2)
+    room.leave(short.result())
     crowd = await come(room, 1, places + 1)
     assert outcomes(crowd) == Counter(works=places - kept, waits=kept + 1)
     others = await come(room, 2, kept + 1)
@@ -110,10 +110,9 @@ async def test_one_place_in_four_is_kept_for_organisations_that_hold_few(places:
 
 async def test_no_place_is_kept_where_nobody_else_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     room = SlotQueue(lambda: 4, 1000)
-    await come(room, NOBODY)
-    room.leave(NOBODY)
-    await come(room, 2)
-    room.leave(2)
+    for organisation in (NOBODY, 2):
+        (call,) = await come(room, organisation)
+        room.leave(call.result())
     monkeypatch.setattr("autoscaling.queue.PRESENT_S", 0.0)  # long ago now
     assert outcomes(await come(room, 1, 4)) == {"works": 4}
 
@@ -135,20 +134,20 @@ async def test_engine_without_a_replica_gets_one_call_which_wakes_it() -> None:
 
 async def test_turn_that_does_not_come_in_time_is_late_and_leaves_nothing() -> None:
     room = SlotQueue(lambda: 1, 100)
-    await come(room, 1)
+    (working,) = await come(room, 1)
     with pytest.raises(QueueTimeout):
         await room.enter(2, ready, 0.01)
     assert (room.waiting, room._at_work) == (0, {1: 1})
-    room.leave(1)
+    room.leave(working.result())
     assert not room._at_work
     assert not room._ready
 
 
 async def test_call_that_is_cancelled_as_its_turn_comes_gives_the_place_back() -> None:
     room = SlotQueue(lambda: 1, 100)
-    await come(room, 1)
+    (working,) = await come(room, 1)
     first, second = await come(room, 1, 2)
-    room.leave(1)
+    room.leave(working.result())
     first.cancel()
     await asyncio.wait({first})
     await asyncio.wait_for(second, 10)

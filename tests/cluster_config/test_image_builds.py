@@ -106,7 +106,8 @@ def config_of(container: str) -> dict[str, object]:
 def command_in(container: str, *command: str) -> list[str]:
     """A command as the image's user, in its folder and environment, and on a host of its own where it has one."""
     host = HOSTS.get(container)
-    within, cluster = (["ip", "netns", "exec", host], CLUSTER) if host else ([], ())
+    # `ip netns exec` would mount the container a second time, and neither would see what the other writes.
+    within, cluster = (["nsenter", f"--net=/run/netns/{host}"], CLUSTER) if host else ([], ())
     return [*within, "buildah", "run", "--isolation=chroot", *cluster, container, "--", *command]
 
 
@@ -140,7 +141,7 @@ def started(container: str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield child
     finally:
-        family = psutil.Process(child.pid).children(recursive=True)
+        family = psutil.Process(child.pid).children(recursive=True) if child.poll() is None else []
         for process in family:
             if process.uids().real == USER:
                 process.terminate()

@@ -26,9 +26,10 @@ from contract.tokens import (
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
 from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.wire.events import PassThrough, chat_stream, tell_of_wait
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
-from deployments.ingress.wire.replies import PassThrough, chat_headers, chat_stream
+from deployments.ingress.wire.replies import chat_headers
 
 router = APIRouter(tags=["chat"])
 tokens_router = APIRouter(tags=["tokens"])
@@ -49,6 +50,7 @@ async def complete(admitted: Chatting) -> Response:
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
     if request.stream:
+        tell_of_wait(admitted)
         return await chat_stream(
             context, chat.stream(context, model, request), PassThrough(), left_out=request.left_out
         )
@@ -72,6 +74,7 @@ async def create_completions(admitted: Writing) -> Response:
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
     if request.stream:
+        tell_of_wait(admitted)
         return await chat_stream(context, chat.write_stream(context, model, request), PassThrough())
     return await once(admitted, partial(_continuation, context, model, request))
 

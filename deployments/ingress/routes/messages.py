@@ -21,9 +21,10 @@ from contract.wires import MessagesErrorReply
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
 from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.wire.events import StreamFormat, chat_stream
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
-from deployments.ingress.wire.replies import StreamFormat, chat_headers, chat_stream
+from deployments.ingress.wire.replies import chat_headers
 
 router = APIRouter(tags=["messages"])
 

@@ -22,9 +22,10 @@ from contract.responses.request import ResponsesRequest
 from deployments.ingress.context import RequestContext, trace_of
 from deployments.ingress.flows import chat
 from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.wire.events import StreamFormat, chat_stream, tell_of_wait
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
-from deployments.ingress.wire.replies import StreamFormat, chat_headers, chat_stream
+from deployments.ingress.wire.replies import chat_headers
 
 router = APIRouter(tags=["chat"])
 
@@ -43,8 +44,9 @@ async def respond(admitted: Responding) -> Response:
     model = context.pick(context.service.catalog.chat, request.model)
     head = ResponseHead(request, context.trace.request_id, int(time.time()), model.id)
     if request.stream:
+        tell_of_wait(admitted)
         events = ResponseEvents(head, trace_of(admitted.request).hold())
-        stream_format = StreamFormat(failed=events.failed)
+        stream_format = StreamFormat(failed=events.failed, queued=events.queued)
         return await chat_stream(context, _batches(context, model, head), events, stream_format, request.left_out)
     return await once(admitted, partial(_answer, context, model, head))
 

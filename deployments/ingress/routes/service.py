@@ -19,7 +19,7 @@ from contract.access import MeReply, Scope
 from contract.catalog import Model
 from contract.errors import MODEL_NOT_FOUND, NOT_FOUND, NOT_IMPLEMENTED
 from contract.limits import KEYLESS_BODY_BYTES
-from contract.models import ModelList, ModelObject, describe, listing
+from contract.models import ModelList, ModelLoad, ModelObject, describe, listing
 from contract.usage import PARAMETERS, UsageQuery, UsageReply, cursor_after
 from deployments.ingress.context import RequestContext, trace_of
 from deployments.ingress.front.admission import Admitted, admit, admit_anyone
@@ -122,7 +122,8 @@ async def my_usage(admitted: AnyKey) -> Response:
 @router.get("/models", openapi_extra=documented(None, ModelList, takes_api_key_header=True))
 async def list_models(admitted: EitherHeader) -> Response:
     """List the models that your organisation can use."""
-    return JSONResponse(listing(_listed(admitted.context)))
+    context = admitted.context
+    return JSONResponse(listing([describe(model, _load(context, model)) for model in _listed(context)]))
 
 
 @router.get("/models/{model_id:path}", openapi_extra=documented(None, ModelObject, takes_api_key_header=True))
@@ -130,13 +131,19 @@ async def get_model(admitted: EitherHeader, model_id: str) -> Response:
     """Describe one model."""
     for model in _listed(admitted.context):
         if model.id == model_id:
-            return JSONResponse(describe(model))
+            return JSONResponse(describe(model, _load(admitted.context, model)))
     raise MODEL_NOT_FOUND(f"there is no model `{model_id[:100]}` here", param="model")
 
 
 def _listed(context: RequestContext) -> list[Model]:
     models = {model.id: model for model in context.service.catalog.models() if model.is_listed}
     return context.offered(models)
+
+
+def _load(context: RequestContext, model: Model) -> ModelLoad:
+    view = context.engine(model).view()
+    expected_s, p90_s = (round(view.loads.quantile(share), 1) for share in (0.5, 0.9))
+    return {"state": view.state, "expected_s": expected_s, "p90_s": p90_s}
 
 
 @images_router.post("/images/generations", openapi_extra=not_available())

@@ -18,8 +18,9 @@ from contract.speech.routing import SpeechRoute
 from contract.wires import event
 from deployments.ingress.flows import speech
 from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.wire.events import event_stream, tell_of_wait
 from deployments.ingress.wire.openapi import documented_audio
-from deployments.ingress.wire.replies import byte_stream, event_stream, served_headers
+from deployments.ingress.wire.replies import byte_stream, served_headers
 
 router = APIRouter(tags=["speech"])
 
@@ -34,6 +35,7 @@ async def speak(admitted: Speaking) -> Response:
     blocks = speech.blocks(admitted.context, prepared)
     headers = _headers(admitted, request, prepared.choice)
     if request.stream_format == "sse":
+        tell_of_wait(admitted)
         return await event_stream(admitted.context.trace, _events(blocks), headers)
     return await byte_stream(_bytes(blocks), MEDIA_TYPES[prepared.choice.format], headers)
 

@@ -21,10 +21,11 @@ from deployments.ingress.context import RequestContext, trace_of
 from deployments.ingress.flows import transcription
 from deployments.ingress.flows.transcription import TranscriptionAnswer
 from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.wire.events import event_stream, tell_of_wait
 from deployments.ingress.wire.forms import read_form
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented_form
-from deployments.ingress.wire.replies import event_stream, served_headers
+from deployments.ingress.wire.replies import served_headers
 from state.idempotency import HEADER
 
 router = APIRouter(tags=["transcription"])
@@ -48,6 +49,7 @@ async def transcribe(admitted: Transcribing) -> Response:
     plan = transcription.prepare(context, request)
     headers = served_headers(context, plan.model.runtime, request.model)
     if request.stream:
+        tell_of_wait(admitted)
         return await event_stream(context.trace, _events(context, plan, file), headers)
     return await once(admitted, partial(_answer, context, plan, file, headers))
 

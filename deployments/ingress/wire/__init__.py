@@ -1,6 +1,7 @@
 """What is read from requests and written in replies, beside the bodies that `contract` has.
 
-replies.py      streams of bytes, server-sent events, chats in events; headers that name the model that answered
+events.py       streams of server-sent events, chats among them; what is told of a wait
+replies.py      streams of bytes; headers that name the model that answered
 idempotency.py  a repeated POST is done once
 forms.py        a form that brings a file
 addresses.py    addresses that clients get, signed, under the public address; voices, with those of their samples

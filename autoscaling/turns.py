@@ -1,0 +1,133 @@
+"""In which order those who wait get slots, and when: arithmetic over what one ingress process sees; nobody is asked.
+
+turns      the order, by the queue's own rule, and how many others end before each
+begins     the times that follow: some futures are played through, each with times that were seen before
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple
+
+from autoscaling.sketch import Sketch
+from concurrency.fairness import FairQueue, OwnerCounter
+
+FUTURES = (16, 200)
+DRAWS = 6000
+"""Times that are drawn for one forecast, about: 5 ms of a core, in which nobody else is answered."""
+CUTS = 256
+"""Quantiles from which they are drawn."""
+
+
+class Newcomer(NamedTuple):
+    """A call that would come now."""
+
+    name: object
+
+
+COMING = Newcomer(None)
+"""A call that is expected to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Who is before an engine now.
+
+    Attributes:
+        queue: a copy. Each call has a `name`, None where nobody wants to know of it.
+        rates: calls a second of each owner, lately.
+        working: owners of calls at work and for how many seconds they have been, the oldest first.
+        admission: what says of an owner whether a slot that is free is one for it, by who is at work; None: none is.
+    """
+
+    queue: FairQueue[Any]
+    rates: Mapping[Hashable, float]
+    working: Sequence[tuple[Hashable, float]]
+    admission: Callable[[OwnerCounter], Callable[[Hashable], bool] | None]
+
+
+class Grant(NamedTuple):
+    """A call that waits, and how many others end before it begins."""
+
+    name: object
+    after: int
+
+
+def turns(line: Line, service_s: float, lead_s: float = 0.0) -> list[Grant]:
+    """The calls that wait, the next first, if those at work end in the order in which they began. Uses `line` up.
+
+    Organisations go on calling as they did, and what comes of them meanwhile has its turn as well: calls take
+    `service_s`, and none begins for `lead_s`.
+    """
+    queue, at_work, working = line.queue, OwnerCounter(), deque(owner for owner, _ in line.working)
+    for owner in working:
+        at_work.take(owner)
+    order: list[Grant] = []
+    waiting, ended, due = len(queue), 0, {owner: rate * lead_s for owner, rate in line.rates.items()}
+    while len(order) < waiting:
+        for owner, count in due.items():
+            for _ in range(int(count)):
+                queue.add(owner, COMING)
+            due[owner] = count % 1
+        may_work = line.admission(at_work)
+        owner_next = queue.next(at_work, may_work) if may_work else None
+        if owner_next is not None:
+            if (call := queue.pop(owner_next)) is not COMING:
+                order.append(Grant(call.name, ended))
+            at_work.take(owner_next)
+            working.append(owner_next)
+        elif working:
+            at_work.give_back(working.popleft())
+            ended += 1
+            for owner, rate in line.rates.items():
+                due[owner] += rate * service_s / (1 + len(working))
+        else:
+            break
+    return order
+
+
+def begins(
+    order: Sequence[Grant],
+    worked_s: Sequence[float],
+    first: Sketch,
+    service: Sketch,
+    load_left_s: Callable[[float], float] | None,
+    draw: random.Random,
+) -> list[list[float]]:
+    """Seconds until the answer to each of `order` begins, in each of some futures, ascending.
+
+    Args:
+        order: as `turns` says.
+        worked_s: for how long those at work have been.
+        first: how long it takes from a slot to an answer that begins; nothing, where nobody knows.
+        service: how long calls take from a slot to their end.
+        load_left_s: quantiles of what is left of a start, where no replica runs. Nobody is at work then.
+        draw: where the futures come from.
+    """
+    futures = max(FUTURES[0], min(FUTURES[1], DRAWS // max(1, len(order) + len(worked_s))))
+    times_s, first_s = _cuts(service), _cuts(first) or [0.0]
+    begun: list[list[float]] = [[] for _ in order]
+    for number in range(futures):
+        # The largest part of it is spread evenly, so that fewer futures do.
+        now_s = load_left_s((number + draw.random()) / futures) if load_left_s else 0.0
+        busy = [now_s + service.left(spent_s, draw.random()) for spent_s in worked_s] if times_s else []
+        heapify(busy)
+        ended = 0
+        for place, turn in enumerate(order):
+            while ended < turn.after and busy:
+                now_s = heappop(busy)
+                ended += 1
+            if ended < turn.after:
+                break
+            begun[place].append(now_s + draw.choice(first_s))
+            if times_s:
+                heappush(busy, now_s + draw.choice(times_s))
+    return [sorted(seconds) for seconds in begun]
+
+
+def _cuts(sketch: Sketch) -> list[float]:
+    return [] if sketch.is_empty else [sketch.quantile((number + 0.5) / CUTS) for number in range(CUTS)]

@@ -1,0 +1,328 @@
+"""Whether answers begin when streams that wait were promised: at cold starts, in bursts, beside floods, after a death.
+
+    python -m benchmarks.speed.waits
+    python -m benchmarks.speed.waits --plot docs/images/waits        draws waits-light.svg and waits-dark.svg
+
+The whole graph runs with its real engines, and every client asks for `queue_status` events. A promise is one such
+event; what came of it is the time until the first other event of the same stream. One burst of each engine comes
+before, from which the graph learns how long calls take; its promises are not counted.
+
+    cold       a few clients come to an engine at zero
+    burst      more come at once than there are slots
+    flood      so do those of another organisation, again and again, and a client of ours now and then
+    death      the replica is killed while a burst waits; who was at work has an error, and is not counted
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from benchmarks.servers import Server, parlance, working_folder
+from benchmarks.speed.fairness import flood_key
+
+IDLE_S = 5
+"""Until an engine is at zero."""
+WITHIN_S = 120
+CLIENTS = 40
+COLD_CLIENTS = 6
+FLOOD_S = 25.0
+MOST_POINTS = 600
+"""Of the plot, so that its file stays small."""
+STATUS = "event: queue_status"
+STORY = "Tell me a story about a lighthouse and its keeper."
+SENTENCE = "The ferry to the island leaves from the second pier at half past nine. "
+
+Draw = random.Random
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What one event said, and what came of it, in seconds from the event on. `case` is where."""
+
+    case: str
+    eta_s: float
+    p90_s: float
+    came_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """An engine and what it is asked; `body` makes requests of different lengths."""
+
+    deployment: str
+    path: str
+    body: Callable[[Draw], Mapping[str, Any]]
+
+
+def _chat(draw: Draw) -> Mapping[str, Any]:
+    message = {"role": "user", "content": STORY}
+    return {
+        "model": "smollm2-135m-instruct",
+        "messages": [message],
+        "max_tokens": draw.randint(16, 96),
+        "stream": True,
+    }
+
+
+def _speech(draw: Draw) -> Mapping[str, Any]:
+    text = SENTENCE * draw.randint(1, 4)
+    return {"provider": "supertonic", "input": text, "language": "en", "stream_format": "sse"}
+
+
+KINDS = {
+    "chat": Kind("chat-smollm2-135m-instruct", "/v1/chat/completions", _chat),
+    "speech": Kind("speech-supertonic-3", "/v1/audio/speech", _speech),
+}
+
+
+@dataclass
+class Clients:
+    """Those of one server."""
+
+    server: Server
+    http: httpx.AsyncClient
+    flood: str
+    draw: Draw = field(default_factory=lambda: Draw(7))
+    promises: list[Promise] = field(default_factory=list)
+
+    async def ask(self, kind: Kind, case: str, key: str) -> None:
+        """One stream to its end, and what it was promised."""
+        told: list[tuple[float, float, float]] = []
+        headers = {"Authorization": f"Bearer {key}", "X-Service-Progress": "1"}
+        is_status, began_s = False, 0.0
+        body = kind.body(self.draw)
+        async with self.http.stream("POST", kind.path, json=body, headers=headers) as reply:
+            async for line in reply.aiter_lines():
+                if line.startswith("event: "):
+                    is_status = line == STATUS
+                elif line.startswith("data: ") and is_status:
+                    status, is_status = json.loads(line.removeprefix("data: ")), False
+                    if status["eta_ms"] is not None:
+                        told.append((time.monotonic(), status["eta_ms"] / 1000, status["eta_p90_ms"] / 1000))
+                elif line.startswith("data: ") and not began_s and reply.status_code == 200 and '"error"' not in line:
+                    began_s = time.monotonic()
+        if began_s:
+            self.promises += [Promise(case, eta_s, p90_s, began_s - at_s) for at_s, eta_s, p90_s in told]
+
+    async def burst(self, kind: Kind, case: str, count: int = CLIENTS, pause_s: float = 0.0) -> None:
+        """So many clients of ours, one every `pause_s`."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(count):
+                group.create_task(self.ask(kind, case, self.server.key))
+                await asyncio.sleep(pause_s)
+
+    async def cold(self, kind: Kind, case: str) -> None:
+        """A few clients, at zero."""
+        async with asyncio.timeout(WITHIN_S):
+            while await self._replicas(kind):  # noqa: ASYNC110  # another process ends
+                await asyncio.sleep(0.3)
+        await asyncio.sleep(2)  # the process that has ended does not share the cores with the one that starts
+        await self.burst(kind, case, COLD_CLIENTS, 0.4)
+
+    async def beside_flood(self, kind: Kind, case: str) -> None:
+        """As many clients of another organisation as wait at once, for FLOOD_S, and one of ours every two seconds."""
+        end_s = time.monotonic() + FLOOD_S
+
+        async def without_pause() -> None:
+            while time.monotonic() < end_s:
+                await self.ask(kind, case, self.flood)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CLIENTS):
+                group.create_task(without_pause())
+            while time.monotonic() < end_s:
+                group.create_task(self.ask(kind, case, self.server.key))
+                await asyncio.sleep(2)
+
+    async def death(self, kind: Kind, case: str) -> None:
+        """A burst whose replica is killed."""
+        await self.burst(kind, "", 1)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.burst(kind, case))
+            await asyncio.sleep(4)
+            os.kill(_replica(kind.deployment), signal.SIGKILL)
+
+    async def _replicas(self, kind: Kind) -> int:
+        replicas: dict[str, int] = (await self.http.get("/healthz")).json()["replicas"]
+        return replicas[kind.deployment]
+
+
+def _replica(deployment: str) -> int:
+    """The process of a replica that this program's graph runs."""
+    title = f"ray::ServeReplica:parlance:{deployment}"
+    for process in psutil.Process().children(recursive=True):
+        if title in " ".join(process.cmdline()):
+            return int(process.pid)
+    ours = {psutil.Process().pid} | {child.pid for child in psutil.Process().children(recursive=True)}
+    for process in psutil.process_iter(["cmdline", "ppid"]):
+        if title in " ".join(process.info["cmdline"] or ()) and _is_of(process, ours):
+            return int(process.pid)
+    raise SystemExit(f"there is no process {title}")
+
+
+def _is_of(process: psutil.Process, ours: set[int]) -> bool:
+    return any(parent.pid in ours for parent in process.parents())
+
+
+Case = Callable[[Clients, Kind, str], Awaitable[None]]
+CASES: Mapping[str, Case] = {
+    "cold": Clients.cold,
+    "burst": Clients.burst,
+    "flood": Clients.beside_flood,
+    "death": Clients.death,
+}
+
+
+async def measure(server: Server, flood: str, rounds: int) -> list[Promise]:
+    """Every case of every engine, `rounds` times."""
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=server.url, timeout=WITHIN_S * 2, limits=limits) as http:
+        clients = Clients(server, http, flood)
+        for name, kind in KINDS.items():
+            await clients.burst(kind, "")
+            for case, run in CASES.items():
+                for _ in range(rounds if case in {"cold", "burst"} else 1):
+                    await run(clients, kind, f"{name}, {case}")
+                print(f"{name}, {case}: {len(clients.promises)} promises", flush=True)
+    return [promise for promise in clients.promises if promise.case]
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+def by_case(promises: Sequence[Promise]) -> dict[str, list[Promise]]:
+    """Promises by case, and all of them."""
+    cases: defaultdict[str, list[Promise]] = defaultdict(list)
+    for promise in promises:
+        cases[promise.case].append(promise)
+    return {**cases, "all": list(promises)}
+
+
+def kept(promises: Sequence[Promise]) -> float:
+    """The share of answers that began before `eta_p90_ms`."""
+    return sum(one.came_s <= one.p90_s for one in promises) / len(promises)
+
+
+def error(promises: Sequence[Promise]) -> float | None:
+    """The median of how far `eta_ms` was off, as a share of the wait, of waits longer than a second."""
+    shares = [abs(one.came_s - one.eta_s) / one.came_s for one in promises if one.came_s > 1]
+    return statistics.median(shares) if shares else None
+
+
+def table(promises: Sequence[Promise]) -> str:
+    """Markdown."""
+    lines = [
+        "| | promises | median wait, s | began before `eta_p90_ms` | median error of `eta_ms` |",
+        "|---|---|---|---|---|",
+    ]
+    for case, some in by_case(promises).items():
+        wait_s, off = statistics.median(one.came_s for one in some), error(some)
+        shown = "" if off is None else f"{off:.0%}"
+        lines.append(f"| {case} | {len(some)} | {wait_s:.1f} | {kept(some):.0%} | {shown} |")
+    return "\n".join(lines)
+
+
+THEMES = {
+    "light": {"paper": "#ffffff", "ink": "#1f2328", "quiet": "#8c959f", "band": "#ddf4ff"},
+    "dark": {"paper": "#0d1117", "ink": "#f0f6fc", "quiet": "#7d8590", "band": "#12304f"},
+}
+HUES = {
+    "light": {"cold": "#0969da", "burst": "#1a7f37", "flood": "#9a6700", "death": "#cf222e"},
+    "dark": {"cold": "#58a6ff", "burst": "#3fb950", "flood": "#d29922", "death": "#f85149"},
+}
+TITLE = "What was promised to those who wait, and what came"
+DESCRIPTION = (
+    "Left: promised against waited seconds, both logarithmic; points lie along the diagonal. "
+    "Right: the share of answers that began before eta_p90, by case, beside the band from 85 to 95 per cent."
+)
+
+
+def draw(promises: Sequence[Promise], prefix: Path) -> None:
+    """Both pictures: the same in other colours."""
+    for theme in THEMES:
+        _draw(promises, Path(f"{prefix}-{theme}.svg"), theme)
+
+
+def _draw(promises: Sequence[Promise], file: Path, theme: str) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    colours = THEMES[theme]
+    style: dict[Any, Any] = dict.fromkeys(
+        ("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), colours["ink"]
+    )
+    style |= dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), colours["paper"])
+    style |= {"axes.edgecolor": colours["quiet"], "svg.fonttype": "none", "svg.hashsalt": "waits"}
+    style |= {"font.family": "sans-serif", "axes.spines.top": False, "axes.spines.right": False}
+    with matplotlib.rc_context(style):
+        figure, (left, right) = pyplot.subplots(1, 2, figsize=(9.5, 3.9), width_ratios=(1.15, 1))
+        _scatter(left, promises, theme)
+        _bars(right, promises, theme)
+        figure.tight_layout(w_pad=3)
+        figure.savefig(file, metadata={"Date": None, "Creator": None})
+        pyplot.close(figure)
+    named = f'\\1<title id="title">{TITLE}</title>\n<desc id="desc">{DESCRIPTION}</desc>\n'
+    file.write_text(re.sub(r"(<svg [^>]*>\n)", named, file.read_text("utf-8"), count=1), "utf-8")
+
+
+def _scatter(axis: Any, promises: Sequence[Promise], theme: str) -> None:
+    shown = [one for one in promises if min(one.eta_s, one.came_s) >= 0.1]
+    shown = shown[:: len(shown) // MOST_POINTS + 1]
+    ends = [0.1, max(max(one.eta_s, one.came_s) for one in shown) * 1.2]
+    axis.plot(ends, ends, color=THEMES[theme]["quiet"], linewidth=1, zorder=1)
+    for case, hue in HUES[theme].items():
+        points = [(one.eta_s, one.came_s) for one in shown if one.case.endswith(case)]
+        axis.scatter(*zip(*points, strict=True), s=7, color=hue, alpha=0.45, linewidths=0, label=case)
+    axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="promised (eta_ms), s", ylabel="waited, s")
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_major_formatter("{x:g}")
+    legend = axis.legend(frameon=False, markerscale=2.2, loc="upper left")
+    for handle in legend.legend_handles:
+        handle.set_alpha(1)
+
+
+def _bars(axis: Any, promises: Sequence[Promise], theme: str) -> None:
+    shares = {case: kept(some) for case, some in by_case(promises).items()}
+    names = list(shares)[::-1]
+    colours = [HUES[theme].get(name.rpartition(" ")[2], THEMES[theme]["ink"]) for name in names]
+    axis.axvspan(0.85, 0.95, color=THEMES[theme]["band"], zorder=0)
+    axis.barh(names, [shares[name] for name in names], color=colours, height=0.55, zorder=2)
+    axis.set(xlim=(0, 1), xlabel="began before eta_p90_ms")
+    axis.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    axis.tick_params(axis="y", length=0)
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=2, help="of cold starts and bursts")
+    parser.add_argument("--plot", type=Path, metavar="PREFIX", help="of the files of the plot, e.g. docs/images/waits")
+    options = parser.parse_args()
+    with working_folder("waits-") as folder, parlance(folder, PARLANCE_IDLE_S=str(IDLE_S)) as server:
+        promises = asyncio.run(measure(server, flood_key(next(folder.glob("home-*"))), options.rounds))
+    print(table(promises))
+    print(f"\nload average {os.getloadavg()[0]:.1f}")
+    if options.plot:
+        draw(promises, options.plot)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""What a stream is told while it waits, if its request wants that; and what nobody else is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from autoscaling import views
+from autoscaling.gate import Gate
+from deployments.ingress.wire import events
+from state import State
+from tests.api.conftest import Api, app_over, serving
+from tests.api.ports import at_port
+from tests.api.sounds import wav
+from tests.api.walks import APP_NAME, LocalHandle, gates
+from tests.catalogs import behaving, chat
+from tests.waiting import until
+
+ASKS = {"x-service-progress": "1"}
+CHAT = {"model": "obedient", "messages": [{"role": "user", "content": "stream 2 0"}], "stream": True}
+STREAMS: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": CHAT,
+    "/v1/completions": {"model": "obedient", "prompt": "stream 2 0", "stream": True},
+    "/v1/responses": {"model": "obedient", "input": "stream 2 0", "stream": True},
+    "/v1/audio/speech": {"input": "Good morning.", "voice": "default-en", "stream_format": "sse"},
+}
+
+
+class OneSlot(LocalHandle):
+    """A replica with one slot, which may be away."""
+
+    is_there = True
+    starts: asyncio.Event
+
+    def __getattr__(self, method: str) -> Any:
+        return SimpleNamespace(remote=self._start) if method == "warm" else super().__getattr__(method)
+
+    async def _start(self) -> float:
+        await self.starts.wait()
+        self.is_there = True
+        return 0.0
+
+    def running(self) -> int:
+        return int(self.is_there)
+
+    def slots(self) -> int:
+        return int(self.is_there)
+
+
+@dataclass
+class Queued:
+    """The app over engines of one slot each, which somebody else has."""
+
+    api: Api
+    engines: dict[str, Gate]
+
+    async def busy(self, send: Callable[[], Any], leaves: Callable[[], object] | None = None) -> httpx.Response:
+        """The reply to what `send` sends, which waits until its wait was looked at, or until `leaves`."""
+        slots = {gate: gate._queue.try_enter("org-99") for gate in self.engines.values()}
+        sending = asyncio.ensure_future(send())
+        await until(leaves or (lambda: any(gate._forecast._waits for gate in slots)))
+        for gate, slot in slots.items():
+            assert slot
+            gate._queue.leave(slot)
+        reply: httpx.Response = await sending
+        return reply
+
+    def waiting(self) -> int:
+        return sum(gate._queue.waiting for gate in self.engines.values())
+
+
+@asynccontextmanager
+async def one_slot(state: State, **options: Any) -> AsyncIterator[Queued]:
+    catalog = behaving(obedient=chat("obedient"))
+    engines = gates(catalog)
+    for (app, _), handle in views.VIEWS.items():
+        if app == APP_NAME:
+            handle.__class__ = OneSlot
+    async with serving(catalog, state, engines=engines, **options) as api:
+        for gate in engines.values():
+            for seconds in (1.0, 2.0, 3.0):
+                gate.times["service"].add(seconds)
+        yield Queued(api, engines)
+
+
+@pytest.fixture
+async def queued(state: State) -> AsyncIterator[Queued]:
+    async with one_slot(state) as queued:
+        yield queued
+
+
+def statuses(reply: httpx.Response) -> list[dict[str, Any]]:
+    """The contents of the events that tell of a wait."""
+    framed = [part for part in reply.text.split("\n\n") if part.startswith("event: queue_status\n")]
+    return [json.loads(part.partition("\ndata: ")[2]) for part in framed]
+
+
+@pytest.mark.parametrize("path", STREAMS)
+async def test_a_stream_that_waits_tells_its_place_and_time_if_that_is_wanted(queued: Queued, path: str) -> None:
+    reply = await queued.busy(lambda: queued.api.send("POST", path, json=STREAMS[path], headers=ASKS))
+    assert reply.status_code == 200, reply.text
+    (status,) = statuses(reply)
+    assert (status["position"], status["of"], status["why"]) == (1, 1, "queue")
+    assert 500 < status["eta_ms"] <= status["eta_p90_ms"] < 20_000
+    ends = ("[DONE]", "response.completed", "speech.audio.done")
+    assert any(end in reply.text.split("\n\n")[-2] for end in ends), "and then comes the whole answer"
+
+
+async def test_a_transcription_tells_it_too(queued: Queued) -> None:
+    form = {"files": {"file": ("a.wav", wav(), "audio/wav")}, "data": {"stream": "true"}}
+    reply = await queued.busy(lambda: queued.api.send("POST", "/v1/audio/transcriptions", headers=ASKS, **form))
+    assert statuses(reply)[0]["type"] == "queue_status"
+    assert "transcript.text.done" in reply.text
+
+
+@pytest.mark.parametrize("headers", [{}, {"x-service-progress": "true"}, {"x-parlance-progress": "1"}])
+@pytest.mark.parametrize("path", STREAMS)
+async def test_nobody_else_gets_another_byte(queued: Queued, path: str, headers: dict[str, str]) -> None:
+    async def send() -> httpx.Response:
+        return await queued.api.send("POST", path, json=STREAMS[path], headers=headers)
+
+    waited = await queued.busy(send, lambda: queued.waiting() == 1)
+    assert "queue_status" not in waited.text
+    assert len(waited.content) == len((await send()).content)
+
+
+async def test_a_request_that_need_not_wait_is_told_nothing(queued: Queued) -> None:
+    reply = await queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS)
+    assert statuses(reply) == []
+
+
+async def test_what_does_not_stream_ignores_the_header(queued: Queued) -> None:
+    body = CHAT | {"stream": False, "messages": [{"role": "user", "content": "say hello"}]}
+    reply = await queued.busy(
+        lambda: queued.api.send("POST", "/v1/chat/completions", json=body, headers=ASKS), lambda: queued.waiting() == 1
+    )
+    assert reply.json()["choices"][0]["message"]["content"] == "hello"
+    assert (await queued.api.send("GET", "/v1/models", headers=ASKS)).status_code == 200
+
+
+async def test_messages_tell_nothing_because_their_clients_break_on_what_comes_before_the_message(
+    queued: Queued,
+) -> None:
+    body = CHAT | {"max_tokens": 9}
+    reply = await queued.busy(
+        lambda: queued.api.send("POST", "/v1/messages", json=body, headers=ASKS), lambda: queued.waiting() == 1
+    )
+    assert reply.text.startswith("event: message_start\n")
+
+
+async def test_the_prefix_of_the_header_is_the_one_of_reply_headers(state: State) -> None:
+    async with one_slot(state, header_prefix="x-house-") as queued:
+        reply = await queued.busy(
+            lambda: queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers={"X-House-Progress": "1"})
+        )
+        assert statuses(reply)
+
+
+@pytest.mark.parametrize(("service_s", "least_s", "most_s"), [(0.1, 1, 1), (20.0, 15, 30), (500.0, 48, 60)])
+async def test_a_full_queue_is_a_429_that_says_when_to_come_again(
+    queued: Queued, service_s: float, least_s: int, most_s: int
+) -> None:
+    gate = queued.engines["chat-obedient"]
+    gate._queue._max_waiting = 1
+    for _ in range(1000):
+        gate.times["service"].add(service_s)
+
+    async def refused() -> int:
+        waiting = asyncio.ensure_future(queued.api.chat("stream 1 0"))
+        await until(lambda: gate._queue.waiting == 1)
+        reply = await queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (429, "busy")
+        refusals.append(int(reply.headers["retry-after"]))
+        return await waiting
+
+    refusals: list[int] = []
+    await queued.busy(refused, lambda: refusals)
+    assert least_s <= refusals[0] <= most_s
+
+
+async def test_a_wait_that_fails_is_an_event_once_it_was_told(queued: Queued) -> None:
+    gate = queued.engines["chat-obedient"]
+    slot = gate._queue.try_enter("org-99")
+    sending = asyncio.create_task(queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS))
+    await until(lambda: gate._forecast._waits)
+    (entry,) = gate._queue._waiting
+    entry.evict()
+    reply = await sending
+    assert slot
+    gate._queue.leave(slot)
+    assert reply.status_code == 200
+    assert statuses(reply)
+    assert json.loads(reply.text.split("data: ")[-1])["error"]["code"] == "busy"
+
+
+async def test_a_promise_is_repeated_before_silence_is_long(queued: Queued, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "STATUS_SILENCE_S", 0.0)
+    monkeypatch.setattr(events, "STATUS_EVERY_S", 0.01)
+    gate = queued.engines["chat-obedient"]
+    slot = gate._queue.try_enter("org-99")
+    sending = asyncio.create_task(queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS))
+    await until(lambda: gate._forecast._waits)
+    await asyncio.sleep(0.1)
+    assert slot
+    gate._queue.leave(slot)
+    told = statuses(await sending)
+    assert len(told) > 1
+    assert [one["eta_ms"] for one in told] == sorted((one["eta_ms"] for one in told), reverse=True)
+
+
+async def test_one_who_waits_for_a_start_is_told_so(queued: Queued) -> None:
+    gate = queued.engines["chat-obedient"]
+    handle: Any = views.VIEWS[APP_NAME, "chat-obedient"]
+    handle.is_there = False
+    handle.starts = asyncio.Event()
+    sending = asyncio.create_task(queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS))
+    await until(lambda: gate._forecast._waits)
+    listed = (await queued.api.send("GET", "/v1/models/obedient")).json()
+    assert listed["load"] == {"state": "starting", "expected_s": 2.0, "p90_s": pytest.approx(3.0, abs=0.1)}
+    handle.starts.set()
+    status = statuses(await sending)[0]
+    assert (status["why"], status["position"]) == ("load", 1)
+    assert 1000 < status["eta_ms"] <= 2000
+
+
+async def test_clients_of_openai_read_such_streams(queued: Queued) -> None:
+    """By hand and by their helpers, which take every event for one of theirs."""
+    async with at_port(app_over(queued.api.service)) as address:
+        client = openai.AsyncOpenAI(
+            base_url=f"{address}/v1", api_key=queued.api.everything, default_headers=ASKS, max_retries=0
+        )
+
+        async def chunks() -> Any:
+            stream = await client.chat.completions.create(**CHAT)
+            return [chunk async for chunk in stream]
+
+        async def helped_chat() -> Any:
+            asked = {key: value for key, value in CHAT.items() if key != "stream"}
+            async with client.chat.completions.stream(**asked) as stream:
+                return await stream.get_final_completion()
+
+        async def helped_response() -> Any:
+            async with client.responses.stream(model="obedient", input="stream 2 0") as stream:
+                return await stream.get_final_response()
+
+        read: Any = await queued.busy(chunks)
+        assert [choice.delta.content for chunk in read for choice in chunk.choices] == ["0 ", "1 "]
+        final: Any = await queued.busy(helped_chat)
+        assert final.choices[0].message.content == "0 1 "
+        whole: Any = await queued.busy(helped_response)
+        assert whole.output_text == "0 1 "
+        await client.close()

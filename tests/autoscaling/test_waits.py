@@ -1,0 +1,269 @@
+"""Places and promises of those who wait: by the production queue and forecast, on a virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoscaling.queue import Slot, SlotQueue
+from autoscaling.sketch import Sketch
+from autoscaling.turns import Grant, begins, turns
+from autoscaling.waits import Wait
+from tests.autoscaling.promises import Crowd, Promise, crowd, errors, kept, lognormal
+from tests.autoscaling.virtual import run
+
+SERVICE_S, START_S = 2.0, 8.0
+
+
+# --- places ----------------------------------------------------------------------------------------------------------
+
+
+class Room:
+    """A queue in which each call has a number, and is at work until it is told to leave."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.queue = SlotQueue(lambda: slots, 1000)
+        self.working: list[Slot] = []
+        self.begun: list[int] = []
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.count = 0
+
+    async def come(self, owner: str) -> None:
+        self.count += 1
+        self.tasks.add(asyncio.create_task(self._call(owner, self.count)))
+        await self._settled()
+
+    async def leave(self, place: int = 0) -> None:
+        if self.working:
+            self.queue.leave(self.working.pop(place % len(self.working)))
+            await self._settled()
+
+    def places(self, *, with_arrivals: bool = False) -> dict[object, int]:
+        """The place of each call that waits."""
+        line = self.queue.line(self.slots)
+        service_s = 1.0 if with_arrivals else 0.0
+        return {grant.name: place for place, grant in enumerate(turns(line, service_s), 1)}
+
+    async def end(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def _call(self, owner: str, number: int) -> None:
+        async def ready() -> None:
+            """The engine runs."""
+
+        slot = self.queue.try_enter(owner) or await self.queue.enter(owner, ready, 10_000, name=number)
+        self.begun.append(number)
+        self.working.append(slot)
+
+    async def _settled(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+OWNERS = st.sampled_from(["org-1", "org-2", "org-3"])
+STEPS = st.lists(st.one_of(OWNERS, st.integers(0, 7)), min_size=5, max_size=60)
+
+
+@given(STEPS, st.integers(1, 6))
+@settings(deadline=None)
+def test_a_place_gets_worse_only_by_others_who_come_or_have_ended(steps: list[str | int], slots: int) -> None:
+    """One who comes may go before, once; so may one more of an organisation of which one has ended just now."""
+
+    async def play() -> None:
+        room = Room(slots)
+        for step in steps:
+            before = room.places()
+            await (room.come(step) if isinstance(step, str) else room.leave(step))
+            after = room.places()
+            assert all(after[name] <= place + 1 for name, place in before.items() if name in after), step
+            assert sorted(after.values()) == list(range(1, len(after) + 1))
+        await room.end()
+
+    run(play())
+
+
+@given(st.lists(OWNERS, min_size=1, max_size=40), st.integers(1, 6))
+@settings(deadline=None)
+def test_calls_begin_in_the_order_of_their_places(owners: list[str], slots: int) -> None:
+    """Where the oldest ends first, and nobody else comes."""
+
+    async def play() -> None:
+        room = Room(slots)
+        for owner in owners:
+            await room.come(owner)
+        order = [name for name, _ in sorted(room.places().items(), key=lambda item: item[1])]
+        begun = len(room.begun)
+        while room.working:
+            await room.leave()
+        assert room.begun[begun:] == order
+        await room.end()
+
+    run(play())
+
+
+@given(st.lists(OWNERS, min_size=1, max_size=30), st.integers(1, 6))
+@settings(deadline=None)
+def test_those_who_are_expected_have_no_place(owners: list[str], slots: int) -> None:
+    async def play() -> None:
+        room = Room(slots)
+        for owner in owners:
+            await room.come(owner)
+        assert room.places(with_arrivals=True).keys() == room.places().keys()
+        await room.end()
+
+    run(play())
+
+
+# --- times -----------------------------------------------------------------------------------------------------------
+
+
+def always(seconds: float) -> Sketch:
+    sketch = Sketch(200)
+    for _ in range(200):
+        sketch.add(seconds)
+    return sketch
+
+
+def test_times_follow_from_who_ends_before() -> None:
+    order = [Grant(None, after) for after in (1, 2, 3, 4)]
+    times = begins(order, [1.0, 0.0], Sketch(1), always(2.0), None, random.Random(1))
+    middle = [statistics.median(seconds) for seconds in times]
+    assert middle == pytest.approx([1.0, 2.0, 3.0, 4.0], rel=0.15)
+
+
+def test_a_start_comes_before_everything_and_an_answer_begins_a_little_later() -> None:
+    order = [Grant(None, 0), Grant(None, 1)]
+    times = begins(order, [], always(0.5), always(2.0), lambda share: 10.0, random.Random(1))
+    assert [statistics.median(seconds) for seconds in times] == pytest.approx([10.5, 12.5], rel=0.05)
+
+
+def test_nobody_knows_how_long_it_takes_before_anything_has_ended() -> None:
+    times = begins([Grant(None, 0), Grant(None, 1)], [], Sketch(1), Sketch(1), lambda share: 10.0, random.Random(1))
+    assert times[0][0] == 10.0, "who has a slot after the start knows that much"
+    assert times[1] == []
+
+
+@pytest.mark.parametrize(
+    ("now", "is_news"),
+    [
+        (Wait(2, 5, 4.6, 9.0, "queue"), False),
+        (Wait(2, 5, 5.6, 9.0, "queue"), True),
+        (Wait(2, 5, 5.0, 12.0, "queue"), True),
+        (Wait(1, 5, 5.0, 9.0, "queue"), True),
+        (Wait(2, 6, 5.0, 9.0, "queue"), True),
+        (Wait(2, 5, 5.0, 9.0, "both"), True),
+        (Wait(2, 5, None, None, "queue"), True),
+    ],
+)
+def test_what_has_not_changed_is_no_news(now: Wait, is_news: bool) -> None:
+    assert Wait(2, 5, 6.0, 10.0, "queue").after(1.0).differs(now) is is_news
+
+
+# --- promises --------------------------------------------------------------------------------------------------------
+
+Scene = Callable[[Crowd, random.Random], Awaitable[None]]
+
+
+async def a_cold_start(crowd: Crowd, draw: random.Random) -> None:
+    crowd.engine.sleep()
+    crowd.come(1, 20)
+    await asyncio.sleep(3)
+    crowd.come(2, 5)
+
+
+async def bursts(crowd: Crowd, draw: random.Random) -> None:
+    for _ in range(6):
+        crowd.come(1, draw.randint(5, 30))
+        await asyncio.sleep(draw.uniform(5, 40))
+
+
+async def three_organisations_almost_too_much(crowd: Crowd, draw: random.Random) -> None:
+    for _ in range(150):
+        crowd.come(draw.choice((1, 2, 3)))
+        await asyncio.sleep(draw.expovariate(1.0) * crowd.mean_s / crowd.engine.slots / 0.95)
+
+
+async def a_flood_of_another(crowd: Crowd, draw: random.Random) -> None:
+    crowd.come(2)
+    await asyncio.sleep(1)
+    crowd.come(1, 60)
+    for _ in range(10):
+        await asyncio.sleep(draw.uniform(2, 6))
+        crowd.come(2, draw.choice((1, 1, 3)))
+
+
+async def a_death(crowd: Crowd, draw: random.Random) -> None:
+    crowd.come(1, 20)
+    crowd.come(2, 5)
+    await asyncio.sleep(5)
+    crowd.engine.die()
+    await asyncio.sleep(1)
+    crowd.come(2, 5)
+
+
+SCENES: tuple[Scene, ...] = (
+    a_cold_start,
+    bursts,
+    three_organisations_almost_too_much,
+    a_flood_of_another,
+    a_cold_start,
+    a_death,
+    bursts,
+    a_cold_start,
+)
+
+
+async def story(seed: int, slots: int, sigma: float) -> list[Promise]:
+    """Every scene after the other, each to its end."""
+    draw = random.Random(seed)
+    with crowd(slots, lognormal(draw, SERVICE_S, sigma), lognormal(draw, START_S, 0.2), load_s=10) as people:
+        people.gate._forecast._draw = random.Random(seed)
+        for scene in SCENES:
+            await scene(people, draw)
+            await people.all_ended()
+    return people.promises
+
+
+@pytest.mark.parametrize(("slots", "sigma"), [(4, 0.2), (4, 0.5), (16, 0.5)])
+def test_nine_answers_in_ten_begin_when_they_were_promised_to(slots: int, sigma: float) -> None:
+    promises = [promise for seed in range(2) for promise in run(story(seed, slots, sigma))]
+    assert len(promises) > 1000
+    assert 0.85 <= kept(promises) <= 0.95
+    assert statistics.median(errors(promises)) <= 0.25
+
+
+def test_the_first_promises_of_a_gate_that_knows_nothing_name_a_place_only() -> None:
+    async def first() -> list[Promise]:
+        with crowd(1, lambda: 5.0, lambda: 1.0) as people:
+            people.engine.wake()
+            people.come(1, 2)
+            await people.all_ended()
+            return people.promises
+
+    promises = run(first())
+    assert promises[0].wait == Wait(1, 1, None, None, "queue")
+
+
+def test_a_place_that_was_told_rises_by_no_more_than_who_has_come() -> None:
+    async def flooded() -> list[list[int]]:
+        with crowd(4, lambda: 2.0, lambda: 1.0) as people:
+            people.engine.wake()
+            people.come(1, 30)
+            for _ in range(10):
+                await asyncio.sleep(2)
+                people.come(2)
+            await people.all_ended()
+            return people.places
+
+    for places in run(flooded()):
+        assert all(later <= earlier + 1 for earlier, later in pairwise(places))
