@@ -26,6 +26,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def _chat(draw: Draw) -> Mapping[str, Any]:
 
 
 def _speech(draw: Draw) -> Mapping[str, Any]:
-    text = SENTENCE * draw.randint(1, 4)
+    text = SENTENCE * draw.randint(1, 2)
     return {"provider": "supertonic", "input": text, "language": "en", "stream_format": "sse"}
 
 
@@ -156,28 +157,24 @@ class Clients:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.burst(kind, case))
             await asyncio.sleep(4)
-            os.kill(_replica(kind.deployment), signal.SIGKILL)
+            async with asyncio.timeout(WITHIN_S):
+                while not (process := _replica(kind.deployment)):  # noqa: ASYNC110  # it may just be starting again
+                    await asyncio.sleep(0.5)
+            os.kill(process, signal.SIGKILL)
 
     async def _replicas(self, kind: Kind) -> int:
         replicas: dict[str, int] = (await self.http.get("/healthz")).json()["replicas"]
         return replicas[kind.deployment]
 
 
-def _replica(deployment: str) -> int:
-    """The process of a replica that this program's graph runs."""
+def _replica(deployment: str) -> int | None:
+    """The process of a replica that this program's graph runs; None while there is none."""
     title = f"ray::ServeReplica:parlance:{deployment}"
     for process in psutil.Process().children(recursive=True):
-        if title in " ".join(process.cmdline()):
-            return int(process.pid)
-    ours = {psutil.Process().pid} | {child.pid for child in psutil.Process().children(recursive=True)}
-    for process in psutil.process_iter(["cmdline", "ppid"]):
-        if title in " ".join(process.info["cmdline"] or ()) and _is_of(process, ours):
-            return int(process.pid)
-    raise SystemExit(f"there is no process {title}")
-
-
-def _is_of(process: psutil.Process, ours: set[int]) -> bool:
-    return any(parent.pid in ours for parent in process.parents())
+        with suppress(psutil.NoSuchProcess):
+            if title in " ".join(process.cmdline()):
+                return int(process.pid)
+    return None
 
 
 Case = Callable[[Clients, Kind, str], Awaitable[None]]
