@@ -61,17 +61,21 @@ def turns(line: Line, service_s: float, lead_s: float = 0.0) -> list[Grant]:
     """The calls that wait, the next first, if those at work end in the order in which they began. Uses `line` up.
 
     Organisations go on calling as they did, and what comes of them meanwhile has its turn as well: calls take
-    `service_s`, and none begins for `lead_s`.
+    `service_s`, and none begins for `lead_s`. By turns, no more of one organisation than wait now can come before the
+    last of these; where the reserve of slots would let more, this still ends.
     """
     queue, at_work, working = line.queue, OwnerCounter(), deque(owner for owner, _ in line.working)
     for owner in working:
         at_work.take(owner)
     order: list[Grant] = []
     waiting, ended, due = len(queue), 0, {owner: rate * lead_s for owner, rate in line.rates.items()}
+    coming = dict.fromkeys(due, waiting)
     while len(order) < waiting:
         for owner, count in due.items():
-            for _ in range(int(count)):
+            arrivals = min(int(count), coming[owner])
+            for _ in range(arrivals):
                 queue.add(owner, COMING)
+            coming[owner] -= arrivals
             due[owner] = count % 1
         may_work = line.admission(at_work)
         owner_next = queue.next(at_work, may_work) if may_work else None
