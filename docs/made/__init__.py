@@ -1,4 +1,4 @@
-"""The programs that write four pages of the documentation and build its site: `make docs`.
+"""The programs that write four pages of the documentation, draw its pictures and build its site: `make docs`.
 
 commands.py      docs/commands.md, from the arguments of the command lines
 errors.py        docs/errors.md, from the rows of `contract.errors` and their remedies
@@ -7,6 +7,7 @@ replies.py       asks a real server for the replies that the reference shows
 reference.py     docs/reference.md, from the OpenAPI document, with scopes, examples and links
 settings.py      docs/settings.md, from the arguments of the graph and the types of stanzas
 schemas.py       a JSON schema in words
+pictures/        draws docs/images, in a light and a dark theme
 site.py          hooks of MkDocs: its navigation, its links, and what each page may load
 
 `try.html` and `try.js` are the page of the site where one calls routes. `examples.toml` holds one
