@@ -29,7 +29,7 @@ DARK = {
     LINE: "#3d444d",
     BOX: "#151b23",
     ROOM: "#0d1117",
-    COLD: "#121d2f",
+    COLD: "#16305a",
     HOT: "#2e1d14",
     BLUE: "#4493f8",
     ORANGE: "#db6d28",
