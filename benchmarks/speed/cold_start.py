@@ -2,7 +2,6 @@
 
     python -m benchmarks.speed.cold_start
     python -m benchmarks.speed.cold_start --turns 1 --rounds 10 --engines chat --peers         ten starts in a row
-    python -m benchmarks.speed.cold_start --plot docs/images/cold-start.png
     python -m benchmarks.speed.cold_start --against ../before                                 beside an earlier checkout
 
 A turn runs the graph with the fork server, then without it, then starts `vllm serve` once, from its process's start to
@@ -31,7 +30,7 @@ import httpx
 import yaml
 
 from benchmarks.servers import ROOT, Server, parlance, working_folder
-from benchmarks.speed.cold_phases import Phases, median, newest, plot
+from benchmarks.speed.cold_phases import Phases, median, newest
 from benchmarks.speed.cold_requests import CAPABILITIES, First
 from benchmarks.speed.peers import serve_llm, serve_llm_python, vllm, vllm_python
 
@@ -191,7 +190,6 @@ def main() -> None:
     parser.add_argument(
         "--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="PEER", help="none: ours only"
     )
-    parser.add_argument("--plot", type=Path, metavar="PNG", help="where the seconds of each engine go")
     options = parser.parse_args()
     checkouts = dict.fromkeys(options.ways, ROOT) | ({EARLIER: options.against.resolve()} if options.against else {})
     starts: Starts = defaultdict(list)
@@ -211,9 +209,6 @@ def main() -> None:
             each = ", ".join(f"{value:.1f}" for value in seconds)
             print(f"\n{', '.join(TOGETHER)} requested at once, {way}: the last answered after {each} s")
     print(f"\nload average {os.getloadavg()[0]:.1f}")
-    if options.plot:
-        rows = {engine: {way: median(starts[engine, way]) for way in checkouts} for engine in options.engines}
-        plot(rows, options.plot)
 
 
 if __name__ == "__main__":

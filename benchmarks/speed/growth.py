@@ -1,6 +1,6 @@
 """How cost grows: what more clients, longer prompts, more models and more ingress replicas do to a graph.
 
-    python -m benchmarks.speed.growth clients prompts models --plot growth.svg
+    python -m benchmarks.speed.growth clients prompts models
     python -m benchmarks.speed.growth replicas --database postgresql://... --redis redis://...
 
 clients     requests a second and p99 of 1 to 256 clients, beside two bare hops of Ray Serve (the instant engine)
@@ -41,7 +41,7 @@ SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a plot: a figure by what grows."""
+    """A figure by what grows."""
 
     name: str
     unit: str
@@ -208,29 +208,6 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def draw(parts: Sequence[Part], file: Path) -> None:
-    """A panel for each part and unit, both axes logarithmic: what grows in proportion is a straight line."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    panels = [(part, unit) for part in parts for unit in dict.fromkeys(line.unit for line in part.lines)]
-    figure, axes = pyplot.subplots(
-        (len(panels) + 1) // 2, 2, figsize=(9, 2.8 * ((len(panels) + 1) // 2)), squeeze=False
-    )
-    for (part, unit), axis in zip(panels, axes.flat, strict=False):
-        for line in (line for line in part.lines if line.unit == unit):
-            axis.plot(list(line.points), list(line.points.values()), marker="o", label=line.name)
-        axis.set(xscale="log", yscale="log", xlabel=part.axis, ylabel=unit)
-        axis.legend(fontsize=7)
-    for axis in axes.flat[len(panels) :]:
-        axis.set_axis_off()
-    figure.tight_layout()
-    figure.savefig(file, metadata={"Date": None})
-    pyplot.close(figure)
-
-
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(
@@ -241,17 +218,12 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--database", metavar="URL", help="a PostgreSQL whose user may make databases, for `replicas`")
     parser.add_argument("--redis", metavar="URL", help="for `replicas`")
-    parser.add_argument("--plot", type=Path, help="file for the plot, e.g. growth.svg")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    measured = []
     for name in options.parts or PARTS:
         with working_folder("growth-") as folder:
-            measured.append(PARTS[name](options, folder))
-        print(f"\n{table(measured[-1])}", flush=True)
-    if options.plot:
-        draw(measured, options.plot)
+            print(f"\n{table(PARTS[name](options, folder))}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m benchmarks.speed.voice_design                      200 orders, some 15 minutes
     python -m benchmarks.speed.voice_design --orders 20
-    python -m benchmarks.speed.voice_design --keep              the table to benchmarks/results, the plot to docs/images
+    python -m benchmarks.speed.voice_design --keep               pitches to results/voice_design.json
     python -m benchmarks.speed.voice_design --styles             what models/voice_design/styles.toml says of each style
 
 The adapter of the embedded profile is asked in this process, without the graph. Orders are drawn by chance as clients
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import statistics
 from collections.abc import Sequence
 from contextlib import suppress
@@ -37,7 +38,8 @@ from contract.voice_design.engine import DesignResult
 from contract.voice_design.order import DesignOrder, voice_spec
 
 ROOT = Path(__file__).parents[2]
-TABLE, PLOT = ROOT / "benchmarks/speed/results/voice_design.md", ROOT / "docs/images/voice-design.png"
+PITCHES = ROOT / "benchmarks/speed/results/voice_design.json"
+"""What the plot is drawn from: for each order its gender, ordered and measured pitch, and whether it is in reach."""
 
 LANGUAGES = ("en", "en", "en", "en", "en", "es", "fr", "it", "pt", "de")
 ONE_IN = 5
@@ -108,7 +110,7 @@ def praat_hz(clip: Clip) -> float | None:
     return float(np.median(heights[heights > 0]))
 
 
-# --- the table and the plot -------------------------------------------------------------------------------------------
+# --- the table --------------------------------------------------------------------------------------------------------
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
@@ -137,42 +139,6 @@ def _row(name: str, outcomes: Sequence[Outcome]) -> str:
         f"| {statistics.fmean(outcome.voice.attempts_used for outcome in outcomes):.2f} "
         f"| {np.percentile(seconds, 50):.1f}, {np.percentile(seconds, 95):.1f} | {agreed} |"
     )
-
-
-def draw_plot(outcomes: Sequence[Outcome], file: Path) -> None:
-    """Target against measured pitch; the band of an order without a pitch is shaded."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, panel = pyplot.subplots(figsize=(6.4, 6.0))
-    ends = np.array([55, 440])
-    panel.fill_between(ends, ends * 2 ** (-2 / 12), ends * 2 ** (2 / 12), color="tab:blue", alpha=0.15, label="band")
-    panel.plot(ends, ends, color="grey", linestyle="--", linewidth=1)
-    for gender, marker, name in (("m", "s", "men"), ("f", "o", "women")):
-        for near, color in ((True, "tab:blue"), (False, "tab:red")):
-            points = [
-                outcome for outcome in outcomes if outcome.spec.gender == gender and outcome.is_within_reach is near
-            ]
-            panel.scatter(
-                [outcome.spec.target_hz for outcome in points],
-                [outcome.voice.f0_hz for outcome in points],
-                s=18,
-                marker=marker,
-                color=color,
-                alpha=0.7,
-                label=f"{name}{'' if near else ', out of reach'}",
-            )
-    ticks = (60, 80, 100, 150, 200, 300, 400)
-    panel.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="ordered pitch, Hz", ylabel="measured pitch, Hz")
-    for axis in (panel.xaxis, panel.yaxis):
-        axis.set_ticks(ticks, labels=[str(tick) for tick in ticks])
-        axis.set_ticks([], minor=True)
-    panel.legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(file, dpi=110)
-    pyplot.close(figure)
 
 
 # --- what styles sound like -------------------------------------------------------------------------------------------
@@ -212,7 +178,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--orders", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", action="store_true", help="write the table and the plot where they belong")
+    parser.add_argument("--keep", action="store_true", help="keep the pitches, which the plot is drawn from")
     parser.add_argument("--styles", action="store_true", help="listen to each style instead")
     options = parser.parse_args()
     catalog = configs.load("embedded")
@@ -226,8 +192,11 @@ def main() -> None:
     finally:
         print(table(outcomes))
     if options.keep:
-        TABLE.write_text(f"# Voices designed to a pitch\n\n{table(outcomes)}\n", "utf-8")
-        draw_plot(outcomes, PLOT)
+        rows = (
+            [each.spec.gender, round(each.spec.target_hz, 1), round(each.voice.f0_hz, 1), int(each.is_within_reach)]
+            for each in outcomes
+        )
+        PITCHES.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", "utf-8")
 
 
 if __name__ == "__main__":

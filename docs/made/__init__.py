@@ -1,4 +1,4 @@
-"""The programs that write five pages and the files in cluster/observability, and build the site: `make docs`.
+"""The programs behind `make docs`: they write five pages and the files in cluster/observability, draw, and build the site.
 
 alerts.py        cluster/observability: rules of alerts, each with what to do
 commands.py      docs/commands.md, from the arguments of the command lines
@@ -13,6 +13,7 @@ replies.py       asks a real server for the replies that the reference shows
 reference.py     docs/reference.md, from the OpenAPI document, with scopes, examples and links
 settings.py      docs/settings.md, from the arguments of the graph and the types of stanzas
 schemas.py       a JSON schema in words
+pictures/        draws docs/images, in a light and a dark theme
 site.py          hooks of MkDocs: its navigation, its links, and what each page may load
 
 `try.html` and `try.js` are the page of the site where one calls routes. `examples.toml` holds one

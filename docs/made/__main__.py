@@ -1,4 +1,4 @@
-"""Writes the pages that are made: `python -m docs.made`."""
+"""Writes the pages and pictures that are made: `python -m docs.made`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from docs.made import alerts, commands, errors, observability, reference, settings
 from docs.made.dashboards import dashboard
 from docs.made.panels import DASHBOARDS
+from docs.made.pictures import diagrams, journey, plots, style, terminal
 
 FOLDER = Path(__file__).parents[1]
 
@@ -24,11 +25,27 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 """What makes the text of each page, and of each file for whoever watches."""
 
+PICTURES: dict[str, Callable[[], str]] = {
+    "cold-start": plots.cold_start,
+    "deployment": diagrams.deployment,
+    "engine": diagrams.engine,
+    "first-minutes": terminal.terminal,
+    "graph": diagrams.graph,
+    "growth": plots.growth,
+    "journey": journey.journey,
+    "reliability": plots.reliability,
+    "threats": diagrams.threats,
+    "voice-design": plots.voice_design,
+}
+"""What draws each picture, in the light theme."""
+
 
 def main() -> None:
-    """Writes every page anew."""
+    """Writes every page and picture anew."""
     for name, page in PAGES.items():
         (FOLDER / name).write_text(page(), "utf-8")
+    for name, draw in PICTURES.items():
+        style.write(draw(), FOLDER / "images", name)
 
 
 if __name__ == "__main__":

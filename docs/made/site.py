@@ -40,6 +40,7 @@ POLICY = (
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _ROW_LINK = re.compile(r"\[([^\]]+)\]\(([\w./-]+\.md)\)")
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
+_SOURCE = re.compile(r'\b(src|srcset)="([^"]+)"')
 _CODE = re.compile(r"^```.*?^```$|(?<!\[)`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"<(script|style)(?![^>]*\b(?:src=|type=\"application/json\"))[^>]*>(.*?)</\1>", re.DOTALL)
 
@@ -78,16 +79,27 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     path = page.file.src_uri
     source = path if (ROOT / path).is_file() and not (ROOT / "docs" / path).is_file() else f"docs/{path}"
 
+    def place(target: str) -> str:
+        return posixpath.normpath(posixpath.join(posixpath.dirname(source), target)).removeprefix("docs/")
+
+    def address(there: str) -> str:
+        return posixpath.relpath(there, posixpath.dirname(path) or ".")
+
     def on_site(link: re.Match[str]) -> str:
         picture, text, target, fragment = link.groups(default="")
-        there = posixpath.normpath(posixpath.join(posixpath.dirname(source), target)).removeprefix("docs/")
+        there = place(target)
         file = files.get_file_from_path(there)
         is_root_readme = there == "README.md" and target != "README.md"
         if file is None or file.inclusion is InclusionLevel.EXCLUDED or is_root_readme:
             return text
-        return f"{picture}[{text}]({posixpath.relpath(there, posixpath.dirname(path) or '.')}{fragment})"
+        return f"{picture}[{text}]({address(there)}{fragment})"
 
-    return "".join(part if is_code else _LINK.sub(on_site, part) for is_code, part in _apart(markdown))
+    def shown(picture: re.Match[str]) -> str:
+        return f'{picture[1]}="{address(place(picture[2]))}"'
+
+    return "".join(
+        part if is_code else _SOURCE.sub(shown, _LINK.sub(on_site, part)) for is_code, part in _apart(markdown)
+    )
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -10,17 +11,52 @@ import pytest
 from contract.errors import FAULTS
 from deployments.ingress.wire.openapi import meanings
 from docs.made import schemas, settings
-from docs.made.__main__ import FOLDER, PAGES
+from docs.made.__main__ import FOLDER, PAGES, PICTURES
+from docs.made.pictures import record, style
 from docs.made.reference import Example as RouteExample
 from docs.made.reference import examples
 from docs.made.remedies import REMEDIES
 from tests.docs.conftest import Reader
 from tests.docs.pages import ROOMS, ROOT, Example
 
+NUMBER = re.compile(r"(?<![#\w])-?\d+(?:\.\d+)?")
+
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_made_page_is_fresh(name: str) -> None:
     assert (FOLDER / name).read_text("utf-8") == PAGES[name](), "stale: run `make docs`"
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_is_fresh_in_both_themes(name: str) -> None:
+    """Places may differ by what processors round differently."""
+    drawn = PICTURES[name]()
+    for theme, expected in (("light", drawn), ("dark", style.dark(drawn))):
+        text = (FOLDER / f"images/{name}-{theme}.svg").read_text("utf-8")
+        assert NUMBER.sub("", text) == NUMBER.sub("", expected), "stale: run `make docs`"
+        places = [[float(number) for number in NUMBER.findall(each)] for each in (text, expected)]
+        assert places[0] == pytest.approx(places[1], abs=0.1)
+
+
+def test_every_picture_is_drawn_by_a_program() -> None:
+    names = {f"{name}-{theme}.svg" for name in PICTURES for theme in ("light", "dark")}
+    assert {file.name for file in (FOLDER / "images").iterdir()} == names
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_can_be_read_on_a_phone_and_loads_nothing(name: str) -> None:
+    text = (FOLDER / f"images/{name}-light.svg").read_text("utf-8")
+    assert f'width="{style.WIDTH}"' in text
+    sizes = re.findall(r"font(?:-size)?: (?:[\w ]+ )?([\d.]+)px", text)
+    assert min(map(float, sizes)) * 360 / style.WIDTH >= 7.5, "type that nobody reads on a phone"
+    assert re.findall(r'(?:href|src)="(?!#)|url\((?!#)|<script|@import', text) == []
+
+
+def test_the_recording_holds_no_key_and_no_path_of_a_machine() -> None:
+    text = record.RECORDING.read_text("utf-8")
+    assert re.findall(r"prl_\w|(?<![\w~./-])/(?:home|root|work|tmp|Users)/", text) == []
+    commands = [step["command"] for step in json.loads(text)]
+    assert commands == ["make serve", *(request.replace(f"{record.FOLDER}/", "") for request in record.REQUESTS)]
 
 
 def test_every_setting_is_explained() -> None:

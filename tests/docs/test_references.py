@@ -14,7 +14,7 @@ import pytest
 import benchmarks.attacks.__main__  # noqa: F401  # fills the list
 from benchmarks.attacks.attack import ATTACKS
 from contract.transcription.uploads import RECORDING_TYPES
-from tests.docs.pages import PAGES, ROOMS, ROOT, anchors, prose, tables
+from tests.docs.pages import FENCE, PAGES, ROOMS, ROOT, anchors, prose, tables
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 FOLDERS = (*ROOMS, "cluster", "requirements", "tests")
@@ -22,7 +22,12 @@ FILE = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*|[\w-]+\.(?:py|toml|md|ya
 MADE_LATER = {"var/", "weights.toml", "models/letters.py"}
 MEDIA_TYPES = {*RECORDING_TYPES, "text/event-stream", "text/plain", "text/vtt"}
 """They look like files of the folders `audio` and `text`."""
-PICTURE = re.compile(r'(?:src|srcset)="([^"]+)"|!\[[^\]]*\]\(([^)]+)\)')
+PICTURE = re.compile(
+    r'<picture>\n  <source media="\(prefers-color-scheme: dark\)" srcset="(\S+)-dark\.svg">\n'
+    r'  <img alt="([^"]{40,})" src="\1-light\.svg">\n</picture>'
+)
+SHOWS = re.compile(r"<img|!\[")
+SHOWING = (*PAGES, *sorted(ROOT.glob("benchmarks/*/results/*.md")))
 LIGHT = sorted((ROOT / "docs/images").glob("*-light.svg"))
 COLOUR = re.compile(r"#[0-9a-f]{6}")
 (TREE,) = re.findall(
@@ -43,10 +48,19 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not fragment or fragment in anchors(file), f"{page.name} links to {target}"
 
 
-def test_pictures_that_are_shown_are_there() -> None:
-    for page in PAGES:
-        for names in PICTURE.findall(page.read_text("utf-8")):
-            assert (page.parent / "".join(names)).exists(), f"{page.name} shows {names}"
+@pytest.mark.parametrize("page", SHOWING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_picture_is_shown_in_two_themes_and_in_words(page: Path) -> None:
+    text = FENCE.sub("", page.read_text("utf-8"))
+    pictures = PICTURE.findall(text)
+    assert len(SHOWS.findall(text)) == len(pictures)
+    for name, _ in pictures:
+        for theme in ("light", "dark"):
+            assert (page.parent / f"{name}-{theme}.svg").is_file()
+
+
+def test_every_picture_is_shown_somewhere() -> None:
+    shown = {Path(name).name for page in SHOWING for name, _ in PICTURE.findall(page.read_text("utf-8"))}
+    assert shown == {light.name.removesuffix("-light.svg") for light in LIGHT}
 
 
 @pytest.mark.parametrize("light", LIGHT, ids=lambda file: file.stem)

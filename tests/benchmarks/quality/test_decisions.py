@@ -1,4 +1,4 @@
-"""Tables and plot of the evaluation, from verdicts that are known."""
+"""Tables of the evaluation, from verdicts that are known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import configs
 from benchmarks.quality import decisions
 from benchmarks.quality.decisions import MARKS, write
 from benchmarks.quality.examples import OWN, load
-from benchmarks.quality.plot import draw
 from benchmarks.quality.tables import by_group, overview, released, report
 from benchmarks.quality.verdicts import Evaluated, Verdict, interval
 from contract.decisions.answers import Distribution
@@ -96,9 +95,3 @@ def test_tables_replace_only_what_is_between_the_marks(tmp_path: Path) -> None:
 def test_the_page_has_the_marks() -> None:
     text = decisions.RESULTS.read_text("utf-8")
     assert [text.count(mark) for mark in MARKS] == [1, 1]
-
-
-def test_the_plot_is_drawn(tmp_path: Path) -> None:
-    file = tmp_path / "images" / "plot.png"
-    draw([evaluated(0.85, right=True), evaluated(1.0, right=False)], file)
-    assert file.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,9 @@
+"""The programs that draw the pictures of the pages, each in a light and a dark theme: `make docs`.
+
+style.py         colours, type, boxes and arrows, charts; what makes a theme
+plots.py         plots, from the results of the benchmarks
+diagrams.py      the graph, the states of an engine, a deployment, threats
+journey.py       the way of a request, with its measured times
+terminal.py      the first two minutes in a terminal, from `first_minutes.json`
+record.py        records those two minutes
+"""
