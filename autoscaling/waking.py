@@ -1,4 +1,4 @@
-"""How an engine at zero is woken: by one warm call, whoever waits for it."""
+"""A cold start: how an engine at zero is woken, by one warm call, whoever waits for it."""
 
 from __future__ import annotations
 

