@@ -1,4 +1,4 @@
-"""A language model over a data set: a CSV or JSONL file goes in, a line of JSON for each row comes out.
+"""A language model over a data set: a CSV, JSONL or Parquet file goes in, a line of JSON for each row comes out.
 
     python -m docs.examples.data_set reviews.csv answers.jsonl --prompt "Is this positive or negative? {text}"
 
@@ -6,7 +6,8 @@ At most so many calls are under way (`--in-flight`), so neither the graph nor th
 written as it comes: a run that was killed goes on where it was when it is started again. A call that fails is a line
 with `error`, and is tried again by the next run. Without arguments it asks about three cities.
 
-For Parquet, and for data sets that no single process should read, take `batch.py`, which needs no running graph.
+Parquet needs the environment of `make setup-batch`: `.venv/batch/bin/python` in place of `.venv/bin/python`. For data
+sets that no single process should read, take `batch.py`, which needs no running graph.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def read(file: Path, id_column: str) -> dict[str, Row]:
             if (id := str(row[id_column])) in rows:
                 raise DataSetError(f"{file.name}, row {number}: the id `{id}` is there twice")
             rows[id] = row
+    except ImportError:
+        raise DataSetError(f"{file.name} needs pyarrow: make setup-batch, then .venv/batch/bin/python") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise DataSetError(f"{file.name} cannot be read as UTF-8 {file.suffix.lstrip('.')}: {error}") from None
     if not rows:
@@ -50,6 +53,11 @@ def read(file: Path, id_column: str) -> dict[str, Row]:
 
 
 def _parsed(file: Path) -> Iterator[Row]:
+    if file.suffix == ".parquet":
+        from pyarrow import parquet
+
+        yield from parquet.read_table(file).to_pylist()
+        return
     with file.open(encoding="utf-8", newline="") as lines:
         yield from csv.DictReader(lines) if file.suffix == ".csv" else (json.loads(line) for line in lines)
 
@@ -107,7 +115,9 @@ def of_graph(model: str, max_tokens: int) -> Ask:
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="?", type=Path, help="CSV with a header, or a JSON object on each line (.jsonl)")
+    parser.add_argument(
+        "data", nargs="?", type=Path, help="CSV with a header, a JSON object on each line (.jsonl), or .parquet"
+    )
     parser.add_argument("out", nargs="?", type=Path, help="file to write or to go on with")
     parser.add_argument(
         "--prompt", default="Name the capital of {text}.", help="with {COLUMN} in the places of columns"

@@ -105,6 +105,20 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_place(
         read(tmp_path / name, "id")
 
 
+def test_parquet_is_read_where_pyarrow_is_and_said_to_need_it_elsewhere(tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        file.write_bytes(b"PAR1")
+        with pytest.raises(DataSetError, match=r"rows\.parquet needs pyarrow: make setup-batch"):
+            read(file, "id")
+        return
+    parquet.write_table(pyarrow.table({"id": [1, 2], "text": ["a, b", "ü"]}), file)
+    assert {id: row["text"] for id, row in read(file, "id").items()} == {"1": "a, b", "2": "ü"}
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataSetError, match=r"gone\.csv cannot be read"):
         read(tmp_path / "gone.csv", "id")
