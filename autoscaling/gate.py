@@ -160,7 +160,7 @@ class Gate:
                         if not has_begun:
                             has_begun = True
                             self._metrics.observe(FIRST_OUTPUT, self._labels, time.perf_counter() - began)
-                            self._queue.began_s.append(slot.age_s())
+                            self._queue.begin(slot)
                         yield item
                 finally:
                     response.cancel()

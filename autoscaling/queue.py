@@ -112,11 +112,10 @@ class SlotQueue:
         self._came: deque[tuple[Hashable, float]] = deque(maxlen=RECENT)  # owners, and when they came
         self.began_s: deque[float] = deque(maxlen=RECENT)
         self.ended_s: deque[float] = deque(maxlen=RECENT)
-        """Ages of slots as the answer began, for streams, and as they were given back. Who reads them empties them."""
-        self._waiting: FairQueue[_WaitingCall] = FairQueue()
-        """Calls that have no slot yet, also those for an engine that starts."""
-        self._ready: FairQueue[_WaitingCall] = FairQueue()
-        """Those among them that could go to work now."""
+        """Ages of slots as an answer began and ended, if calls waited: an engine that is not full is faster. Who reads
+        them empties them."""
+        self._waiting: FairQueue[_WaitingCall] = FairQueue()  # calls without a slot, also while an engine starts
+        self._ready: FairQueue[_WaitingCall] = FairQueue()  # those among them that could go to work now
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -137,7 +136,7 @@ class SlotQueue:
     @property
     def inside(self) -> int:
         """Calls at work, and those that wait."""
-        return self._at_work.total + self.waiting
+        return self.at_work + self.waiting
 
     def try_enter(self, owner: str) -> Slot | None:
         """A slot, which `leave` gives back, for a call that need not wait; None where there is none."""
@@ -194,18 +193,23 @@ class SlotQueue:
     def leave(self, slot: Slot) -> None:
         """Gives a slot back, and those that are free to the calls that are next."""
         del self._used[slot]
-        self.ended_s.append(slot.age_s())
+        self.ended_s += [slot.age_s()] * bool(self._waiting)
         self._ready.note(slot.owner)
         self._at_work.give_back(slot.owner)
         self._hand_out()
 
+    def begin(self, slot: Slot) -> None:
+        """The answer to a call begins."""
+        self.began_s += [slot.age_s()] * bool(self._waiting)
+
     def line(self, slots: int) -> Line:
         """Who is at work and who waits, where there are so many slots, or will be."""
-        queue, rates = self._ready.rehearsal(self._waiting), self._rates(asyncio.get_running_loop().time())
+        queue, rates = self._ready.rehearsal(self._waiting), self._rates()
         return Line(queue, rates, [(slot.owner, slot.age_s()) for slot in self._used], partial(self._admission, slots))
 
-    def _rates(self, now_s: float) -> dict[Hashable, float]:
-        """Calls a second of each owner in the last PRESENT_S. Those of one second count once: bursts end."""
+    def _rates(self) -> dict[Hashable, float]:
+        """Calls a second of each owner in the last PRESENT_S; those of one second count once, for bursts end."""
+        now_s = asyncio.get_running_loop().time()
         since_s = max(now_s - PRESENT_S, self._came[0][1] if len(self._came) == RECENT else 0.0)
         calls = Counter(
             owner for owner, _ in {(owner, int(came_s)) for owner, came_s in self._came if came_s >= since_s}

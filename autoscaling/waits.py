@@ -121,7 +121,8 @@ class Calls(Protocol):
     """The calls of one engine; `SlotQueue` is this.
 
     Attributes:
-        began_s, ended_s: seconds from a slot to the first of an answer, for streams, and to its end; they are emptied.
+        began_s, ended_s: seconds, while others waited, from a slot to the first of an answer, for streams, and to its
+            end; they are emptied.
     """
 
     began_s: deque[float]

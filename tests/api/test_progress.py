@@ -229,7 +229,7 @@ async def test_one_who_waits_for_a_start_is_told_so(queued: Queued) -> None:
     handle.starts.set()
     status = statuses(await sending)[0]
     assert (status["why"], status["position"]) == ("load", 1)
-    assert 1000 < status["eta_ms"] <= 2000
+    assert 1000 < status["eta_ms"] <= 2100  # nobody has seen a start, so it is drawn around what the stanza says
 
 
 async def test_clients_of_openai_read_such_streams(queued: Queued) -> None:
