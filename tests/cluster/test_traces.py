@@ -105,7 +105,8 @@ def test_a_cold_start_is_a_span_with_its_phases(traced: Traced) -> None:
     assert by_name[LOAD_START].duration_s + by_name[LOAD_MODEL].duration_s == pytest.approx(load.duration_s)
     inference, engine = by_name[INFERENCE], by_name[Stage.ENGINE]
     assert (inference.role, inference.parent_id) == ("chat-obedient", engine.span_id)
-    assert engine.began_s <= inference.began_s <= inference.ended_s <= engine.ended_s
+    # The ingress notices a moment later that its call has reached the replica, which may be at work by then.
+    assert engine.began_s - 0.1 <= inference.began_s <= inference.ended_s <= engine.ended_s
 
 
 def test_the_stages_of_a_request_are_its_time(traced: Traced) -> None:
