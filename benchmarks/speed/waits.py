@@ -252,8 +252,16 @@ DESCRIPTION = (
 
 def draw(promises: Sequence[Promise], prefix: Path) -> None:
     """Both pictures: the same in other colours."""
-    for theme in THEMES:
-        _draw(promises, Path(f"{prefix}-{theme}.svg"), theme)
+    light = Path(f"{prefix}-light.svg")
+    _draw(promises, light, "light")
+    Path(f"{prefix}-dark.svg").write_text(darkened(light.read_text("utf-8")), "utf-8")
+
+
+def darkened(svg: str) -> str:
+    """The light picture in the colours of the dark theme."""
+    light, dark = ((THEMES[theme] | HUES[theme]).values() for theme in ("light", "dark"))
+    colours = dict(zip(light, dark, strict=True))
+    return re.sub("|".join(colours), lambda colour: colours[colour[0]], svg)
 
 
 def _draw(promises: Sequence[Promise], file: Path, theme: str) -> None:
