@@ -5,6 +5,7 @@ gate.py         one way in to an engine: cold, busy, deadlines, translation of e
 queue.py        who waits for a busy engine, and whose turn it is: organisations one after the other
 views.py        the running replicas of an engine, as this process sees them: no RPC, 0.2 us a look
 router.py       the request router that feeds the view and refuses when every slot is taken
+failures.py     what a client is told when a call fails
 waking.py       how an engine at zero is woken
 waits.py        when a call that waits will begin, for those who want to know
 turns.py        the arithmetic of that: in which order, and when

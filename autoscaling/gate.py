@@ -21,12 +21,11 @@ from contextlib import closing
 from functools import cache, partial
 from typing import Any, TypeVar
 
-from ray.exceptions import RayTaskError
-from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
 from autoscaling import views
 from autoscaling.engine import CallContext, Deadline, EngineView, Timings
+from autoscaling.failures import contract_error
 from autoscaling.metrics import Metrics
 from autoscaling.queue import QueueTimeout, Slot, SlotQueue, alone
 from autoscaling.ray_internals.metrics import counted_as_waiting
@@ -36,7 +35,7 @@ from autoscaling.waking import Waker
 from autoscaling.watch import StartWatch
 from concurrency.fairness import QueueFull
 from contract.catalog import Serving
-from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError, without_text
+from contract.errors import BUSY, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.telemetry import FIRST_OUTPUT, LOAD, QUEUE, EngineState
 from contract.tracing import Stage
 
@@ -171,7 +170,7 @@ class Gate:
 
     def _failed(self, error: Exception) -> ApiError:
         """What a client is told. Where the last replica died under its call, the engine starts again, and shows it."""
-        refusal = _contract_error(error)
+        refusal = contract_error(error)
         if refusal.fault is UPSTREAM_ERROR and not self.running():
             self._waker.warm()
         return refusal
@@ -241,20 +240,3 @@ class Gate:
             return await self.ready(self.serving.wait_s, timings=timings)
         self._waker.warm()
         raise self._waker.refusal()
-
-
-def _contract_error(error: Exception) -> ApiError:
-    """The error of the contract for what a handle has raised: an engine's own refusal as it is.
-
-    Anything else is a fixed text, and what really happened goes to the log.
-    """
-    if isinstance(error, views.EngineBusy | BackPressureError):
-        return BUSY("all streams of this engine are in use; send the request again shortly")
-    if isinstance(error, DeploymentUnavailableError):
-        return ENGINE_FAILED()
-    # Over object references Ray wraps what the replica raised; over gRPC it comes as it was raised.
-    cause = error.cause if isinstance(error, RayTaskError) else error
-    if isinstance(cause, ApiError):
-        return ApiError(*cause.args)
-    log.error("an engine failed during a call: %s", without_text(cause))
-    return UPSTREAM_ERROR()

@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
 from autoscaling.engine import NOBODY
-from autoscaling.turns import Line
+from autoscaling.turns import Line, rates
 from concurrency.fairness import FairQueue, OwnerCounter, QueueFull
 
 LOOK_AGAIN_S = 0.1
@@ -112,8 +112,7 @@ class SlotQueue:
         self._came: deque[tuple[Hashable, float]] = deque(maxlen=RECENT)  # owners, and when they came
         self.began_s: deque[float] = deque(maxlen=RECENT)
         self.ended_s: deque[float] = deque(maxlen=RECENT)
-        """Ages of slots as an answer began and ended, if calls waited: an engine that is not full is faster. Who reads
-        them empties them."""
+        """Ages of slots as answers began and ended, while calls waited: full engines are slower. Readers empty them."""
         self._waiting: FairQueue[_WaitingCall] = FairQueue()  # calls without a slot, also while an engine starts
         self._ready: FairQueue[_WaitingCall] = FairQueue()  # those among them that could go to work now
         self._timer: asyncio.TimerHandle | None = None
@@ -204,17 +203,10 @@ class SlotQueue:
 
     def line(self, slots: int) -> Line:
         """Who is at work and who waits, where there are so many slots, or will be."""
-        queue, rates = self._ready.rehearsal(self._waiting), self._rates()
-        return Line(queue, rates, [(slot.owner, slot.age_s()) for slot in self._used], partial(self._admission, slots))
-
-    def _rates(self) -> dict[Hashable, float]:
-        """Calls a second of each owner in the last PRESENT_S; those of one second count once, for bursts end."""
-        now_s = asyncio.get_running_loop().time()
-        since_s = max(now_s - PRESENT_S, self._came[0][1] if len(self._came) == RECENT else 0.0)
-        calls = Counter(
-            owner for owner, _ in {(owner, int(came_s)) for owner, came_s in self._came if came_s >= since_s}
+        queue, calls_a_second = self._ready.rehearsal(self._waiting), rates(self._came, PRESENT_S)
+        return Line(
+            queue, calls_a_second, [(slot.owner, slot.age_s()) for slot in self._used], partial(self._admission, slots)
         )
-        return {owner: count / max(1.0, now_s - since_s) for owner, count in calls.items()}
 
     def _take(self, owner: Hashable) -> Slot:
         slot = Slot(owner, asyncio.get_running_loop().time())

@@ -6,8 +6,9 @@ begins     the times that follow: some futures are played through, each with tim
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -55,6 +56,14 @@ class Grant(NamedTuple):
 
     name: object
     after: int
+
+
+def rates(came: deque[tuple[Hashable, float]], lately_s: float) -> dict[Hashable, float]:
+    """Calls a second of each owner, of who `came` and when; those of one second count once, for bursts end."""
+    now_s = asyncio.get_running_loop().time()
+    since_s = max(now_s - lately_s, came[0][1] if len(came) == came.maxlen else 0.0)
+    seconds = {(owner, int(came_s)) for owner, came_s in came if came_s >= since_s}
+    return {owner: count / max(1.0, now_s - since_s) for owner, count in Counter(owner for owner, _ in seconds).items()}
 
 
 def turns(line: Line, service_s: float, lead_s: float = 0.0) -> list[Grant]:

@@ -174,13 +174,8 @@ class Ingress:
         send_token_as_metadata()
         report_only_news()
         public_url = args.reached_at()
-        state = await open_state(
-            Path(os.environ.get("PARLANCE_HOME", "var")),
-            os.environ.get("PARLANCE_DATABASE_URL"),
-            os.environ.get("PARLANCE_REDIS_URL"),
-            os.environ.get("PARLANCE_BLOBS_URL"),
-            replicas=args.replicas,
-        )
+        addresses = (os.environ.get(f"PARLANCE_{store}_URL") for store in ("DATABASE", "REDIS", "BLOBS"))
+        state = await open_state(Path(os.environ.get("PARLANCE_HOME", "var")), *addresses, replicas=args.replicas)
         self._unregister_exit = run_at_exit(state.ledger.settle_open)
         app_name = serve.get_replica_context().app_name
         watch = StartWatch(app_name)

@@ -19,7 +19,10 @@ VARIABLES = {
     "PARLANCE_BLOBS_URL": ("below `PARLANCE_HOME`", "`s3://BUCKET/PREFIX` (with `AWS_...`), or `file:///FOLDER`"),
     "PARLANCE_SECRET": ("made in `PARLANCE_HOME`", "what keys and signed addresses depend on; the newest comes first"),
     "PARLANCE_PUBLIC_URL": ("`public_url` of `args`", "what clients call; signed addresses begin with it"),
-    "PARLANCE_PROXIES": ("nobody", "addresses of proxies whose `X-Forwarded-...` is believed, by commas"),
+    "PARLANCE_PROXIES": (
+        "nobody",
+        "addresses of proxies whose `X-Forwarded-...` is believed, with blanks between them",
+    ),
     "PARLANCE_CONNECTIONS_PER_ADDRESS": ("256", "connections of one address at a time"),
     "PARLANCE_OFFLINE": ("no", "`1`: nothing is fetched; weights must be here"),
     "PARLANCE_C2PA_CERTIFICATE": ("sound is not signed", "PEM of the chain that signs sound as AI-generated"),

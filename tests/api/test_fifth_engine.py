@@ -19,9 +19,9 @@ __all__ = ["catalog"]
 
 @pytest.fixture
 async def five(catalog: Catalog, state: State) -> AsyncIterator[Api]:
-    """The app over that catalogue, with the fifth engine behind it."""
-    model = catalog.speech[MODEL]
-    async with serving(catalog, state, engines={model.deployment: LocalEngine(model)}) as api:
+    """The app over that catalogue, with the fifth engine behind it, in the place of all others too: they are listed."""
+    engine = LocalEngine(catalog.speech[MODEL])
+    async with serving(catalog, state, engines={model.deployment: engine for model in catalog.deployed()}) as api:
         yield api
 
 

@@ -85,10 +85,11 @@ async def test_what_waits_is_told_with_whose_calls_it_is(view: View, handle: Han
     view.replicas, view.slots_each = 1, 1
     calls = [asyncio.create_task(ask(engine, owner=owner)) for owner in ("a", "a", "a", "b")]
     await asyncio.sleep(0)
-    assert engine.view() == EngineView(EngineState.BUSY, waiting=3, organisations=2, used=1, slots=1)
+    loads = engine._waker.loads
+    assert engine.view() == EngineView(EngineState.BUSY, waiting=3, organisations=2, used=1, slots=1, loads=loads)
     handle.response.outcome.set()
     await asyncio.gather(*calls)
-    assert engine.view() == EngineView(EngineState.READY, waiting=0, organisations=0, used=0, slots=1)
+    assert engine.view() == EngineView(EngineState.READY, waiting=0, organisations=0, used=0, slots=1, loads=loads)
 
 
 async def test_an_engine_is_failing_once_its_start_is_known_to_have_failed(view: View, handle: Handle) -> None:
