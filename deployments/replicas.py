@@ -57,8 +57,6 @@ SILENCES = 0.25, 0.5
 """Shares of `deadline_s` in which a replica with work may finish nothing: always, and at most. After all of it nobody
 waits any longer, and Serve looks three times before it replaces a replica."""
 
-END = object()
-
 
 class Replica:
     """Loads the adapter that the model's stanza names.
@@ -164,9 +162,10 @@ def _stream(method: Callable[..., Any], through: Callable[[Items], Items] = lamb
         with self.part_of(names, name):
             async with aclosing(through(getattr(self._adapter, name)(job))) as items:
                 while True:
-                    with watch:  # not around what takes the items: a slow reader is no fault of the engine
-                        item = await anext(items, END)
-                    if item is END:
+                    try:
+                        with watch:  # not around what takes the items: a slow reader is no fault of the engine
+                            item = await items.__anext__()
+                    except StopAsyncIteration:
                         return
                     yield item
 
