@@ -14,7 +14,6 @@ Serve answers some of its exceptions itself, as plain text, so none may leave th
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import closing
@@ -38,8 +37,6 @@ from contract.catalog import Serving
 from contract.errors import BUSY, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.telemetry import FIRST_OUTPUT, LOAD, QUEUE, EngineState
 from contract.tracing import Stage
-
-log = logging.getLogger(f"parlance.{__name__}")
 
 SERIALIZATION = {"request_serialization": "pickle", "response_serialization": "pickle"}
 """Of what crosses to an engine: jobs and answers are classes of `contract`, so nothing has to be sent by value."""
@@ -99,7 +96,7 @@ class Gate:
     def free(self) -> int:
         """Requests that the running replicas could work on beside those of this process."""
         view = views.VIEWS.get(self._key)
-        return max(0, view.slots() - self._queue.inside) if view else 0
+        return max(0, view.slots() - self._queue.at_work - self._queue.waiting) if view else 0
 
     def is_failing(self) -> bool:
         """No replica runs, and the last start is known to have failed."""

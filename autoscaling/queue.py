@@ -132,11 +132,6 @@ class SlotQueue:
         """Calls that have a slot."""
         return self._at_work.total
 
-    @property
-    def inside(self) -> int:
-        """Calls at work, and those that wait."""
-        return self.at_work + self.waiting
-
     def try_enter(self, owner: str) -> Slot | None:
         """A slot, which `leave` gives back, for a call that need not wait; None where there is none."""
         if self._ready or not (may_work := self._admission(self._slots(), self._at_work)) or not may_work(owner):
@@ -192,14 +187,16 @@ class SlotQueue:
     def leave(self, slot: Slot) -> None:
         """Gives a slot back, and those that are free to the calls that are next."""
         del self._used[slot]
-        self.ended_s += [slot.age_s()] * bool(self._waiting)
+        if self._waiting:
+            self.ended_s.append(slot.age_s())
         self._ready.note(slot.owner)
         self._at_work.give_back(slot.owner)
         self._hand_out()
 
     def begin(self, slot: Slot) -> None:
         """The answer to a call begins."""
-        self.began_s += [slot.age_s()] * bool(self._waiting)
+        if self._waiting:
+            self.began_s.append(slot.age_s())
 
     def line(self, slots: int) -> Line:
         """Who is at work and who waits, where there are so many slots, or will be."""

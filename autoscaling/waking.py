@@ -93,7 +93,7 @@ class Waker:
             warmed = self._handle.warm.remote()
             async with hurried(self._handle):
                 self.model_s = await warmed
-            if (waited_s := loop.time() - started_s) >= self.model_s:  # else it ran, or was about to
+            if 0 < self.model_s <= (waited_s := loop.time() - started_s):  # else it ran, or was about to
                 self.loads.add(waited_s)
             await self._watch.refresh()  # forgets an earlier failure
         except (RayError, RayServeException) as error:

@@ -34,13 +34,12 @@ from typing import Any
 import httpx
 import psutil
 
-from benchmarks.servers import Server, parlance, working_folder
+from benchmarks.servers import ROOT, Server, parlance, working_folder
 from benchmarks.speed.fairness import flood_key
 
 IDLE_S = 5
 """Until an engine is at zero."""
 WITHIN_S = 120
-CLIENTS = 40
 COLD_CLIENTS = 6
 FLOOD_S = 25.0
 MOST_POINTS = 600
@@ -64,11 +63,12 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """An engine and what it is asked; `body` makes requests of different lengths."""
+    """An engine, what it is asked, and how many come at once; `body` makes requests of different lengths."""
 
     deployment: str
     path: str
     body: Callable[[Draw], Mapping[str, Any]]
+    clients: int
 
 
 def _chat(draw: Draw) -> Mapping[str, Any]:
@@ -87,8 +87,8 @@ def _speech(draw: Draw) -> Mapping[str, Any]:
 
 
 KINDS = {
-    "chat": Kind("chat-smollm2-135m-instruct", "/v1/chat/completions", _chat),
-    "speech": Kind("speech-supertonic-3", "/v1/audio/speech", _speech),
+    "chat": Kind("chat-smollm2-135m-instruct", "/v1/chat/completions", _chat, 40),
+    "speech": Kind("speech-supertonic-3", "/v1/audio/speech", _speech, 24),
 }
 
 
@@ -121,10 +121,10 @@ class Clients:
         if began_s:
             self.promises += [Promise(case, eta_s, p90_s, began_s - at_s) for at_s, eta_s, p90_s in told]
 
-    async def burst(self, kind: Kind, case: str, count: int = CLIENTS, pause_s: float = 0.0) -> None:
-        """So many clients of ours, one every `pause_s`."""
+    async def burst(self, kind: Kind, case: str, count: int = 0, pause_s: float = 0.0) -> None:
+        """So many clients of ours, or as many as come at once, one every `pause_s`."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(count):
+            for _ in range(count or kind.clients):
                 group.create_task(self.ask(kind, case, self.server.key))
                 await asyncio.sleep(pause_s)
 
@@ -145,7 +145,7 @@ class Clients:
                 await self.ask(kind, case, self.flood)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(CLIENTS):
+            for _ in range(kind.clients):
                 group.create_task(without_pause())
             while time.monotonic() < end_s:
                 group.create_task(self.ask(kind, case, self.server.key))
@@ -168,11 +168,11 @@ class Clients:
 
 
 def _replica(deployment: str) -> int | None:
-    """The process of a replica that this program's graph runs; None while there is none."""
+    """The process of a replica that a graph of this checkout runs; None while there is none."""
     title = f"ray::ServeReplica:parlance:{deployment}"
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            if title in " ".join(process.cmdline()):
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if title in " ".join(process.cmdline()) and process.cwd() == str(ROOT):
                 return int(process.pid)
     return None
 
