@@ -139,7 +139,10 @@ def test_no_file_outside_the_room_uses_one(folder: str) -> None:
 
 
 def test_the_constructor_that_ours_replaces_sets_what_it_set() -> None:
-    """`ThreadedLLM` sets these by itself, but for those of a profiler, of elastic parallelism and of other clients."""
+    """`ThreadedLLM` sets these by itself, but for those of a profiler, of elastic parallelism and of other clients.
+
+    `stalls` is ours, by which adapters see whether the engine goes on.
+    """
     from vllm.v1.engine.async_llm import AsyncLLM
 
     from models.llm.vllm_internals.core import ThreadedLLM
@@ -151,7 +154,7 @@ def test_the_constructor_that_ours_replaces_sets_what_it_set() -> None:
         "_elastic_ep_lock", "_frontend_profiler_injected", "_profile_lock", "_profile_session_guard_enabled",
         "_profile_session_active", "_frontend_profiler_worker_name",
     }  # fmt: skip
-    assert attributes(AsyncLLM.__init__) - unused == attributes(ThreadedLLM.__init__) - {"_supported_tasks"}
+    assert attributes(AsyncLLM.__init__) - unused == attributes(ThreadedLLM.__init__) - {"_supported_tasks", "stalls"}
     assert 'hasattr(self, "_supported_tasks")' in inspect.getsource(AsyncLLM.get_supported_tasks)
 
 
