@@ -1,7 +1,7 @@
 """Whether answers begin when streams that wait were promised: at cold starts, in bursts, beside floods, after a death.
 
     python -m benchmarks.speed.waits
-    python -m benchmarks.speed.waits --plot docs/images/waits        draws waits-light.svg and waits-dark.svg
+    python -m benchmarks.speed.waits --keep         promises to results/waits.json, of which `make docs` draws the plot
 
 The whole graph runs with its real engines, and every client asks for `queue_status` events. A promise is one such
 event; what came of it is the time until the first other event of the same stream. One burst of each engine comes
@@ -20,7 +20,6 @@ import asyncio
 import json
 import os
 import random
-import re
 import signal
 import statistics
 import time
@@ -42,8 +41,7 @@ IDLE_S = 5
 WITHIN_S = 120
 COLD_CLIENTS = 6
 FLOOD_S = 25.0
-MOST_POINTS = 600
-"""Of the plot, so that its file stays small."""
+KEPT = Path(__file__).with_name("results") / "waits.json"
 STATUS = "event: queue_status"
 STORY = "Tell me a story about a lighthouse and its keeper."
 SENTENCE = "The ferry to the island leaves from the second pier at half past nine. "
@@ -235,98 +233,19 @@ def table(promises: Sequence[Promise]) -> str:
     return "\n".join(lines)
 
 
-THEMES = {
-    "light": {"paper": "#ffffff", "ink": "#1f2328", "quiet": "#8c959f", "band": "#ddf4ff"},
-    "dark": {"paper": "#0d1117", "ink": "#f0f6fc", "quiet": "#7d8590", "band": "#12304f"},
-}
-HUES = {
-    "light": {"cold": "#0969da", "burst": "#1a7f37", "flood": "#9a6700", "death": "#cf222e"},
-    "dark": {"cold": "#58a6ff", "burst": "#3fb950", "flood": "#d29922", "death": "#f85149"},
-}
-TITLE = "What was promised to those who wait, and what came"
-DESCRIPTION = (
-    "Left: promised against waited seconds, both logarithmic; points lie along the diagonal. "
-    "Right: the share of answers that began before eta_p90, by case, beside the band from 85 to 95 per cent."
-)
-
-
-def draw(promises: Sequence[Promise], prefix: Path) -> None:
-    """Both pictures: the same in other colours."""
-    light = Path(f"{prefix}-light.svg")
-    _draw(promises, light, "light")
-    Path(f"{prefix}-dark.svg").write_text(darkened(light.read_text("utf-8")), "utf-8")
-
-
-def darkened(svg: str) -> str:
-    """The light picture in the colours of the dark theme."""
-    light, dark = ((THEMES[theme] | HUES[theme]).values() for theme in ("light", "dark"))
-    colours = dict(zip(light, dark, strict=True))
-    return re.sub("|".join(colours), lambda colour: colours[colour[0]], svg)
-
-
-def _draw(promises: Sequence[Promise], file: Path, theme: str) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    colours = THEMES[theme]
-    style: dict[Any, Any] = dict.fromkeys(
-        ("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), colours["ink"]
-    )
-    style |= dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), colours["paper"])
-    style |= {"axes.edgecolor": colours["quiet"], "svg.fonttype": "none", "svg.hashsalt": "waits"}
-    style |= {"font.family": "sans-serif", "axes.spines.top": False, "axes.spines.right": False}
-    with matplotlib.rc_context(style):
-        figure, (left, right) = pyplot.subplots(1, 2, figsize=(9.5, 3.9), width_ratios=(1.15, 1))
-        _scatter(left, promises, theme)
-        _bars(right, promises, theme)
-        figure.tight_layout(w_pad=3)
-        figure.savefig(file, metadata={"Date": None, "Creator": None})
-        pyplot.close(figure)
-    named = f'\\1<title id="title">{TITLE}</title>\n<desc id="desc">{DESCRIPTION}</desc>\n'
-    file.write_text(re.sub(r"(<svg [^>]*>\n)", named, file.read_text("utf-8"), count=1), "utf-8")
-
-
-def _scatter(axis: Any, promises: Sequence[Promise], theme: str) -> None:
-    shown = [one for one in promises if min(one.eta_s, one.came_s) >= 0.1]
-    shown = shown[:: len(shown) // MOST_POINTS + 1]
-    ends = [0.1, max(max(one.eta_s, one.came_s) for one in shown) * 1.2]
-    axis.plot(ends, ends, color=THEMES[theme]["quiet"], linewidth=1, zorder=1)
-    for case, hue in HUES[theme].items():
-        points = [(one.eta_s, one.came_s) for one in shown if one.case.endswith(case)]
-        axis.scatter(*zip(*points, strict=True), s=7, color=hue, alpha=0.45, linewidths=0, label=case)
-    axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="promised (eta_ms), s", ylabel="waited, s")
-    axis.xaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_major_formatter("{x:g}")
-    legend = axis.legend(frameon=False, markerscale=2.2, loc="upper left")
-    for handle in legend.legend_handles:
-        handle.set_alpha(1)
-
-
-def _bars(axis: Any, promises: Sequence[Promise], theme: str) -> None:
-    shares = {case: kept(some) for case, some in by_case(promises).items()}
-    names = list(shares)[::-1]
-    colours = [HUES[theme].get(name.rpartition(" ")[2], THEMES[theme]["ink"]) for name in names]
-    axis.axvspan(0.85, 0.95, color=THEMES[theme]["band"], zorder=0)
-    axis.barh(names, [shares[name] for name in names], color=colours, height=0.55, zorder=2)
-    axis.set(xlim=(0, 1), xlabel="began before eta_p90_ms")
-    axis.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    axis.tick_params(axis="y", length=0)
-
-
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2, help="of cold starts and bursts")
-    parser.add_argument("--plot", type=Path, metavar="PREFIX", help="of the files of the plot, e.g. docs/images/waits")
+    parser.add_argument("--keep", action="store_true", help="keep the promises, which the plot is drawn from")
     options = parser.parse_args()
     with working_folder("waits-") as folder, parlance(folder, PARLANCE_IDLE_S=str(IDLE_S)) as server:
         promises = asyncio.run(measure(server, flood_key(next(folder.glob("home-*"))), options.rounds))
     print(table(promises))
     print(f"\nload average {os.getloadavg()[0]:.1f}")
-    if options.plot:
-        draw(promises, options.plot)
+    if options.keep:
+        rows = [[one.case, *(round(s, 2) for s in (one.eta_s, one.p90_s, one.came_s))] for one in promises]
+        KEPT.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", "utf-8")
 
 
 if __name__ == "__main__":

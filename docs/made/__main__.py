@@ -36,6 +36,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "reliability": plots.reliability,
     "threats": diagrams.threats,
     "voice-design": plots.voice_design,
+    "waits": plots.waits,
 }
 """What draws each picture, in the light theme."""
 

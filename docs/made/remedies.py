@@ -249,6 +249,8 @@ REMEDIES: dict[str, Remedy] = {
         "the engine took longer than its `deadline_s` allows",
         "Ask for less at once (`max_tokens`, a shorter text), or stream: then the limit applies to each event.",
     ),
-    "RECORDING_TIMEOUT": Remedy("`whisper-large-v3` did not finish within two minutes", SPLIT),
+    "RECORDING_TIMEOUT": Remedy(
+        "`whisper-large-v3` had worked for two minutes or more and had not finished after four", SPLIT
+    ),
 }
 """Remedies by the name of the row. A test holds that each row has one."""

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.quality.verdicts import interval
-from docs.made.pictures.style import BLUE, COLD, GREEN, INK, LINE, NOTE, ORANGE, WAY, chart, svg
+from benchmarks.speed.waits import KEPT, Promise, by_case, kept
+from docs.made.pictures.style import BLUE, COLD, GREEN, INK, LINE, NOTE, ORANGE, PURPLE, WAY, chart, svg
 from models.decisions.calibration import BINS
 
 ROOT = Path(__file__).parents[3]
 SPEED, QUALITY = ROOT / "benchmarks/speed/results", ROOT / "benchmarks/quality/results"
 PITCHES_HZ = (60, 80, 100, 150, 200, 300, 400)
+CASES = {"cold": BLUE, "burst": GREEN, "flood": ORANGE, "death": PURPLE}
 BAND_SEMITONES = 2
 """Of an order that names no pitch, to each side."""
 
@@ -158,3 +160,29 @@ def voice_design() -> str:
             "axes. Those within reach lie in the band of two semitones; the lowest and highest orders lie outside."
         )
         return svg(figure, "Ordered against measured pitch of designed voices", description)
+
+
+def waits() -> str:
+    """What streams that waited were promised, and what came; how many of these promises held, by case."""
+    promises = [Promise(*row) for row in json.loads(KEPT.read_text("utf-8"))]
+    shares = {case: kept(some) for case, some in reversed(by_case(promises).items())}
+    with chart(620, 2, 1, height_ratios=(1.5, 1)) as (figure, panels):
+        times, bars = panels[0, 0], panels[1, 0]
+        ends = [0.1, 1.2 * max(max(one.eta_s, one.came_s) for one in promises)]
+        times.plot(ends, ends, color=WAY, linewidth=1)
+        for case, colour in CASES.items():
+            points = [(one.eta_s, one.came_s) for one in promises if one.case.endswith(case)]
+            times.scatter(*zip(*points, strict=True), s=9, color=colour, alpha=0.45, linewidths=0, label=case)
+        times.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="promised (eta_ms), s", ylabel="waited, s")
+        for axis in (times.xaxis, times.yaxis):
+            _plain_ticks(axis, (1, 10, 100)[: 2 if ends[1] < 100 else 3])
+        times.legend(loc="upper left", markerscale=2, handletextpad=0.3)
+        bars.axvspan(0.85, 0.95, color=COLD)
+        bars.barh([*shares], [*shares.values()], 0.6, color=[CASES.get(name.split()[-1], INK) for name in shares])
+        bars.set(xlim=(0, 1), xlabel="began before eta_p90_ms")
+        bars.set_xticks((0, 0.5, 0.9), labels=("0", "50 %", "85 to 95 %"))
+        bars.grid(axis="y", visible=False)
+        description = "Above, each promise against the wait; below, the share that held, of each case: " + "; ".join(
+            f"{case} {share:.0%}" for case, share in reversed(shares.items())
+        )
+        return svg(figure, "What was promised to those who wait, and what came", description)
