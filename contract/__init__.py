@@ -8,6 +8,7 @@
     base.py  body.py  images.py     how strictly bodies are read: types, JSON, `data:` addresses
     wires.py                        how replies are written: server-sent events, the shape of errors
     telemetry.py  tracing.py        every metric, one row each; every span, and how traces are named
+    ids.py                          ids that nobody can guess, from a stock
     mcp.py                          JSON-RPC messages, and what tools take
     chat/                           chat on OpenAI's first wire
     responses/  messages/           the same on OpenAI's newer wire, and on Anthropic's

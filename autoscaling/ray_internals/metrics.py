@@ -3,13 +3,16 @@
     hurried                at once, for an engine at zero, and has the controller act on it at once
     counted_as_waiting     with the handle's next report, for a call that waits in the gate's room
     report_only_news       a handle at which nothing happens is silent
+    record_later           what is measured goes to Ray's exporter in one go
 
 Serve means to do the first: a handle without replicas reports when its first call comes. But it reports what it had
 counted before that call, which is nothing, and the count goes out with its next report, up to two seconds later. The
 controller then looks once a second, and a start takes three looks: to decide, to start, to see that the replica runs.
 More reports and looks would cost a tenth of a core while nobody asks for anything; so whoever waits for a start turns
 the controller's loop. The second it cannot know: in its own queue the calls would stand behind each other whoever made
-them. The third costs it nothing: of a handle that says nothing for ten seconds it takes nothing to wait or run.
+them. The third costs it nothing: of a handle that says nothing for ten seconds it takes nothing to wait or run. The
+fourth is for requests: Ray's exporter lets go of the interpreter's lock for each value, and Serve and we have seven of
+one request. Where another thread waits for the lock, each is a millisecond.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partialmethod
 from weakref import WeakSet
@@ -25,6 +29,7 @@ from weakref import WeakSet
 from ray.exceptions import RayError
 from ray.serve._private.router import CurrentLoopRouter, RouterMetricsManager
 from ray.serve.handle import DeploymentHandle
+from ray.util.metrics import Counter, Gauge, Metric
 
 REPORTS = 3
 APART_S = 0.01
@@ -36,6 +41,13 @@ once it does so by itself. Each look waits for the one before, so that many who 
 
 LATER = 0.05
 """Of the time that was waited so far, so much passes until the next look: what takes longer needs no such hurry."""
+
+Record = tuple[Metric, float, dict[str, str]]
+RECORDS: deque[Record] = deque(maxlen=100_000)
+"""What was recorded and not handed over, the oldest first. Of a process that never does so, the newest are kept."""
+RECORDS_AT_ONCE = 200
+"""Handed over without others having a turn: a millisecond."""
+RECORD_NOW = Metric._record
 
 SILENT: WeakSet[RouterMetricsManager] = WeakSet()
 """Those whose last report said that nothing waits or runs."""
@@ -94,6 +106,41 @@ def report_only_news() -> None:
     RouterMetricsManager.push_autoscaling_metrics_to_controller = partialmethod(
         _push_news, RouterMetricsManager.push_autoscaling_metrics_to_controller
     )
+
+
+def record_later() -> None:
+    """Called in the constructor of the ingress: what this process measures is kept until `hand_over_records`."""
+    Metric._record = _keep_record
+
+
+def _keep_record(metric: Metric, value: float, tags: dict[str, str] | None = None) -> None:
+    RECORDS.append((metric, value, tags or {}))
+
+
+async def hand_over_records() -> None:
+    """Gives Ray's exporter what was recorded until now. Counts are added up, and of a gauge the last value is taken."""
+    counts: dict[Hashable, Record] = {}
+    gauges: dict[Hashable, Record] = {}
+    for number in range(len(RECORDS)):
+        metric, value, tags = record = RECORDS.popleft()
+        series = metric, *sorted(tags.items())
+        match metric:
+            case Counter():
+                counts[series] = metric, value + (counts[series][1] if series in counts else 0.0), tags
+            case Gauge():
+                gauges[series] = record
+            case _:
+                _hand_over(record)
+        if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
+            await asyncio.sleep(0)
+    for record in (*counts.values(), *gauges.values()):
+        _hand_over(record)
+
+
+def _hand_over(record: Record) -> None:
+    # One that Ray does not take is lost: nothing fails for it.
+    with suppress(ValueError, TypeError):
+        RECORD_NOW(*record)
 
 
 def _push_news(metrics: RouterMetricsManager, push: Callable[[RouterMetricsManager], None]) -> None:

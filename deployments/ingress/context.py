@@ -5,7 +5,6 @@ Tests build a service with engines that run without Ray.
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -21,6 +20,7 @@ from contract.body import Hold
 from contract.catalog import Catalog, Model, SpeechModel
 from contract.decisions.engine import Measurement
 from contract.errors import MODEL_NOT_FOUND, Fault
+from contract.ids import random_id
 from contract.limits import EARLY_LEAVER_S, EARLY_LEAVERS, SAMPLE_IN_MEMORY_S, SAMPLES_IN_MEMORY
 from contract.speech.voices import VoiceAlias
 from contract.tracing import RequestNames
@@ -108,7 +108,7 @@ class Trace:
 
     service: Service
     shape: ErrorShape = OPENAI
-    request_id: str = field(default_factory=lambda: f"req_{secrets.token_hex(16)}")
+    request_id: str = field(default_factory=lambda: f"req_{random_id()}")
     started_s: float = field(default_factory=time.perf_counter)
     timings: Timings = field(default_factory=Timings)
     rate: RateVerdict | None = None

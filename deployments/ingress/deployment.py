@@ -22,7 +22,7 @@ from autoscaling.gate import Gate
 from autoscaling.metrics import Metrics
 from autoscaling.observation import Observation
 from autoscaling.ray_internals.logs import join_serve_logs, logging_config
-from autoscaling.ray_internals.metrics import report_only_news
+from autoscaling.ray_internals.metrics import hand_over_records, record_later, report_only_news
 from autoscaling.ray_internals.replica import (
     bound_body_queue,
     ignore_client_control_headers,
@@ -173,6 +173,7 @@ class Ingress:
         bound_body_queue()
         send_token_as_metadata()
         report_only_news()
+        record_later()
         public_url = args.reached_at()
         addresses = (os.environ.get(f"PARLANCE_{store}_URL") for store in ("DATABASE", "REDIS", "BLOBS"))
         state = await open_state(Path(os.environ.get("PARLANCE_HOME", "var")), *addresses, replicas=args.replicas)
@@ -221,5 +222,6 @@ class Ingress:
             await service.drafts.close()
             await share_times(self._gates, service.state.database)
             await service.state.close()
+            await hand_over_records()
             if tracer := service.observation.tracer:
                 await asyncio.to_thread(tracer.close)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from autoscaling.gate import Gate
 from autoscaling.metrics import EXPORT_S, Metrics, Sample
 from autoscaling.ray_internals.logs import flush_logs
+from autoscaling.ray_internals.metrics import hand_over_records
 from contract.errors import ApiError
 from contract.telemetry import (
     BODY_BYTES,
@@ -78,6 +79,7 @@ async def report_forever(service: Service) -> None:
         due_s = loop.time() + LOOK_S
         await asyncio.sleep(LOOK_S)
         metrics.observe(LOOP_DELAY, (), max(0.0, loop.time() - due_s))
+        await hand_over_records()
         looks += 1
         if looks * LOOK_S >= EXPORT_S:
             looks = 0

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol, Self, TypeVar
 
 from contract.access import Caller
 from contract.catalog import Model
 from contract.errors import RECORDING_TIMEOUT, STATE_UNAVAILABLE, UPSTREAM_TIMEOUT, WARMING_UP, ApiError
+from contract.ids import random_id
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from state.billing.purse import Purse
 from state.billing.usage import NO_USAGE, Bill, Entry, OverLimit, Usage, over_limit
@@ -51,7 +51,7 @@ class Reservation:
 
     def __init__(self, ledger: Books, caller: Caller, *, request_id: str, line: str, model: str) -> None:
         texts = (_storable(text) for text in (request_id, line, model))
-        self.entry = Entry(uuid.uuid4().hex, caller.org_id, caller.user_id, caller.key_id, *texts)
+        self.entry = Entry(random_id(), caller.org_id, caller.user_id, caller.key_id, *texts)
         self.held_micro_eur = 0
         self.used = NO_USAGE
         self.marked: Usage | None = None

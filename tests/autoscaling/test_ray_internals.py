@@ -38,6 +38,7 @@ FUNCTIONS = {
         "recovering_timeout",
         "num_loops",
     ],
+    "ray.util.metrics:Metric._record": ["self", "value", "tags"],
     # autoscaling/ray_internals/agent.py
     "ray._private.prometheus_exporter:Options": ["namespace", "port", "address", "registry"],
     # autoscaling/ray_internals/start.py
@@ -124,6 +125,11 @@ def test_handle_counts_and_reports_what_waits_by_these_names() -> None:
     assert "self._asyncio_router = AsyncioRouter(" in constructors
     assert "self._metrics_manager = RouterMetricsManager(" in constructors
     assert "QUEUED_REQUESTS_KEY: self.num_queued_requests" in inspect.getsource(RouterMetricsManager)
+
+
+@pytest.mark.parametrize("record", ["Counter.inc", "Gauge.set", "Histogram.observe"])
+def test_every_instrument_records_by_this_method(record: str) -> None:
+    assert "self._record(" in inspect.getsource(named(f"ray.util.metrics:{record}"))
 
 
 def test_processes_that_are_not_started_are_known_to_ray_by_these_names() -> None:

@@ -12,15 +12,20 @@ import pytest
 from ray.exceptions import ActorDiedError
 from ray.serve._private.metrics_utils import InMemoryMetricsStore
 from ray.serve._private.router import CurrentLoopRouter, RouterMetricsManager
+from ray.util.metrics import Counter, Gauge, Histogram, Metric
 
+from autoscaling.ray_internals import metrics as ray_metrics
 from autoscaling.ray_internals.metrics import (
     APART_S,
     LATER,
     LOOKS_APART_S,
     MOST_APART_S,
+    RECORDS_AT_ONCE,
     REPORTS,
     counted_as_waiting,
+    hand_over_records,
     hurried,
+    record_later,
     report_only_news,
 )
 from tests.waiting import until
@@ -179,3 +184,63 @@ def test_handles_are_silent_each_by_itself(reports: list[float]) -> None:
         metrics.metrics_store.add_metrics_point({"waiting": waiting}, 0)
         metrics.push_autoscaling_metrics_to_controller()
     assert reports == [0, 1, 0]
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float, dict[str, str]]]:
+    """What Ray's exporter is given, with `record_later` in force: name, value and tags."""
+    taken: list[tuple[str, float, dict[str, str]]] = []
+    ray_metrics.RECORDS.clear()
+    monkeypatch.setattr(Metric, "_record", Metric._record)  # taken back afterwards
+    monkeypatch.setattr(
+        ray_metrics, "RECORD_NOW", lambda metric, value, tags: taken.append((metric._name, value, tags))
+    )
+    record_later()
+    return taken
+
+
+async def test_what_is_measured_goes_out_in_one_go_and_nothing_is_lost(taken: list[Any]) -> None:
+    count, state = Counter("count", "", ("of",)), Gauge("state", "", ("of",))
+    seconds = Histogram("seconds", "", [0.1, 1.0], ("of",))
+    for number in range(3):
+        count.inc(2, {"of": "a"})
+        state.set(number, {"of": "a"})
+        seconds.observe(number, {"of": "a"})
+    count.inc(5, {"of": "b"})
+    assert taken == []
+    await hand_over_records()
+    assert [value for name, value, _ in taken if name == "seconds"] == [0, 1, 2]
+    assert [entry for entry in taken if entry[0] != "seconds"] == [
+        ("count", 6, {"of": "a"}),
+        ("count", 5, {"of": "b"}),
+        ("state", 2, {"of": "a"}),
+    ]
+    taken.clear()
+    await hand_over_records()
+    assert taken == []
+
+
+async def test_others_have_their_turn_while_much_is_handed_over(taken: list[Any]) -> None:
+    seconds = Histogram("seconds", "", [1.0])
+    for _ in range(3 * RECORDS_AT_ONCE):
+        seconds.observe(1)
+    handing, seen = asyncio.ensure_future(hand_over_records()), []
+    while not handing.done():
+        await asyncio.sleep(0)
+        seen.append(len(taken))
+    assert {RECORDS_AT_ONCE, 2 * RECORDS_AT_ONCE, 3 * RECORDS_AT_ONCE} <= {*seen}
+
+
+async def test_a_value_that_ray_refuses_keeps_none_of_the_others_back(
+    monkeypatch: pytest.MonkeyPatch, taken: list[Any]
+) -> None:
+    def refuse(metric: Metric, value: float, tags: dict[str, str]) -> None:
+        if value < 0:
+            raise ValueError("no")
+        taken.append(value)
+
+    monkeypatch.setattr(ray_metrics, "RECORD_NOW", refuse)
+    for value in (-1, 1):
+        Histogram("seconds", "", [1.0]).observe(value)
+    await hand_over_records()
+    assert taken == [1]
