@@ -22,8 +22,8 @@ class Remedy:
 
 BUDGET = "`GET /me` shows what is left. An operator raises it with `python -m state budget set`."
 SPLIT = (
-    "Split the recording at a pause and send the parts: [long recordings](given-a-key.md#long-recordings) has all limits "
-    "and says how."
+    "Split the recording at a pause and send the parts: [long recordings](given-a-key.md#long-recordings) has all "
+    "limits and says how."
 )
 
 REMEDIES: dict[str, Remedy] = {
@@ -68,8 +68,8 @@ REMEDIES: dict[str, Remedy] = {
         "Check that the file plays. The server reads wav, flac, mp3, ogg, opus, m4a, aac and webm.",
     ),
     "AUDIO_TOO_LONG": Remedy(
-        "the recording is longer than four hours, than 20 minutes with `format_text`, or than 30 seconds as a clip to be "
-        "imitated",
+        "the recording is longer than four hours, than 20 minutes with `format_text`, or than 30 seconds as a clip to "
+        "be imitated",
         SPLIT,
     ),
     "MISSING_API_KEY": Remedy(
@@ -242,7 +242,8 @@ REMEDIES: dict[str, Remedy] = {
     ),
     "OVERLOADED": Remedy(
         "the server has reached its limit of concurrent requests or of memory for their bodies",
-        "Send it again after `Retry-After`; the official clients do so by themselves. If this persists, the operator can add ingress replicas.",
+        "Send it again after `Retry-After`; the official clients do so by themselves. "
+        "If this persists, the operator can add ingress replicas.",
         waits=True,
     ),
     "STATE_UNAVAILABLE": Remedy(
@@ -258,8 +259,8 @@ REMEDIES: dict[str, Remedy] = {
         "Ask for less at once (`max_tokens`, a shorter text), or stream: then the limit applies to each event.",
     ),
     "RECORDING_TIMEOUT": Remedy(
-        "`whisper-large-v3` had not finished 240 seconds after the request, though it had spent at least 120 of them on "
-        "this recording",
+        "`whisper-large-v3` had not finished 240 seconds after the request, though it had spent at least 120 of them "
+        "on this recording",
         SPLIT,
     ),
 }
