@@ -51,6 +51,7 @@ def test_a_rotation_keeps_lengths_and_spreads_each_channel(size: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # beside other work; the embedded model alone is measured for a minute
 @pytest.mark.parametrize("name", ["smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"])
 def test_what_is_known_of_weights_is_what_is_measured_anew(name: str, fetched: Fetched, tmp_path: Path) -> None:
     """Without the hash of their file, the layers that stay are measured; they are those that the table has."""
