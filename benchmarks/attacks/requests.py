@@ -136,7 +136,7 @@ async def foreign_origins(target: Target) -> Saw:
 
 
 @attack("401 for each, 429 beyond 120 a minute; a real key of the same address opens; nobody else waits")
-async def keys_that_are_none(target: Target) -> Saw:
+async def malformed_keys(target: Target) -> Saw:
     """Hundreds of values that could break the search for a key: quotes, NUL, kilobytes, half of a real one."""
     real = target.key
     values = [real[:-1], real + "x", real[:20], real.swapcase(), f"{real} {real}", "' OR 1=1 --", "x" * 4_000, "%00"]

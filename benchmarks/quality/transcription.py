@@ -3,6 +3,7 @@
     python -m benchmarks.quality transcription
     python -m benchmarks.quality transcription --languages en de --voices F1 M1
     python -m benchmarks.quality transcription --presets          every preset voice of every engine, by language
+    python -m benchmarks.quality transcription --recordings FOLDER    your own, each beside a .txt with what is said
 
 The sentence that samples say is spoken by the embedded speech engine and heard by the embedded transcriber: both
 adapters, without Ray and HTTP. Once with the language named, once without. Errors are those of words (WER), of
@@ -18,6 +19,7 @@ import asyncio
 import re
 import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -39,11 +41,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--speech", default="supertonic-3", help="model that speaks")
     parser.add_argument("--presets", action="store_true", help="every preset voice, in the languages of its runtime")
     parser.add_argument("--ears", default="whisper-large-v3", help="model that listens")
+    parser.add_argument("--recordings", type=Path, metavar="FOLDER", help="sound files, each beside its words in .txt")
+    parser.add_argument("--profile", default="embedded", choices=configs.PROFILES, help="whose model listens")
 
 
 def run(options: argparse.Namespace) -> None:
     """Prints the table, a row when it is known."""
-    asyncio.run(_presets(options) if options.presets else _table(options))
+    if options.recordings:
+        asyncio.run(_recordings(options))
+    else:
+        asyncio.run(_presets(options) if options.presets else _table(options))
+
+
+async def _recordings(options: argparse.Namespace) -> None:
+    pairs = recordings(options.recordings)
+    ears = configs.load(options.profile).transcription[options.ears]
+    ear, language = models.load(ears), (options.languages or [None])[0]
+    print("| recording | words | wrong |\n|---|---|---|", flush=True)
+    words, wrong = 0, 0.0
+    for file, text in pairs:
+        heard = await _transcript(ear, ears, file.read_bytes(), language)
+        spoken = language or heard.detected or ""
+        count, share = len(_units(text, spoken)), errors(text, heard.text, spoken)
+        words, wrong = words + count, wrong + count * share
+        print(f"| {file.name} | {count} | {share:.1%} |", flush=True)
+    print(f"| all | {words} | {wrong / words:.1%} |")
+    ear.close()
+
+
+def recordings(folder: Path) -> list[tuple[Path, str]]:
+    """Sound files of `folder` and what is said in them, from the text file of the same name."""
+    pairs = [
+        (file, text)
+        for file in sorted(folder.glob("*"))
+        if file.suffix != ".txt" and file.is_file() and (words := file.with_suffix(".txt")).is_file()
+        if (text := words.read_text("utf-8").strip())
+    ]
+    if not pairs:
+        raise SystemExit(f"{folder} has no recording beside a text of the same name, such as memo.wav and memo.txt")
+    return pairs
 
 
 async def _table(options: argparse.Namespace) -> None:

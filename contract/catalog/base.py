@@ -61,7 +61,8 @@ class Serving(Frozen):
         wait_s: seconds that a request waits at most for an engine that starts.
         when_busy: `refuse` answers 429 at once, `queue` lets `max_queued` requests of each ingress replica wait.
         max_queued: requests that may wait for a slot.
-        deadline_s: seconds for the whole call (a stream: for its first item), then 504.
+        deadline_s: seconds until the whole answer, time in the queue included; in a stream, until its first event, and
+            from each event to the next. Then 504.
         idle_s: seconds without a request after which the last replica stops.
         load_s: expected seconds of a cold start, until one has been measured.
         context_window: tokens of prompt and answer together, where memory bounds it below what the model knows.

@@ -1,4 +1,4 @@
-"""The programs of `make docs`: they write five pages and the files in cluster/observability, draw, and build a site.
+"""The programs of `make docs`: they write pages and the files in cluster/observability, draw, and build a site.
 
 alerts.py        cluster/observability: rules of alerts, each with what to do
 commands.py      docs/commands.md, from the arguments of the command lines
@@ -14,6 +14,7 @@ reference.py     docs/reference.md, from the OpenAPI document, with scopes, exam
 settings.py      docs/settings.md, from the arguments of the graph and the types of stanzas
 schemas.py       a JSON schema in words
 pictures/        draws docs/images, in a light and a dark theme
+voices.py        tables in docs/voices.md, from the stanzas of engines and voices
 site.py          hooks of MkDocs: its navigation, its links, and what each page may load
 
 `try.html` and `try.js` are the page of the site where one calls routes. `examples.toml` holds one

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from docs.made import alerts, commands, errors, observability, reference, settings
+from docs.made import alerts, commands, errors, observability, reference, settings, voices
 from docs.made.dashboards import dashboard
 from docs.made.panels import DASHBOARDS
 from docs.made.pictures import diagrams, journey, plots, style, terminal
@@ -19,6 +19,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "observability.md": observability.page,
     "reference.md": reference.page,
     "settings.md": settings.page,
+    "voices.md": voices.page,
     "../cluster/observability/alerts.yaml": alerts.rules,
     "../cluster/observability/kubernetes.yaml": alerts.kubernetes,
     **{f"../cluster/observability/{name}.json": partial(dashboard, name) for name in DASHBOARDS},

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from contract.errors import FAULTS, Fault
+from contract.limits import COLD_RETRY_AFTER_MAX_S
 from docs.made.remedies import REMEDIES
 
 INTRODUCTION = """\
@@ -28,7 +29,7 @@ given; but not 501 and `not_configured`, which this server does not have. Everyt
 `x-should-retry` says so where the status alone would mislead; OpenAI's clients obey both headers. With an
 [`Idempotency-Key`](api.md#sending-a-request-twice) nothing is done or billed twice.
 
-A 401 also carries `WWW-Authenticate: Bearer`. `varies` is a wait that is computed for each reply.
+A 401 also carries `WWW-Authenticate: Bearer`. `varies`, or a range, is a wait that is computed for each reply.
 
 """
 
@@ -46,7 +47,9 @@ def page() -> str:
 
 def _cells(fault: Fault) -> tuple[str, ...]:
     remedy = REMEDIES[fault.name]
-    wait = "varies" if remedy.waits else str(fault.retry_after_s or "")
+    wait = str(fault.retry_after_s or "")
+    if remedy.waits:
+        wait = f"{wait} to {COLD_RETRY_AFTER_MAX_S}" if wait else "varies"
     should_retry = "" if fault.should_retry is None else f"`{str(fault.should_retry).lower()}`"
     return (str(fault.status), f"[`{fault.code}`](#{fault.code})", f"`{fault.type}`", wait, should_retry)
 

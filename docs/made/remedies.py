@@ -12,7 +12,7 @@ class Remedy:
     Attributes:
         cause: what happened, a clause without a capital.
         remedy: what to do, in whole sentences.
-        waits: whether `Retry-After` is computed for each reply, so that the table of errors knows no value.
+        waits: whether `Retry-After` is computed for each reply. Where the row has a value, that is the least.
     """
 
     cause: str
@@ -21,7 +21,10 @@ class Remedy:
 
 
 BUDGET = "`GET /me` shows what is left. An operator raises it with `python -m state budget set`."
-SPLIT = "Split the recording at a pause and send the parts."
+SPLIT = (
+    "Split the recording at a pause and send the parts: [long recordings](given-a-key.md#long-recordings) has all "
+    "limits and says how."
+)
 
 REMEDIES: dict[str, Remedy] = {
     "INVALID_REQUEST": Remedy(
@@ -64,7 +67,11 @@ REMEDIES: dict[str, Remedy] = {
         "the recording has an unknown format, is damaged or contains no sound",
         "Check that the file plays. The server reads wav, flac, mp3, ogg, opus, m4a, aac and webm.",
     ),
-    "AUDIO_TOO_LONG": Remedy("the recording is longer than the limit", SPLIT),
+    "AUDIO_TOO_LONG": Remedy(
+        "the recording is longer than four hours, than 20 minutes with `format_text`, or than 30 seconds as a clip to "
+        "be imitated",
+        SPLIT,
+    ),
     "MISSING_API_KEY": Remedy(
         "there is no `Authorization` header",
         "Send `Authorization: Bearer <key>`. Some proxies and redirects drop the header.",
@@ -184,8 +191,10 @@ REMEDIES: dict[str, Remedy] = {
     "BUSY": Remedy(
         "every slot of the engine is in use, or too many recordings of the organisation are queued or being "
         "transcribed",
-        "Send it again after `Retry-After`; the official clients do so by themselves. "
-        "If this persists, the operator can raise `max_ongoing_requests`, `max_queued` or the number of replicas.",
+        "Send it again after `Retry-After`; the official clients do so by themselves. That is 1 second, or for a full "
+        "queue the time until its last request begins, 60 seconds at most. If this persists, the operator can raise "
+        "`max_ongoing_requests`, `max_queued` or the number of replicas.",
+        waits=True,
     ),
     "PROVIDER_BUSY": Remedy(
         "the external provider of the speech engine or transcriber accepts no more requests",
@@ -250,7 +259,9 @@ REMEDIES: dict[str, Remedy] = {
         "Ask for less at once (`max_tokens`, a shorter text), or stream: then the limit applies to each event.",
     ),
     "RECORDING_TIMEOUT": Remedy(
-        "`whisper-large-v3` had worked for two minutes or more and had not finished after four", SPLIT
+        "`whisper-large-v3` had not finished 240 seconds after the request, though it had spent at least 120 of them "
+        "on this recording",
+        SPLIT,
     ),
 }
 """Remedies by the name of the row. A test holds that each row has one."""

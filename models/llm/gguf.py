@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 from models.llm import quantization
+from models.weights.files import hash_file
 
 
-def convert(gguf: Path, out: Path) -> None:
-    """Writes the model in `gguf` to the folder `out`, which then holds all of it or does not exist."""
+def convert(file: Path, out: Path) -> None:
+    """Writes the model in the GGUF `file` to the folder `out`, which then holds all of it or does not exist."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    import gguf
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
+    # transformers reads the file three times, seconds each for a large vocabulary, and lists names for each module.
+    gguf.GGUFReader, gguf.get_tensor_name_map = cache(gguf.GGUFReader), cache(gguf.get_tensor_name_map)
     part = out.with_name(f"{out.name}.{os.getpid()}.part")
-    folder, name = str(gguf.parent), gguf.name
+    folder, name = str(file.parent), file.name
     model = AutoModelForCausalLM.from_pretrained(
         folder, gguf_file=name, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
     )
@@ -31,7 +36,7 @@ def convert(gguf: Path, out: Path) -> None:
     model.save_pretrained(part)
     tokenizer.save_pretrained(part)
     if quantization.fits(model.config, model.num_parameters()):
-        quantization.save(model, tokenizer, part / quantization.FOLDER)
+        quantization.save(model, tokenizer, part / quantization.FOLDER, hash_file(file))
     os.replace(part, out)
 
 

@@ -23,7 +23,7 @@ WITHOUT_A_GRAPH = (
     "smuggled-requests",
     "headers-of-proxies",
     "foreign-origins",
-    "keys-that-are-none",
+    "malformed-keys",
     "tickets-without-end",  # the last one: it leaves an organisation without tickets
 )
 """They need neither HAProxy nor Ray nor a real engine."""

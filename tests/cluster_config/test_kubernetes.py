@@ -281,10 +281,21 @@ def test_weights_are_fetched_by_the_image_of_the_engines_into_the_folder_of_all_
     assert container["volumeMounts"][0] in CONTAINERS["cpu"]["volumeMounts"]
 
 
-def test_the_page_makes_tables_and_weights_before_the_service() -> None:
+def test_the_page_copies_recordings_and_makes_tables_and_weights_before_the_service() -> None:
     page = (ROOT / "docs/cluster.md").read_text("utf-8")
+    copied = page.index("cp /shared/$folder copy:/var/lib/parlance/$folder")
     migrated, fetched = (page.index(f"job/parlance-{job}") for job in ("migrate", "prefetch"))
-    assert migrated < fetched < page.index("kubectl apply -f cluster/kubernetes\n")
+    changed = page.index("`grep -rn CHANGE cluster/kubernetes`")
+    assert changed < copied < migrated < fetched < page.index("kubectl apply -f cluster/kubernetes\n")
+
+
+def test_the_pod_of_the_page_reaches_the_folder_of_weights() -> None:
+    (text,) = re.findall(r"apply -f - <<'END'\n(.*?)^END$", (ROOT / "docs/cluster.md").read_text("utf-8"), re.M | re.S)
+    pod = yaml.safe_load(text)
+    kubernetes_validate.validate(pod, "1.37", strict=True)
+    assert pod["metadata"]["namespace"] == SERVICE["metadata"]["namespace"]
+    assert pod["spec"]["volumes"] == [TEMPLATES["cpu"]["spec"]["volumes"][0]]
+    assert pod["spec"]["containers"][0]["volumeMounts"][0] in CONTAINERS["cpu"]["volumeMounts"]
 
 
 @pytest.fixture(scope="module")

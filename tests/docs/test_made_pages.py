@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import configs
 from contract.errors import FAULTS
 from deployments.ingress.wire.openapi import meanings
 from docs.made import schemas, settings
@@ -79,8 +80,17 @@ def test_every_error_has_a_cause_and_a_remedy() -> None:
         assert remedy.remedy.endswith("."), name
 
 
-def test_a_wait_is_either_fixed_or_computed() -> None:
-    assert [name for name, remedy in REMEDIES.items() if remedy.waits and FAULTS[name].retry_after_s] == []
+def test_a_wait_is_a_number_a_range_or_computed() -> None:
+    waits = re.findall(r"^\| \d+ \| \[`(\w+)`\].*?\|.*?\| ([^|]*?) ?\|", PAGES["errors.md"](), re.MULTILINE)
+    told = {(code, wait) for code, wait in waits if wait}
+    assert {("busy", "1 to 60"), ("warming_up", "varies"), ("state_unavailable", "5")} <= told
+
+
+def test_every_language_of_an_engine_has_its_row_and_every_voice_its_own() -> None:
+    catalog, page = configs.load("embedded"), PAGES["voices.md"]()
+    spoken = {code for engine in catalog.speech.values() for code in engine.languages}
+    assert set(re.findall(r"^\| \w+ \(`(\w\w)`\) \|", page, re.MULTILINE)) == spoken
+    assert sorted(re.findall(r"^\| \w+ \| `([\w-]+)` \|", page, re.MULTILINE)) == sorted(catalog.voices)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import re
 from collections.abc import AsyncGenerator, Iterator
@@ -113,6 +114,18 @@ def test_every_handle_is_on_the_page(g: Connection) -> None:
         ]
         for name, handle in kinds.items()
     }
+
+
+def test_every_type_of_a_result_has_its_fields_on_the_page() -> None:
+    told = rows(PAGE, "type", "module", "fields and properties")
+    for name, module, fields in told:
+        kind = getattr(importlib.import_module(module), name)
+        own = [*getattr(kind, "__annotations__", {})]
+        own += [key for key, value in vars(kind).items() if isinstance(value, property) and not key.startswith("_")]
+        assert sorted(re.findall(r"\w+", fields)) == sorted(key for key in own if not key.startswith("_")), name
+    lines = re.findall(r"^\| `g\..*$", PAGE.read_text("utf-8"), re.MULTILINE)
+    results = {name for line in lines for name in re.findall(r"`([A-Z]\w+)`", line)}
+    assert results <= {name for name, *_ in told}
 
 
 CALLS: list[tuple[str, str, str, tuple[Any, ...]]] = [

@@ -140,12 +140,12 @@ def threats() -> str:
         624,
         "Who could do harm, and what stands in the way",
         "Strangers, clients with keys and text of others reach HAProxy, then the ingress with its checks in order, "
-        "the gate and the engines; what is kept lies below the ingress.",
+        "the gate and the engines; stored data lies below the ingress.",
     )
     actors = (
         ("strangers", ("no key: health,", "samples, docs")),
         ("clients", ("a key: scopes,", "plan, budget")),
-        ("others’ text", ("inside a good", "client’s message")),
+        ("third-party text", ("inside a good", "client’s message")),
     )
     for number, (actor, marks) in enumerate(actors):
         x = 6 + 160 * number
@@ -192,5 +192,5 @@ def threats() -> str:
     drawing.way("M355 290V313H125V334")
     drawing.way("M230 401H248")
     drawing.way("M460 225H467V543H460", "thread")
-    drawing.box(20, 504, 440, 78, "5 what is kept", ("hashes of keys, money, usage lines,", "bytes by signed address"))
+    drawing.box(20, 504, 440, 78, "5 stored data", ("hashes of keys, money, usage lines,", "bytes by signed address"))
     return str(drawing)

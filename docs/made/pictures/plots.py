@@ -172,7 +172,7 @@ def waits() -> str:
         times.plot(ends, ends, color=WAY, linewidth=1)
         for case, colour in CASES.items():
             points = [(one.eta_s, one.came_s) for one in promises if one.case.endswith(case)]
-            times.scatter(*zip(*points, strict=True), s=9, color=colour, alpha=0.45, linewidths=0, label=case)
+            times.scatter(*zip(*points, strict=True), s=9, color=colour, alpha=0.7, linewidths=0, label=case)
         times.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="promised (eta_ms), s", ylabel="waited, s")
         for axis in (times.xaxis, times.yaxis):
             _plain_ticks(axis, (1, 10, 100)[: 2 if ends[1] < 100 else 3])

@@ -3,6 +3,7 @@
 rotation.py      turns a decoder without changing what it computes
 rounding.py      rounds its weights, and says which had better stay
 calibration.txt  texts on which activations are measured
+sensitive.toml   which layers stay, measured once for each file of weights
 
 A token then reads half the bytes, and products take instructions for 8 bits. What plain rounding loses, it loses in
 activations: a few channels are a hundred times as large as all others, which share what is left of 255 steps. So
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import json
 import logging
+import tomllib
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +42,8 @@ ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM")
 """Decoders whose norms all stand before linear layers, and whose MLP is SiLU of a gate times `up_proj`."""
 CALIBRATION = Path(__file__).with_name("calibration.txt")
 """Texts between lines of `---`."""
+SENSITIVE = Path(__file__).with_name("sensitive.toml")
+"""What `sensitive_layers` says of files whose hash is pinned."""
 MOST_PARAMETERS = 1_000_000_000
 """Three times as many take ten times as long, and more memory than machines have on which it would matter."""
 SAMPLE_TOKENS = 48
@@ -64,16 +68,20 @@ def fitting_folder(folder: Path, arguments: dict[str, Any], device: str) -> Path
     return folder
 
 
-def save(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Turns `model` (transformers, any float type), which is overwritten, and writes it in 8 bits to `folder`."""
+def save(model: Any, tokenizer: Any, folder: Path, sha256: str = "") -> None:
+    """Turns `model` (transformers, any float type), which is overwritten, and writes it in 8 bits to `folder`.
+
+    `sha256` is the hash of the file from which it was loaded: of known files, sensitive layers are not measured again.
+    """
     import torch
 
     model.float()
     texts = [tokenizer(text, return_tensors="pt").input_ids for text in CALIBRATION.read_text("utf-8").split("\n---\n")]
+    measured = tomllib.loads(SENSITIVE.read_text("utf-8")).get(sha256)
     with torch.no_grad():
         turn(model)
         balance(model.model.layers, peaks(model, texts))
-        sensitive = sensitive_layers(model, torch.cat([text[:, :SAMPLE_TOKENS] for text in texts]))
+        sensitive = measured or sensitive_layers(model, torch.cat([text[:, :SAMPLE_TOKENS] for text in texts]))
         ignored = [f"model.layers.{layer}.mlp.down_proj" for layer in sensitive]
         _write(model, texts, ignored, folder)
     tokenizer.save_pretrained(folder)
@@ -83,8 +91,8 @@ def peaks(model: Any, texts: Sequence[Tensor]) -> list[Tensor]:
     """The largest input of each channel of each layer's `down_proj`, but for first tokens, which stand out."""
     import torch
 
-    parts = [f"model.layers.{layer}.mlp.down_proj" for layer in range(len(model.model.layers))]
-    inputs = inputs_of(model, texts, parts)
+    parts = [f"layers.{layer}.mlp.down_proj" for layer in range(len(model.model.layers))]
+    inputs = inputs_of(model.model, texts, parts)  # the head behind it would cost a quarter more
     return [torch.cat([text[1:] for text in inputs[part]]).abs().amax(0) for part in parts]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.quality import drift
@@ -25,6 +27,13 @@ def test_no_name_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_model_that_is_not_set_up() -> None:
     with pytest.raises(SystemExit, match="decision-v9"):
         main(["decisions", "--models", "decision-v9"])
+
+
+def test_a_folder_without_recordings_beside_their_words(tmp_path: Path) -> None:
+    (tmp_path / "memo.wav").write_bytes(b"")
+    (tmp_path / "memo.txt").write_text(" \n")
+    with pytest.raises(SystemExit, match="no recording beside a text"):
+        main(["transcription", "--recordings", str(tmp_path)])
 
 
 def test_drift_is_the_largest_difference_of_any_probability() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
@@ -36,12 +37,48 @@ def loaded(folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
 
+def ignored(folder: Path) -> set[str]:
+    """The products that a folder in 8 bits keeps in bfloat16."""
+    return set(json.loads((folder / "config.json").read_text())["quantization_config"]["ignore"])
+
+
 @pytest.mark.parametrize("size", [1, 32, 64, 576, 896, 1536])
 def test_a_rotation_keeps_lengths_and_spreads_each_channel(size: int) -> None:
     turned = rotation.rotation(size)
     assert torch.allclose(turned @ turned.T, torch.eye(size, dtype=torch.float64), atol=1e-12)
     assert turned.abs().max() <= (2 / size) ** 0.5 + 1e-12
     assert torch.equal(turned, rotation.rotation(size))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)  # beside other work; the embedded model alone is measured for a minute
+@pytest.mark.parametrize("name", ["smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"])
+def test_what_is_known_of_weights_is_what_is_measured_anew(name: str, fetched: Fetched, tmp_path: Path) -> None:
+    """Without the hash of their file, the layers that stay are measured; they are those that the table has."""
+    from transformers import AutoTokenizer
+
+    folder = fetched(name)
+    (sha256,) = json.loads((folder / "pins.json").read_text())["made_from"]
+    known = tomllib.loads(quantization.SENSITIVE.read_text())[sha256]
+    quantization.save(loaded(folder), AutoTokenizer.from_pretrained(folder), tmp_path / "int8")
+    assert ignored(tmp_path / "int8") == {f"model.layers.{layer}.mlp.down_proj" for layer in known}
+
+
+def test_sensitive_layers_of_known_weights_are_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two layers one is measured to be sensitive, and the table has the other."""
+    from transformers import AutoTokenizer
+
+    source, table = decoders.llama(tmp_path), tmp_path / "sensitive.toml"
+    both = {f"model.layers.{layer}.mlp.down_proj" for layer in range(2)}
+    (measured,) = ignored(decoders.int8(source, tmp_path / "measured"))
+    (other,) = both - {measured}
+    table.write_text(f"known = [{other.split('.')[2]}]")
+    monkeypatch.setattr(quantization, "SENSITIVE", table)
+    for sha256, expected in {"known": other, "unknown": measured}.items():
+        quantization.save(loaded(source), AutoTokenizer.from_pretrained(source), tmp_path / sha256, sha256)
+        assert ignored(tmp_path / sha256) == {expected}
 
 
 @pytest.mark.parametrize("make", [decoders.llama, decoders.qwen2])
@@ -77,8 +114,7 @@ def test_each_row_has_its_scale_and_what_is_sensitive_stays(tmp_path: Path) -> N
     from safetensors.torch import load_file
 
     tensors = load_file(folder / "model.safetensors")
-    config = json.loads((folder / "config.json").read_text())["quantization_config"]
-    kept = {f"{name}.weight" for name in config["ignore"]}
+    kept = {f"{name}.weight" for name in ignored(folder)}
     assert len(kept) == 1  # of two layers, a quarter at most, and at least one
     for name, tensor in tensors.items():
         if name.endswith("proj.weight") or name == "lm_head.weight":

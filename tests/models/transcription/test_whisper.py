@@ -17,6 +17,7 @@ import soundfile
 
 import configs
 import models
+from benchmarks.quality.__main__ import main as quality
 from contract.catalog import TranscriptionModel
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from models.transcription.adapter import SAMPLE_RATE
@@ -85,6 +86,18 @@ async def test_what_is_said_comes_back_in_its_language(engine: FasterWhisper, la
     done = [part.done_s for part in parts]
     assert done == sorted(done)
     assert done[-1] == parts[-1].duration_s
+
+
+def test_recordings_beside_their_words_are_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for language in ("en", "de"):
+        soundfile.write(tmp_path / f"{language}.flac", say(SAID[language], language), SAMPLE_RATE)
+        (tmp_path / f"{language}.txt").write_text(SAID[language])
+    (tmp_path / "without words.wav").write_bytes(b"")
+    quality(["transcription", "--recordings", str(tmp_path)])
+    rows = re.findall(r"^\| ([\w.]+) \| (\d+) \| ([\d.]+)% \|$", capsys.readouterr().out, re.MULTILINE)
+    words = {f"{language}.flac": len(SAID[language].split()) for language in ("de", "en")}
+    assert {name: int(count) for name, count, _ in rows} == words | {"all": sum(words.values())}
+    assert all(float(share) / 100 < WORST[name.partition(".")[0]] for name, _, share in rows[:-1])
 
 
 async def test_words_and_passages_have_times_in_order(engine: FasterWhisper) -> None:
