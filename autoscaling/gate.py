@@ -228,7 +228,7 @@ class Gate:
             loaded_s = time.perf_counter() - started
             timings.load += loaded_s
             if timings.stages:
-                timings.stages.loaded(self._waker.model_s)
+                timings.stages.loaded(self._waker.loading)
             self._metrics.observe(LOAD, self._labels, loaded_s)
 
     async def _enter(self, timings: Timings) -> None:

@@ -31,6 +31,7 @@ from autoscaling.watch import StartWatch
 from concurrency.stalls import StallDetector
 from contract.access import Scope
 from contract.catalog import Catalog, Model
+from contract.tracing import Loading
 from deployments.ingress.app import build_app
 from deployments.ingress.context import Service
 from deployments.replicas import Chat, Embedder, Replica, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
@@ -161,7 +162,7 @@ def gate_to(model: Model, watch: StartWatch) -> Gate:
     assert model.serving
     kind = REPLICAS[model.noun]
     replica: Replica = object.__new__(kind)
-    replica._adapter, replica.load_s = models.load(model), 0.0
+    replica._adapter, replica.loading = models.load(model), Loading(0.0, 0.0, 0.0, "import")
     replica._calls, replica._labels = StallDetector(60, 60), (model.deployment,)
     handle: Any = LocalHandle(replica)
     views.VIEWS[(APP_NAME, model.deployment)] = handle
