@@ -20,7 +20,7 @@ SERVES = "ray.serve"
 
 TO_STREAMS = "RAY_LOG_TO_STDERR"
 """Ray's own variable, for containers: with `1` its processes keep the standard streams that they are started with, and
-write their logs to standard error. Our lines and Serve's go to standard output then, where nothing of Ray's is."""
+write their logs to these. Our lines and Serve's go to standard output then. Serve's files are written too."""
 
 
 def logging_config(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -61,7 +61,7 @@ STANDARD = {
     "OTEL_SDK_DISABLED": ("no", "`true`: no traces, whatever else is set"),
     "RAY_LOG_TO_STDERR": (
         "files",
-        "`1`: lines of ingress and engines go to standard output, too, as containers want; Ray's own to standard error",
+        "`1`: lines of ingress and engines go to standard output, too, for containers; those of Ray to no file",
     ),
 }
 """Variables of OpenTelemetry and of Ray that operators of this service need. OpenTelemetry's SDK reads its own."""
