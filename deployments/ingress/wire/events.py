@@ -216,7 +216,8 @@ async def _events(
     """What is sent; `headers` are complete when the first event is, which they are sent with."""
     async with aclosing(batches):
         async for batch in batches:
-            headers |= chat_headers(context, batch.cut_tokens)
+            if batch.cut_tokens:
+                headers |= chat_headers(context, batch.cut_tokens)
             # Silence must be seen as such: it is filled.
             if events := encoder.of(batch):
                 yield events
