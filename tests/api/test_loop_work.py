@@ -88,7 +88,7 @@ async def test_a_trace_makes_no_work_for_the_loop(gated: Api, work: Counter[str]
     tracer.close()
 
 
-CALLS_OF_AN_EVENT, CALLS_OF_AN_ANSWER = 36, 310
+CALLS_OF_AN_EVENT, CALLS_OF_AN_ANSWER = 36, 300
 """Functions of ours that run for one event of a stream, and for one whole answer: in ingress, replica and ledger."""
 
 

@@ -12,12 +12,12 @@ from tests.api.tracing import ROOT, Walk
 from tests.api.walks import ENGINE_SIDE, PAGE, WALKS, walks
 
 MOST: dict[str, tuple[int, int]] = {
-    "chat stream": (39, 3),  # events are apart from other replies
-    "speech": (42, 3),
-    "transcription": (63, 6),  # its engine refuses first, with a forecast
-    "voice design": (56, 2),
-    "decision": (36, 4),
-    "MCP chat": (42, 4),
+    "chat stream": (37, 3),  # events are apart from other replies
+    "speech": (40, 3),
+    "transcription": (61, 6),  # its engine refuses first, with a forecast
+    "voice design": (54, 2),
+    "decision": (34, 4),
+    "MCP chat": (40, 4),
 }
 """Files and climbs, the writing of the bill in the database's thread included. Of each, one is what notices in a
 replica that nothing goes on."""

@@ -150,7 +150,7 @@ async def streamed(
 
 def _tell_cached(context: RequestContext, model: ChatModel, tokens: int) -> None:
     if tokens > 0:
-        context.service.metrics.add(CACHED_TOKENS, (model.id,), tokens)
+        context.service.metrics.totals[CACHED_TOKENS, (model.id,)] += tokens
 
 
 def _job(context: RequestContext, model: ChatModel, request: ChatRequest) -> ChatJob:

@@ -205,7 +205,7 @@ async def chat_stream(
     left_out: Sequence[str] = (),
 ) -> StreamedReply:
     """A response of the events that `encoder` makes of `batches`. Headers name what was cut and what was `left_out`."""
-    headers = chat_headers(context, 0, left_out)
+    headers = chat_headers(context, 0, left_out) if left_out else {}
     events = _events(context, batches, encoder, headers)
     return await event_stream(context.trace, events, headers, stream_format=stream_format)
 
