@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from autoscaling import views
 from autoscaling.sketch import Sketch
@@ -52,11 +52,6 @@ class Timings:
     stages: Stages | None = None
     watch: WaitWatch | None = None
 
-    def enter(self, stage: Stage, engine: str = "") -> None:
-        """Begins a stage of the request."""
-        if self.stages:
-            self.stages.enter(stage, engine)
-
     @contextmanager
     def measured(self) -> Iterator[Callable[[], None]]:
         """Counts the block as the engine's time, less what was spent in the router's queue.
@@ -68,7 +63,8 @@ class Timings:
         def sent() -> None:
             self.has_begun = True
             self.queue = queued + time.perf_counter() - started
-            self.enter(Stage.ENGINE)
+            if self.stages:
+                self.stages.enter(Stage.ENGINE)
 
         def count() -> None:
             self.engine = before + time.perf_counter() - started - (self.queue - queued)
@@ -78,32 +74,31 @@ class Timings:
             yield count
         finally:
             count()
-            self.enter(Stage.SETTLE)
+            if self.stages:
+                self.stages.enter(Stage.SETTLE)
 
 
 class Deadline:
     """A time limit for each step of a call. One timer of the loop serves all steps: most end before it looks.
 
-        with closing(Deadline()) as deadline:
-            with deadline.of(seconds):          # raises UPSTREAM_TIMEOUT
+        with closing(Deadline(seconds)) as deadline:
+            with deadline:                      # raises UPSTREAM_TIMEOUT
                 item = await anext(items)
 
-    Each step gets as long as the one before, or longer.
+    Attributes:
+        seconds: of the next step, in the task that runs it; as long as the one before, or longer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[Any] | None = None
         self._has_passed = False
 
-    def of(self, seconds: float) -> Self:
-        """Bounds the block that follows, in the running task."""
-        self._due_s = self._loop.time() + seconds
-        return self
-
     def __enter__(self) -> None:
-        self._task = task = asyncio.current_task()
+        self._due_s = self._loop.time() + self.seconds
+        self._task = task = asyncio.current_task(self._loop)
         assert task is not None
         self._cancelling = task.cancelling()
         if self._timer is None:

@@ -127,7 +127,7 @@ class Gate:
         """The answer to `job` by `method` of the capability's protocol. Raises ApiError only."""
         slot, left_s = await self._take_slot(context)
         try:
-            with context.timings.measured(), closing(Deadline()) as deadline, deadline.of(left_s):
+            with context.timings.measured(), closing(Deadline(left_s)) as deadline, deadline:
                 answer: R = await self._method(method.__name__).remote(job, *context.carried)
                 return answer
         except Exception as error:
@@ -143,18 +143,17 @@ class Gate:
         slot, left_s = await self._take_slot(context)
         has_begun = False
         try:
-            with context.timings.measured() as count, closing(Deadline()) as deadline:
+            with context.timings.measured() as count, closing(Deadline(left_s)) as deadline:
                 response = self._stream_method(method.__name__).remote(job, *context.carried)
                 try:
                     while True:
-                        with deadline.of(left_s):
+                        with deadline:
                             item: Any = await anext(response, None)
                         if item is None:  # which no protocol has among its items
                             return
-                        left_s = self.serving.deadline_s
                         count()
                         if not has_begun:
-                            has_begun = True
+                            has_begun, deadline.seconds = True, self.serving.deadline_s
                             self._metrics.observe(FIRST_OUTPUT, self._labels, time.perf_counter() - began)
                             self._queue.begin(slot)
                         yield item
@@ -179,7 +178,8 @@ class Gate:
         """
         owner, timings = context.owner, context.timings
         started, loaded, timings.has_begun = time.perf_counter(), timings.load, False
-        timings.enter(Stage.QUEUE, self.name)
+        if timings.stages:
+            timings.stages.enter(Stage.QUEUE, self.name)
         try:
             slot = self._queue.try_enter(owner) if self.running() else None
             if slot is None:
@@ -220,7 +220,8 @@ class Gate:
         if self.running():
             return
         started = time.perf_counter()
-        timings.enter(Stage.LOAD, self.name)
+        if timings.stages:
+            timings.stages.enter(Stage.LOAD, self.name)
         try:
             with self._forecast.waiting(timings.watch):
                 await self._waker.until_running(within_s)
@@ -228,7 +229,7 @@ class Gate:
             loaded_s = time.perf_counter() - started
             timings.load += loaded_s
             if timings.stages:
-                timings.stages.loaded(self._waker.model_s)
+                timings.stages.loaded(self._waker.loading)
             self._metrics.observe(LOAD, self._labels, loaded_s)
 
     async def _enter(self, timings: Timings) -> None:

@@ -6,7 +6,7 @@ reads what was exported: that is older, and misses what is at zero.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from contract.telemetry import Metric
@@ -25,30 +25,23 @@ def nowhere(metric: Metric, labels: Labels, value: float) -> None:
 
 
 class Metrics:
-    """The metrics of one process. `send` takes what leaves it. Used in one event loop.
+    """The metrics of one process. Used in one event loop.
 
     Attributes:
-        totals: of each counter since the process began.
+        totals: of each counter since the process began. Who counts adds to them.
+        observe: takes a value of a histogram, which leaves at once.
     """
 
     def __init__(self, send: Send = nowhere) -> None:
-        self.totals: Counter[Series] = Counter()
-        self._sent: Counter[Series] = Counter()
-        self._send = send
-
-    def add(self, metric: Metric, labels: Labels, amount: float = 1) -> None:
-        """Adds to a counter."""
-        self.totals[metric, labels] += amount  # type: ignore[assignment]  # seconds are no whole numbers
-
-    def observe(self, metric: Metric, labels: Labels, value: float) -> None:
-        """Takes a value of a histogram."""
-        self._send(metric, labels, value)
+        self.totals: defaultdict[Series, float] = defaultdict(int)
+        self._sent: dict[Series, float] = {}
+        self.observe = send
 
     def export(self, gauges: Iterable[Sample] = ()) -> None:
         """Sends what the counters have gained since the last time, and `gauges` as they are."""
         for series, total in self.totals.items():
-            if gained := total - self._sent[series]:
-                self._send(*series, gained)
-        self._sent = self.totals.copy()
+            if gained := total - self._sent.get(series, 0):
+                self.observe(*series, gained)
+        self._sent = dict(self.totals)
         for sample in gauges:
-            self._send(*sample)
+            self.observe(*sample)

@@ -16,6 +16,7 @@ from autoscaling.sketch import Sketch
 from autoscaling.waits import MEMORY_STARTS, retry_after_s
 from autoscaling.watch import Start, StartWatch
 from contract.errors import ENGINE_FAILED, WARMING_UP, ApiError
+from contract.tracing import Loading
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -31,7 +32,7 @@ class Waker:
         load_s: how long a start takes, until one was measured.
 
     Attributes:
-        model_s: how long the model of the replica that was woken last took to load, as it says; 0 where it does not.
+        loading: what the replica that was woken last says of its start; None where it has not.
         loads: how long starts take, in seconds.
     """
 
@@ -43,7 +44,7 @@ class Waker:
         self._watch = watch
         self._running = running
         self.loads = Sketch(MEMORY_STARTS, load_s)
-        self.model_s = 0.0
+        self.loading: Loading | None = None
         self._since_s: float | None = None
         """When this process saw first that none runs, by the loop's clock; None where it has not, or asked nobody."""
         self.warming: asyncio.Task[None] | None = None
@@ -86,14 +87,14 @@ class Waker:
         """One queued call is what scales an engine up from zero; Serve forgets a call that is cancelled early."""
         loop = asyncio.get_running_loop()
         self._since_s = started_s = loop.time()
-        self.model_s = 0.0
+        self.loading = None
         # Nobody waits at an engine that refuses, so this is where the failure of its start is noticed.
         watching = asyncio.create_task(self._watch.until_failed(self._name))
         try:
             warmed = self._handle.warm.remote()
             async with hurried(self._handle):
-                self.model_s = await warmed
-            if 0 < self.model_s <= (waited_s := loop.time() - started_s):  # else it ran, or was about to
+                self.loading = await warmed
+            if 0 < self.loading.model_s <= (waited_s := loop.time() - started_s):  # else it ran, or was about to
                 self.loads.add(waited_s)
             await self._watch.refresh()  # forgets an earlier failure
         except (RayError, RayServeException) as error:

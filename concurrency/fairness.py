@@ -41,21 +41,19 @@ class OwnerCounter(dict[Hashable, int]):
 
     def take(self, owner: Hashable, amount: int = 1, limit: float = math.inf) -> bool:
         """Counts `amount` more for `owner`, unless it would have more than `limit` then. Returns whether it did."""
-        if self[owner] + amount > limit:
+        rest = self.get(owner, 0) + amount
+        if rest > limit:
             return False
-        self._add(owner, amount)
+        self.total += amount
+        if rest:
+            self[owner] = rest
+        else:
+            self.pop(owner, None)
         return True
 
     def give_back(self, owner: Hashable, amount: int = 1) -> None:
         """Counts `amount` less for `owner`."""
-        self._add(owner, -amount)
-
-    def _add(self, owner: Hashable, amount: int) -> None:
-        self.total += amount
-        if rest := self[owner] + amount:
-            self[owner] = rest
-        else:
-            self.pop(owner, None)
+        self.take(owner, -amount)
 
 
 class FairQueue(Generic[T]):

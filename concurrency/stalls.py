@@ -119,7 +119,10 @@ class Watch:
         self._detector, self._operation, self._size = detector, operation, size
 
     def __enter__(self) -> None:
-        self._detector.begin(self._operation, self._size)
+        # As `begin` does, for what cannot be under way already: a stream does this for each of its items.
+        detector = self._detector
+        detector._sizes[self._operation] = self._size
+        detector.started_s[self._operation] = detector._now()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._detector.end(self._operation, kind is None or issubclass(kind, Exception))

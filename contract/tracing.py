@@ -38,14 +38,22 @@ class Stage(StrEnum):
     SETTLE = "settle"
 
 
-LOAD_START, LOAD_MODEL, INFERENCE = "load.start", "load.model", "inference"
+LOAD_PHASES = LOAD_PLACE, LOAD_PROCESS, LOAD_IMPORT, LOAD_WEIGHTS = (
+    "load.place",
+    "load.process",
+    "load.import",
+    "load.weights",
+)
+INFERENCE = "inference"
 
 SPANS: Mapping[str, str] = {
     Stage.ADMISSION: "Until an engine is asked: key, rate, body, hold on the budget. All of a request that asks none.",
     Stage.QUEUE: "The wait for a slot of an engine, its router included.",
     Stage.LOAD: "The wait for the first replica of a cold engine.",
-    LOAD_START: "Below `load`: until the process of the replica is there.",
-    LOAD_MODEL: "Below `load`: imports and weights, as the replica has measured it.",
+    LOAD_PLACE: "Below `load`: until the process of the replica begins. Scaling, a node with room, a worker of Ray.",
+    LOAD_PROCESS: "Below `load`: until that process loads the model. A fork, or Python, Ray and Serve anew.",
+    LOAD_IMPORT: "Below `load`: imports of libraries, all together, as the replica has measured them.",
+    LOAD_WEIGHTS: "Below `load`: weights, and what else an engine does before it can answer.",
     Stage.ENGINE: "From the call of a replica to its last item, with the time that a slow reader of a stream takes.",
     INFERENCE: "Below `engine`, told by the process of the engine: from the call to the last item.",
     Stage.SETTLE: "The rest: the bill, and what is left of the reply to be written.",
@@ -68,6 +76,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "parlance.outcome": "ok, refused, failed or left, as in the metrics.",
     "parlance.engine": "Name of the engine's deployment, on the spans below the operation's.",
     "parlance.method": "The method of the engine, on `inference`.",
+    "parlance.way": "On `load.process`: fork (of the fork server), or import (by a process of its own).",
     "parlance.error": "Of a call that failed, on `inference`: its code, or the name of a class.",
 }
 """Every attribute. Units that were billed and are no tokens are `parlance.usage.UNIT`."""
@@ -166,20 +175,43 @@ NAMES: ContextVar[RequestNames | None] = ContextVar("names", default=None)
 """Of the request that this task works for. Set only where logs or traces tell of single requests."""
 
 
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """How a replica has started, as it says itself.
+
+    Attributes:
+        process_s: seconds from the first moment of its process until it began to load.
+        model_s: seconds that loading took.
+        import_s: those among them in which modules were imported.
+        way: fork, or import.
+    """
+
+    process_s: float
+    model_s: float
+    import_s: float
+    way: str
+
+    def phases(self, began_s: float, ended_s: float) -> list[tuple[str, float, float]]:
+        """Names, begins and ends of the parts of a load that this start has ended; they follow each other."""
+        spent_s = (self.process_s, self.import_s, self.model_s - self.import_s)
+        ends_s = [max(began_s, ended_s - sum(spent_s[part:])) for part in range(len(spent_s))] + [ended_s]
+        return list(zip(LOAD_PHASES, [began_s, *ends_s], ends_s, strict=False))
+
+
 @dataclass(slots=True)
 class StageEntry:
     """A stage that a request has entered.
 
     Attributes:
         began_s: `time.perf_counter()`.
-        model_s: of a load, what the replica says that its model took; 0 where that is not known.
+        loading: of a load, what the replica says of its start; None where it has not.
     """
 
     stage: Stage
     began_s: float
     span_id: str
     engine: str = ""
-    model_s: float = 0.0
+    loading: Loading | None = None
 
 
 class Stages:
@@ -205,9 +237,9 @@ class Stages:
             self.entries.append(StageEntry(stage, time.perf_counter(), self._next_id, engine))
             self._next_id = new_span_id()
 
-    def loaded(self, model_s: float) -> None:
+    def loaded(self, loading: Loading | None) -> None:
         """Ends a load."""
-        self.entries[-1].model_s = model_s
+        self.entries[-1].loading = loading
         self.enter(Stage.QUEUE)
 
     @property

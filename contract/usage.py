@@ -79,6 +79,13 @@ class UsageQuery:
     limit: int = USAGE_DEFAULT_ROWS
     after: Position | None = None
 
+    @property
+    def page_since_ms(self) -> int:
+        """Where the lines of the page begin: with the day of its cursor."""
+        if self.after is None:
+            return self.since_ms
+        return max(self.since_ms, 1000 * DAY_S * (date.fromisoformat(self.after[0]) - _EPOCH.date()).days)
+
     @classmethod
     def read(cls, parameters: Mapping[str, str], now_s: float) -> UsageQuery:
         """The query of the parameters of an address; others than PARAMETERS are ignored. Raises INVALID_REQUEST."""

@@ -140,8 +140,4 @@ OPENAI = ErrorShape(lambda error, _: error.body())
 ANTHROPIC = ErrorShape(error_body, ("x-request-id", "request-id"))
 
 ANTHROPIC_PATHS = re.compile(r"(/v1)?/messages(/.*)?", re.DOTALL)
-
-
-def error_shape(path: str) -> ErrorShape:
-    """The shape for `path`, whether anything is there or not: OpenAI's where no other wire owns it."""
-    return ANTHROPIC if ANTHROPIC_PATHS.fullmatch(path) else OPENAI
+"""Paths whose errors have that shape, whether anything is there or not. All others have OpenAI's."""

@@ -29,10 +29,10 @@ from contract.embeddings import EmbeddingsEngine
 from contract.rerank import RerankEngine
 from contract.speech.engine import SpeechEngine
 from contract.telemetry import ENGINE_STALLS, ENGINE_START, SPANS_LOST
-from contract.tracing import RequestNames
+from contract.tracing import Loading, RequestNames
 from contract.transcription.engine import TranscriptionEngine
 from contract.voice_design.engine import VoiceDesignEngine
-from deployments.fork_server.footprint import is_fork
+from deployments.fork_server import footprint
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -77,19 +77,21 @@ class Replica:
             if name in (*INGRESS_SECRETS, *HEADERS_VARIABLES) or name.startswith(STORE_PREFIX):
                 del os.environ[name]
         keep_replica_port_local()
-        started = time.perf_counter()
-        self._adapter: Any = models.load(model)
-        self.load_s = time.perf_counter() - started
-        log.info("loaded %s in %.1f s", model.id, self.load_s)
+        started, process_s = time.perf_counter(), footprint.age_s()
+        with footprint.importing() as imports:
+            self._adapter: Any = models.load(model)
+        model_s, way = time.perf_counter() - started, "fork" if footprint.is_fork() else "import"
+        self.loading = Loading(process_s, model_s, imports.spent_s, way)
+        log.info("loaded %s in %.1f s, %.1f of them imports", model.id, model_s, imports.spent_s)
         assert model.serving is not None, "only a model that is set up is loaded"
         least_s, most_s = (share * model.serving.deadline_s for share in SILENCES)
         self._calls = StallDetector(least_s, most_s)
         self._has_stalled = False
-        self._send(ENGINE_START, (*self._labels, "fork" if is_fork() else "import"), self.load_s)
+        self._send(ENGINE_START, (*self._labels, way), model_s)
 
-    async def warm(self) -> float:
-        """Does nothing but exist: a queued call wakes an engine at zero. Returns the seconds that loading took."""
-        return self.load_s
+    async def warm(self) -> Loading:
+        """Does nothing but exist: a queued call wakes an engine at zero. Returns how long its start took."""
+        return self.loading
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica where this raises thrice: its engine is dead, or has stalled.

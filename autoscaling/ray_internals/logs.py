@@ -18,8 +18,9 @@ from contract.tracing import NAMES
 OURS = "parlance"
 SERVES = "ray.serve"
 
-TO_STDERR = "RAY_LOG_TO_STDERR"
-"""Ray's own variable, for containers: with `1` its processes write to standard error. Serve's files are written too."""
+TO_STREAMS = "RAY_LOG_TO_STDERR"
+"""Ray's own variable, for containers: with `1` its processes keep the standard streams that they are started with, and
+write their logs to these. Our lines and Serve's go to standard output then. Serve's files are written too."""
 
 
 def logging_config(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -35,8 +36,8 @@ def join_serve_logs(environ: Mapping[str, str]) -> None:
         return
     buffer.flushLevel = logging.WARNING
     buffer.addFilter(_named if wants_json(environ) else _named_in_text)
-    if environ.get(TO_STDERR) == "1":
-        stream = logging.StreamHandler(sys.__stderr__)
+    if environ.get(TO_STREAMS) == "1":
+        stream = logging.StreamHandler(sys.__stdout__)
         stream.setFormatter(buffer.target.formatter)
         stream.filters = buffer.filters
         serves.addHandler(stream)

@@ -171,7 +171,12 @@ class Model(Frozen):
 
     def cost_micro_eur(self, **quantities: int) -> int:
         """Price of `quantities` by unit, rounded up to a whole micro-EUR."""
-        total = sum(self.price.get(unit, 0) * n for unit, n in quantities.items())
+        price, total = self.price, 0
+        for (
+            unit,
+            quantity,
+        ) in quantities.items():  # for each event of a stream: a generator would be called for each unit
+            total += price.get(unit, 0) * quantity
         return -(-total // MILLION)
 
 

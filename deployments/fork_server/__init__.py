@@ -9,7 +9,7 @@ shortcut.py     around Ray's own step before that; Python imports `site/sitecust
 enter.py        stands in for `python` in front of Ray's worker; asks, or goes on alone and leaves a server behind
 server.py       imports, makes sure that it can be forked, listens; ends with its raylet
 worker.py       what a request must be, and how a fork becomes the worker that was asked for
-footprint.py    for metrics: how much memory the servers of a node take, and whether a process is a fork
+footprint.py    for metrics and traces: memory of a node's servers; a process's age, imports, and whether it is a fork
 
 Nothing depends on it: whatever is wrong with a server, a worker starts with imports of its own, and the server's log in
 Ray's folder says why. What runs in a server is from this folder and from installed packages; our own modules are

@@ -10,15 +10,12 @@ from typing import Any
 from contract.telemetry import NO_MODEL, Outcome
 from contract.tracing import (
     CANCELLED,
-    LOAD_MODEL,
-    LOAD_START,
+    LOAD_PROCESS,
     NAMES,
     OPERATIONS,
     ROUTE_OPERATIONS,
     USAGE_PREFIX,
     RequestNames,
-    Stage,
-    StageEntry,
     Stages,
     incoming,
 )
@@ -94,16 +91,10 @@ def _record(trace: Trace, stages: Stages, about: dict[str, Any], ended_s: float,
     for entry, end_s in zip(stages.entries, ends, strict=True):
         span, engine = operation.child(entry.span_id), {"parlance.engine": entry.engine} if entry.engine else {}
         tracer.record(span, operation, str(entry.stage), entry.began_s, end_s, engine)
-        for phase, from_s, to_s in _phases(entry, end_s):
-            tracer.record(span.child(), span, phase, from_s, to_s, engine)
-
-
-def _phases(entry: StageEntry, end_s: float) -> Iterator[tuple[str, float, float]]:
-    """The parts of a load whose replica has said how long its model took."""
-    if entry.stage is Stage.LOAD and entry.model_s:
-        model_s = max(entry.began_s, end_s - entry.model_s)
-        yield LOAD_START, entry.began_s, model_s
-        yield LOAD_MODEL, model_s, end_s
+        if entry.loading:
+            for phase, from_s, to_s in entry.loading.phases(entry.began_s, end_s):
+                way = {"parlance.way": entry.loading.way} if phase == LOAD_PROCESS else {}
+                tracer.record(span.child(), span, phase, from_s, to_s, engine | way)
 
 
 def _generation(trace: Trace, stages: Stages, about: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -6,7 +6,6 @@ dashboards.py    cluster/observability: dashboards of Grafana
 errors.py        docs/errors.md, from the rows of `contract.errors` and their remedies
 observability.py docs/observability.md, from the rows of `contract.telemetry`, the dashboards and the alerts
 panels.py        what dashboards show
-picture.py       docs/images/observability-*.png, of what a Prometheus has scraped; run by hand
 queries.py       queries of Prometheus, by rows of `contract.telemetry`
 remedies.py      why each error happens, and what to do
 replies.py       asks a real server for the replies that the reference shows

@@ -9,7 +9,7 @@ from pathlib import Path
 from docs.made import alerts, commands, errors, observability, reference, settings, voices
 from docs.made.dashboards import dashboard
 from docs.made.panels import DASHBOARDS
-from docs.made.pictures import diagrams, journey, plots, style, terminal
+from docs.made.pictures import diagrams, journey, panels, plots, style, terminal
 
 FOLDER = Path(__file__).parents[1]
 
@@ -34,6 +34,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "graph": diagrams.graph,
     "growth": plots.growth,
     "journey": journey.journey,
+    "observability": panels.panels,
     "reliability": plots.reliability,
     "threats": diagrams.threats,
     "voice-design": plots.voice_design,

@@ -17,9 +17,9 @@ files in `cluster/observability`, made of the same table as this page. A test sc
 of them answered.
 
 <picture>
-  <source media="(prefers-color-scheme: dark)" srcset="images/observability-dark.png">
-  <img alt="Panels of the overview: where the time of a request goes, engines as bands over time, refusals, waits, cost"
-       src="images/observability-light.png">
+  <source media="(prefers-color-scheme: dark)" srcset="images/observability-dark.svg">
+  <img alt="Panels of the overview: where the time of a request goes, how requests end, engines over time, who waits"
+       src="images/observability-light.svg">
 </picture>
 
 Four minutes of a graph of the tests, by the queries of the overview: engines wake and sleep, one is full, one is

@@ -59,7 +59,10 @@ STANDARD = {
     "OTEL_SERVICE_NAME": ("`parlance`", "name of the service in traces"),
     "OTEL_RESOURCE_ATTRIBUTES": ("none", "what else traces say of it, e.g. `deployment.environment.name=test`"),
     "OTEL_SDK_DISABLED": ("no", "`true`: no traces, whatever else is set"),
-    "RAY_LOG_TO_STDERR": ("files", "`1`: logs go to standard error, too, as containers want it"),
+    "RAY_LOG_TO_STDERR": (
+        "files",
+        "`1`: lines of ingress and engines go to standard output, too, for containers; those of Ray to no file",
+    ),
 }
 """Variables of OpenTelemetry and of Ray that operators of this service need. OpenTelemetry's SDK reads its own."""
 

@@ -47,12 +47,12 @@ def record(connection: Connection, act: str, result: str) -> None:
     connection.execute(_RECORD, {name: _without_secrets(text) for name, text in row.items()})
 
 
-def page(connection: Connection, since_ms: int | None, after_id: int, count: int) -> list[Act]:
-    """Up to `count` acts that come after a row, oldest first."""
+def page(connection: Connection, since_ms: int | None, count: int, after_id: int) -> tuple[list[Act], int | None]:
+    """Up to `count` acts that come after a row, oldest first, and the last of them; None: there are no more."""
     query = select(acts).where(acts.c.id > after_id).order_by(acts.c.id).limit(count)
     if since_ms is not None:
         query = query.where(acts.c.at_ms >= since_ms)
-    return [
+    page: list[Act] = [
         {
             "id": row.id,
             "at": iso(row.at_ms),
@@ -63,6 +63,7 @@ def page(connection: Connection, since_ms: int | None, after_id: int, count: int
         }
         for row in connection.execute(query)
     ]
+    return page, page[-1]["id"] if len(page) == count else None
 
 
 def _without_secrets(text: str) -> str:

@@ -118,7 +118,7 @@ class Accounts:
         current = self._current.get(caller.key_id, self._monotonic())
         if current is None:
             current = await asyncio.shield(self._renewals.get(caller.key_id) or self._start_renewal(caller))
-        return self._unexpired(current)
+        return current if current.expires_at is None else self._unexpired(current)
 
     def _unexpired(self, caller: Caller) -> Caller:
         if caller.expires_at is not None and self._wall() >= caller.expires_at:

@@ -1,7 +1,8 @@
 """What somebody was billed, by day and model: `GET /me/usage`.
 
 An organisation can have a million lines in a day, and on SQLite all wait for who reads. So the database adds lines up
-in slices, each a short transaction of its own that an index leads to, and for one client at a time in each process.
+in slices, each a short transaction of its own that an index leads to, and for one client at a time in each process. A
+page begins with the day of its cursor and ends where it is full; the total is one sum per slice.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Text, case, cast, func, literal, select, true
+from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Text, case, cast, func, literal, select, text, true
 from sqlalchemy.dialects import postgresql
 
 from concurrency.semaphore import FairSemaphore
@@ -21,7 +22,9 @@ from state.database.base import Database
 from state.database.tables import usage_lines
 
 SLICE_LINES = 10_000
-"""Lines that one transaction adds up."""
+"""Lines that one transaction adds up by day, model and unit."""
+TOTAL_LINES = 50_000
+"""The same where it adds up nothing but costs, in about the same time."""
 
 _line = usage_lines.c
 _TEXT = case(
@@ -36,6 +39,9 @@ _EACH: Mapping[str, Callable[[], Any]] = {
 }
 """What makes rows of that, by dialect."""
 
+_NO_JIT = text("SET LOCAL jit = off")
+"""PostgreSQL expects a hundred units in each line, and would compile each slice for longer than it runs."""
+
 
 class Slice(NamedTuple):
     """Lines of a stretch of time that ends at `end_ms`, summed: rows of (day, model, ...)."""
@@ -45,6 +51,14 @@ class Slice(NamedTuple):
     quantities: Sequence[Row[Any]]
 
 
+class UsagePage(NamedTuple):
+    """Rows in order, whether more come after them, and what the whole range cost."""
+
+    rows: list[UsageRow]
+    has_more: bool
+    total_cost_micro_eur: int
+
+
 class DailyUsage:
     """Reads usage by day and model."""
 
@@ -52,27 +66,47 @@ class DailyUsage:
         self._database = database
         self._turns = FairSemaphore(1)
 
-    async def rows(self, caller: Caller, query: UsageQuery) -> list[UsageRow]:
-        """Rows of the range in order, of the caller's user if its key has one, else of its organisation."""
-        rows: dict[Position, UsageRow] = {}
+    async def page(self, caller: Caller, query: UsageQuery) -> UsagePage:
+        """The page that `query` wants, of the caller's user if its key has one, else of its organisation.
+
+        What is billed meanwhile is in it or not; no line counts twice.
+        """
         owner = _line.org_id == caller.org_id if caller.user_id is None else _line.user_id == caller.user_id
         async with self._turns.of(str(caller.org_id)):
-            since_ms = query.since_ms
-            while since_ms < query.until_ms:
-                part = await self._database.run(
-                    partial(_slice, owner=owner, since_ms=since_ms, until_ms=query.until_ms)
-                )
-                _add(rows, part)
-                since_ms = part.end_ms
-        return [rows[position] for position in sorted(rows)]
+            rows = await self._rows(owner, query)
+            total = await self._total(owner, query)
+        return UsagePage(rows[: query.limit], len(rows) > query.limit, total)
+
+    async def _rows(self, owner: ColumnElement[bool], query: UsageQuery) -> list[UsageRow]:
+        """The rows after the cursor: more than a page has, or all that there are."""
+        sums: dict[Position, UsageRow] = {}
+        since_ms, rows = query.page_since_ms, list[UsageRow]()
+        while since_ms < query.until_ms and len(rows) <= query.limit:
+            run = partial(_slice, owner=owner, since_ms=since_ms, until_ms=query.until_ms)
+            part = await self._database.run(run)
+            _add(sums, part)
+            since_ms = part.end_ms
+            # The day in which the next slice begins may have more.
+            ends = since_ms >= query.until_ms
+            complete = sorted(position for position in sums if ends or position[0] < iso(since_ms)[:10])
+            ready = {position: sums.pop(position) for position in complete}
+            rows += [row for position, row in ready.items() if query.after is None or position > query.after]
+        return rows
+
+    async def _total(self, owner: ColumnElement[bool], query: UsageQuery) -> int:
+        since_ms, total = query.since_ms, 0
+        while since_ms < query.until_ms:
+            run = partial(_cost, owner=owner, since_ms=since_ms, until_ms=query.until_ms)
+            since_ms, cost = await self._database.run(run)
+            total += cost
+        return total
 
 
 def _slice(connection: Connection, owner: ColumnElement[bool], since_ms: int, until_ms: int) -> Slice:
     """The lines from `since_ms` on, as many as one transaction adds up."""
-    within = (owner, _line.at_ms >= since_ms, _line.at_ms < until_ms)
-    next_line = select(_line.at_ms).where(*within).order_by(_line.at_ms).offset(SLICE_LINES).limit(1)
-    end_ms = connection.execute(next_line).scalar_one_or_none()
-    end_ms = until_ms if end_ms is None else max(end_ms, since_ms + 1)
+    if connection.dialect.name == "postgresql":
+        connection.execute(_NO_JIT)
+    end_ms = _end_ms(connection, owner, since_ms, until_ms, SLICE_LINES)
     lines = (owner, _line.at_ms >= since_ms, _line.at_ms < end_ms)
     group = (DAY, _line.model)
     costs = select(*group, func.count().label("requests"), _sum(_line.cost_micro_eur)).where(*lines).group_by(*group)
@@ -80,6 +114,21 @@ def _slice(connection: Connection, owner: ColumnElement[bool], since_ms: int, un
     quantities = select(*group, unit.c.key.label("unit"), _sum(cast(unit.c.value, BigInteger))).where(*lines)
     quantities = quantities.select_from(usage_lines.join(unit, true())).group_by(*group, unit.c.key)
     return Slice(end_ms, connection.execute(costs).all(), connection.execute(quantities).all())
+
+
+def _cost(connection: Connection, owner: ColumnElement[bool], since_ms: int, until_ms: int) -> tuple[int, int]:
+    """Until when one transaction adds costs up, and what they are."""
+    end_ms = _end_ms(connection, owner, since_ms, until_ms, TOTAL_LINES)
+    cost = select(_sum(_line.cost_micro_eur)).where(owner, _line.at_ms >= since_ms, _line.at_ms < end_ms)
+    return end_ms, connection.execute(cost).scalar_one() or 0
+
+
+def _end_ms(connection: Connection, owner: ColumnElement[bool], since_ms: int, until_ms: int, count: int) -> int:
+    """The time before which `count` lines are, or all that there are; more, where these are of one millisecond."""
+    within = (owner, _line.at_ms >= since_ms, _line.at_ms < until_ms)
+    next_line = select(_line.at_ms).where(*within).order_by(_line.at_ms).offset(count).limit(1)
+    end_ms = connection.execute(next_line).scalar_one_or_none()
+    return until_ms if end_ms is None else max(end_ms, since_ms + 1)
 
 
 def _add(rows: dict[Position, UsageRow], part: Slice) -> None:

@@ -201,7 +201,10 @@ class Account:
 
     async def _go_on(self, used: dict[str, int], cost: int) -> None:
         self._used = used
-        await self._follow_key()
+        # A limit that was set meanwhile holds for what is under way, and a key that was revoked ends it.
+        caller = await self._current(self._reservation.caller)
+        if caller is not self._reservation.caller:
+            await self._reservation.limit(caller, self._reserved_micro_eur)
         if cost <= self._reserved_micro_eur:
             return
         await self.expect(**used | {"output_tokens": used.get("output_tokens", 0) + STREAM_SLICE_OUTPUT_TOKENS})
@@ -227,12 +230,6 @@ class Account:
         else:
             await self._reservation.void()
 
-    async def _follow_key(self) -> None:
-        """Has a limit that was set meanwhile hold for what is under way, and ends what a revoked key has begun."""
-        caller = await self._current(self._reservation.caller)
-        if caller is not self._reservation.caller:
-            await self._reservation.limit(caller, self._reserved_micro_eur)
-
     def _begun_for(self, error: BaseException | None) -> Mapping[str, int]:
         # A client that leaves is no `Exception`: it cancels.
         has_left = error is not None and not isinstance(error, Exception)
@@ -245,6 +242,6 @@ class Account:
         return isinstance(error, Exception)
 
 
-def _nonzero(used: Mapping[str, int]) -> dict[str, int]:
+def _nonzero(used: Mapping[str, int]) -> Mapping[str, int]:
     """Units of which something was used: what a usage line keeps, so that its cost can be computed again."""
-    return {unit: number for unit, number in used.items() if number}
+    return used if all(used.values()) else {unit: number for unit, number in used.items() if number}

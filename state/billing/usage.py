@@ -149,8 +149,16 @@ class Filter:
     until_ms: int | None = None
 
 
-def lines(connection: Connection, which: Filter, after_id: int, count: int) -> list[UsageLine]:
-    """Up to `count` billed requests that come after a line, oldest first."""
+SLICE_LINES = 20_000
+"""Lines that one transaction looks through, however few of them are wanted: on SQLite a running server waits for it."""
+
+
+SLICE_LINES = 20_000
+"""Lines that one transaction looks through, however few of them are wanted: on SQLite a running server waits for it."""
+
+
+def lines(connection: Connection, which: Filter, after_id: int) -> tuple[list[UsageLine], int | None]:
+    """Billed requests of the slice after a line, oldest first, and the last line of that; None: there are no more."""
     query = select(
         usage_lines.c.id,
         usage_lines.c.at_ms,
@@ -158,32 +166,45 @@ def lines(connection: Connection, which: Filter, after_id: int, count: int) -> l
         users.c.name.label("user"),
         *(usage_lines.c[name] for name in COLUMNS[3:]),
     )
-    page = _narrow(query, which).where(usage_lines.c.id > after_id).order_by(usage_lines.c.id).limit(count)
-    rows = connection.execute(page).mappings()
+    end_id = _end_id(connection, after_id)
+    rows = connection.execute(_narrow(query, which, after_id, end_id).order_by(usage_lines.c.id)).mappings()
     return [
         cast("UsageLine", {"id": row["id"], "at": iso(row["at_ms"])} | {name: row[name] for name in COLUMNS[1:]})
         for row in rows
-    ]
+    ], end_id
 
 
-def sums(connection: Connection, which: Filter, by: Sequence[str]) -> Sequence[Mapping[str, object]]:
-    """Requests, quantity and cost per group. Raises ValueError naming an unknown group.
+def sums(
+    connection: Connection, which: Filter, groups: Sequence[str], after_id: int
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Requests, quantity and cost per group of such a slice, and the last line of that."""
+    columns = [GROUPS[name] for name in groups]
+    totals = (
+        func.count().label("requests"),
+        sql_cast(func.sum(usage_lines.c.quantity), BigInteger).label("quantity"),
+        sql_cast(func.sum(usage_lines.c.cost_micro_eur), BigInteger).label("cost_micro_eur"),
+    )
+    end_id = _end_id(connection, after_id)
+    query = _narrow(select(*columns, *totals), which, after_id, end_id).group_by(*columns)
+    rows = [dict(row) for row in connection.execute(query).mappings()]
+    return [row | {"day": iso(row["day"])[:10]} if "day" in row else row for row in rows], end_id
+
+
+def groups_of(by: Sequence[str]) -> tuple[str, ...]:
+    """What sums by these names are grouped by. Raises ValueError for an unknown one.
 
     Quantities of different units cannot be added, so `unit` always belongs to the groups.
     """
     for name in by:
         if name not in GROUPS:
             raise ValueError(f"usage cannot be summed by `{name}`; choose from {', '.join(GROUPS)}")
-    names = [*dict.fromkeys((*by, "unit"))]
-    groups = [GROUPS[name] for name in names]
-    totals = (
-        func.count().label("requests"),
-        sql_cast(func.sum(usage_lines.c.quantity), BigInteger).label("quantity"),
-        sql_cast(func.sum(usage_lines.c.cost_micro_eur), BigInteger).label("cost_micro_eur"),
-    )
-    query = _narrow(select(*groups, *totals), which).group_by(*groups).order_by(*groups)
-    rows = [dict(row) for row in connection.execute(query).mappings()]
-    return [row | {"day": iso(row["day"])[:10]} if "day" in row else row for row in rows]
+    return tuple(dict.fromkeys((*by, "unit")))
+
+
+def _end_id(connection: Connection, after_id: int) -> int | None:
+    """The last line of the slice after a line; None where all that are left are one."""
+    ids = select(usage_lines.c.id).where(usage_lines.c.id > after_id).order_by(usage_lines.c.id)
+    return connection.execute(ids.offset(SLICE_LINES - 1).limit(1)).scalar_one_or_none()
 
 
 NEWEST_LINES = 100_000
@@ -204,8 +225,11 @@ def iso(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _narrow(query: Select[Any], which: Filter) -> Select[Any]:
+def _narrow(query: Select[Any], which: Filter, after_id: int, end_id: int | None) -> Select[Any]:
     query = query.select_from(usage_lines.join(organisations).outerjoin(users, users.c.id == usage_lines.c.user_id))
+    query = query.where(usage_lines.c.id > after_id)
+    if end_id is not None:
+        query = query.where(usage_lines.c.id <= end_id)
     equal = {
         organisations.c.name: which.org,
         users.c.name: which.user,

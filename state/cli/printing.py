@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 Rows = Iterable[Mapping[str, object]]
+Pages = AsyncIterable[Rows]
 
 
 def table(columns: Sequence[str], rows: Rows) -> str:
@@ -24,21 +25,39 @@ def table(columns: Sequence[str], rows: Rows) -> str:
     )
 
 
-def as_json(columns: Sequence[str], rows: Rows) -> str:
+async def tables(columns: Sequence[str], pages: Pages) -> AsyncIterator[str]:
+    """A table for each page: columns are as wide as that needs."""
+    async for rows in pages:
+        yield table(columns, rows) + "\n"
+
+
+async def as_json(columns: Sequence[str], pages: Pages) -> AsyncIterator[str]:
     """An array of objects that have exactly `columns`."""
-    return json.dumps([{name: row[name] for name in columns} for row in rows], indent=1)
+    before = "["
+    async for rows in pages:
+        if text := json.dumps([{name: row[name] for name in columns} for row in rows], indent=1)[1:-1].rstrip():
+            yield before + text
+            before = ","
+    yield "[]\n" if before == "[" else "\n]\n"
 
 
-def as_csv(columns: Sequence[str], rows: Rows) -> str:
+async def as_csv(columns: Sequence[str], pages: Pages) -> AsyncIterator[str]:
     """RFC 4180 with a header line; None is an empty field. No cell can become a formula in a spreadsheet."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(columns)
-    writer.writerows([_inert(row[name]) for name in columns] for row in rows)
-    return text.getvalue().rstrip("\r\n")
+    lines: Iterable[Iterable[object]] = [columns]
+    async for rows in pages:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\r\n").writerows(
+            [*lines, *([_inert(row[name]) for name in columns] for row in rows)]
+        )
+        yield text.getvalue()
+        lines = []
 
 
-FORMATS: dict[str, Callable[[Sequence[str], Rows], str]] = {"table": table, "json": as_json, "csv": as_csv}
+FORMATS: dict[str, Callable[[Sequence[str], Pages], AsyncIterator[str]]] = {
+    "table": tables,
+    "json": as_json,
+    "csv": as_csv,
+}
 
 
 def _cell(value: object) -> str:

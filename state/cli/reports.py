@@ -1,9 +1,9 @@
-"""What each command that only reads shows. Each function returns the text to print."""
+"""What each command that only reads shows. Each function returns the text to print, or gives it page by page."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from state.cli import printing
 from state.cli.commands import names, secrets_of
 from state.database.base import Database
 
-R = TypeVar("R", usage.UsageLine, acts.Act)
+R = TypeVar("R")
 
 PAGE_LINES = 5_000
 
@@ -93,37 +93,53 @@ def check(connection: Connection, _options: Namespace, _home: Path) -> str:
     return f"usage, budgets and reservations add up{dead}{purses}"
 
 
-async def usage_report(database: Database, options: Namespace) -> str:
+async def usage_report(database: Database, options: Namespace) -> AsyncIterator[str]:
     """Billed requests, or sums by group."""
     await database.run(partial(organisations.require, org=options.org, user=options.user))
     days = (_day_ms(options.since), _day_ms(options.until))
     which = usage.Filter(options.org, options.user, options.key, options.model, *days)
     if options.by is not None:
-        by = names(options.by)
-        sums = await database.run(lambda connection: usage.sums(connection, which, by))
-        return printing.FORMATS[options.format]((*dict.fromkeys((*by, "unit")), *usage.SUMS), sums)
-    lines = await _all(
-        lambda after_id: database.run(partial(usage.lines, which=which, after_id=after_id, count=PAGE_LINES))
-    )
-    columns = usage.COLUMNS if options.format == "json" else ("id", *usage.COLUMNS)
-    return printing.FORMATS[options.format](columns, lines)
+        groups = usage.groups_of(names(options.by))
+        columns, pages = (*groups, *usage.SUMS), _summed(database, which, groups)
+    else:
+        columns = usage.COLUMNS if options.format == "json" else ("id", *usage.COLUMNS)
+        pages = _pages(database, partial(usage.lines, which=which))
+    async for text in printing.FORMATS[options.format](columns, pages):
+        yield text
 
 
-async def audit_report(database: Database, options: Namespace) -> str:
+async def _summed(database: Database, which: usage.Filter, groups: tuple[str, ...]) -> AsyncIterator[list[Any]]:
+    """One page: the sums of all slices, in the order of their groups."""
+    sums: dict[tuple[Any, ...], Any] = {}
+    async for page in _pages(database, partial(usage.sums, which=which, groups=groups)):
+        for row in page:
+            key = tuple((row[name] is not None, row[name]) for name in groups)
+            before = sums.setdefault(key, row)
+            if before is not row:
+                before.update({name: before[name] + row[name] for name in usage.SUMS})
+    yield [sums[key] for key in sorted(sums)]
+
+
+async def audit_report(database: Database, options: Namespace) -> AsyncIterator[str]:
     """What was done on the command line, and with which result."""
-    since_ms = _day_ms(options.since)
-    rows = await _all(
-        lambda after_id: database.run(partial(acts.page, since_ms=since_ms, after_id=after_id, count=PAGE_LINES))
-    )
-    return printing.FORMATS[options.format](acts.COLUMNS, rows)
+    pages = _pages(database, partial(acts.page, since_ms=_day_ms(options.since), count=PAGE_LINES))
+    async for text in printing.FORMATS[options.format](acts.COLUMNS, pages):
+        yield text
 
 
-async def _all(read: Callable[[int], Awaitable[list[R]]]) -> list[R]:
-    """All rows, read in pages: on SQLite a running server waits for readers."""
+async def _pages(database: Database, read: Callable[..., tuple[list[R], int | None]]) -> AsyncIterator[list[R]]:
+    """All rows, in pages of which only the last has fewer than PAGE_LINES.
+
+    `read` is a short transaction over some rows after `after_id`: on SQLite a running server waits for readers.
+    """
     rows: list[R] = []
-    while page := await read(rows[-1]["id"] if rows else 0):
-        rows += page
-    return rows
+    after_id: int | None = 0
+    while after_id is not None:
+        more, after_id = await database.run(partial(read, after_id=after_id))
+        rows += more
+        if after_id is None or len(rows) >= PAGE_LINES:
+            yield rows
+            rows = []
 
 
 def _day(at_s: int | None) -> str | None:

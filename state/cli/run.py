@@ -20,8 +20,8 @@ log = logging.getLogger(f"parlance.{__name__}")
 async def run(options: Namespace, words: str, home: Path, url: str | None) -> None:
     """Runs what the parser has chosen, then prints its text. `words` are those of the command.
 
-    `act` and `reading` are functions over one transaction, and `report` over several. An act whose options of
-    `shows_without` are all missing only reads.
+    `act` and `reading` are functions over one transaction, and `report` over several, printed as it is read. An act
+    whose options of `shows_without` are all missing only reads.
     """
     address = url or default_database(home)
     if "migrate_to" in options:
@@ -38,8 +38,9 @@ async def run(options: Namespace, words: str, home: Path, url: str | None) -> No
 
 async def _answer(database: Database, options: Namespace, words: str, home: Path) -> str:
     if "report" in options:
-        report: str = await options.report(database, options)
-        return report
+        async for text in options.report(database, options):
+            print(text, end="")
+        return ""
     if "reading" in options:
         return await database.run(lambda connection: str(options.reading(connection, options, home)))
     if not any(getattr(options, name) for name in getattr(options, "shows_without", ("act",))):

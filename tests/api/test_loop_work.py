@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,8 +20,11 @@ from autoscaling.tracing import Tracer
 from state import State
 from tests.api.asgi import Answer, ask
 from tests.api.conftest import Api, app_over, serving
+from tests.api.tracing import ROOT
 from tests.api.walks import gates
 from tests.catalogs import behaving, chat
+
+PRODUCT = tuple(f"{ROOT / room}/" for room in ("autoscaling", "concurrency", "contract", "deployments", "state"))
 
 OPERATIONS = ("create_task", "call_at", "create_future", "run_in_executor", "call_soon_threadsafe")
 """Methods of the loop: tasks, timers, waits, and ways to other threads and back."""
@@ -81,6 +86,45 @@ async def test_a_trace_makes_no_work_for_the_loop(gated: Api, work: Counter[str]
         assert answer.headers["traceparent"]
     assert work <= WHOLE_ANSWER, work
     tracer.close()
+
+
+CALLS_OF_AN_EVENT, CALLS_OF_AN_ANSWER = 36, 300
+"""Functions of ours that run for one event of a stream, and for one whole answer: in ingress, replica and ledger."""
+
+
+class Calls(Counter[str]):
+    """Counts calls of functions of the product while a block runs, by file and name."""
+
+    def __enter__(self) -> Calls:
+        self.clear()
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _note(self, frame: FrameType, event: str, _: object) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(PRODUCT):
+            self[f"{file} {frame.f_code.co_qualname}"] += 1
+
+
+async def test_an_event_and_an_answer_run_few_functions(gated: Api) -> None:
+    """What is told of a request and of its tokens is told once, at its end."""
+    calls = Calls()
+
+    async def counted(content: str, *, stream: bool) -> Counter[str]:
+        replies = chats(gated, content, stream=stream)
+        for _ in range(3):
+            with calls:
+                await anext(replies)
+        return calls.copy()
+
+    few, many = await counted("stream 10 0", stream=True), await counted("stream 510 0", stream=True)
+    more = Counter({name: round((many[name] - few[name]) / 500) for name in many})
+    assert more.total() <= CALLS_OF_AN_EVENT, more.most_common()
+    whole = await counted("say hello", stream=False)
+    assert whole.total() <= CALLS_OF_AN_ANSWER, whole.most_common()
 
 
 @pytest.mark.parametrize(("content", "stream"), [("say hello", False), ("stream 20 0", True)])

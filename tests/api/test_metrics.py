@@ -57,7 +57,7 @@ class Told:
 @pytest.fixture
 def told(api: Api) -> Told:
     """Whatever the service observes from now on."""
-    api.service.metrics._send = told = Told()
+    api.service.metrics.observe = told = Told()
     return told
 
 
@@ -149,11 +149,11 @@ async def test_what_a_prompt_had_in_the_cache_is_told_once(api: Api, stream: boo
 
 async def test_counters_send_what_they_have_gained(api: Api, told: Told) -> None:
     metrics = api.service.metrics
-    metrics.add(REFUSALS, ("m", "busy"))
-    metrics.add(REFUSALS, ("m", "busy"), 2)
+    metrics.totals[REFUSALS, ("m", "busy")] += 1
+    metrics.totals[REFUSALS, ("m", "busy")] += 2
     metrics.export()
     metrics.export()
-    metrics.add(REFUSALS, ("m", "busy"))
+    metrics.totals[REFUSALS, ("m", "busy")] += 1
     metrics.export()
     assert [value for metric, _, value in told.values if metric is REFUSALS] == [3, 1]
 
@@ -187,7 +187,7 @@ async def test_what_requests_hold_is_told_while_they_run(api: Api) -> None:
 )
 async def test_clients_make_no_series(api: Api, word: str, path: str) -> None:
     """Whatever they send as a model, a path, a key, a method or a header."""
-    api.service.metrics._send = told = Told()
+    api.service.metrics.observe = told = Told()
     body = {"model": word, "messages": [{"role": "user", "content": word}]}
     await api.send("POST", "/v1/chat/completions", json=body)
     await api.send("POST", "/v1/audio/speech", json={"input": "x", "provider": word, "model": word, "voice": word})

@@ -16,6 +16,7 @@ import pytest
 
 from autoscaling import views
 from autoscaling.gate import Gate
+from contract.tracing import Loading
 from deployments.ingress.wire import events
 from state import State
 from tests.api.conftest import Api, app_over, serving
@@ -44,10 +45,10 @@ class OneSlot(LocalHandle):
     def __getattr__(self, method: str) -> Any:
         return SimpleNamespace(remote=self._start) if method == "warm" else super().__getattr__(method)
 
-    async def _start(self) -> float:
+    async def _start(self) -> Loading:
         await self.starts.wait()
         self.is_there = True
-        return 0.0
+        return Loading(0.0, 0.0, 0.0, "import")
 
     def running(self) -> int:
         return int(self.is_there)

@@ -20,7 +20,7 @@ from autoscaling.observation import Observation
 from autoscaling.tracing import Tracer
 from contract.access import Scope
 from contract.telemetry import Outcome
-from contract.tracing import ATTRIBUTES, INFERENCE, SPANS, USAGE_PREFIX, Stage, incoming
+from contract.tracing import ATTRIBUTES, INFERENCE, LOAD_PHASES, SPANS, USAGE_PREFIX, Loading, Stage, incoming
 from deployments.ingress import traces
 from deployments.ingress.context import Trace
 from state import State
@@ -340,19 +340,21 @@ async def test_what_is_billed_by_other_units_says_so(traced: Traced) -> None:
 
 
 async def test_a_load_has_phases_where_its_replica_has_told_them(traced: Traced) -> None:
-    trace_of_load(traced, model_s=3600.0)
+    trace_of_load(traced, Loading(1800.0, 3600.0, 600.0, "fork"))
     spans = {span.name: span for span in traced.spans()}
-    assert parent_id(spans["load.model"]) == span_id(spans["load"])
-    assert seconds(spans["load.start"]) + seconds(spans["load.model"]) == pytest.approx(seconds(spans["load"]))
+    phases = [spans[name] for name in LOAD_PHASES]
+    assert {parent_id(phase) for phase in phases} == {span_id(spans["load"])}
+    assert sum(map(seconds, phases)) == pytest.approx(seconds(spans["load"]))
+    assert [dict(phase.attributes or {}).get("parlance.way") for phase in phases] == [None, "fork", None, None]
 
 
 async def test_a_load_whose_phases_nobody_knows_has_none(traced: Traced) -> None:
-    trace_of_load(traced, model_s=0.0)
-    assert {"load.start", "load.model"} & {span.name for span in traced.spans()} == set()
+    trace_of_load(traced, None)
+    assert set(LOAD_PHASES) & {span.name for span in traced.spans()} == set()
     assert "load" in {span.name for span in traced.spans()}
 
 
-def trace_of_load(traced: Traced, model_s: float) -> None:
+def trace_of_load(traced: Traced, loading: Loading | None) -> None:
     """Tells of a request that waited for a cold engine."""
     trace = Trace(traced.api.service, scope=Scope.CHAT)
     traces.begin(trace, [])
@@ -360,5 +362,5 @@ def trace_of_load(traced: Traced, model_s: float) -> None:
     assert stages
     stages.enter(Stage.QUEUE, "chat-obedient")
     stages.enter(Stage.LOAD, "chat-obedient")
-    stages.loaded(model_s)
+    stages.loaded(loading)
     traces.end(trace, {"method": "POST", "path": "/", "short_way": True}, 200, Outcome.OK)

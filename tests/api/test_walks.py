@@ -12,12 +12,12 @@ from tests.api.tracing import ROOT, Walk
 from tests.api.walks import ENGINE_SIDE, PAGE, WALKS, walks
 
 MOST: dict[str, tuple[int, int]] = {
-    "chat stream": (40, 3),  # events are apart from other replies
-    "speech": (43, 3),
-    "transcription": (64, 6),  # its engine refuses first, with a forecast
-    "voice design": (57, 2),
-    "decision": (37, 4),
-    "MCP chat": (43, 4),
+    "chat stream": (38, 3),  # events are apart from other replies
+    "speech": (41, 3),
+    "transcription": (61, 6),  # its engine refuses first, with a forecast
+    "voice design": (55, 2),
+    "decision": (35, 4),
+    "MCP chat": (41, 4),
 }
 """Files and climbs, the writing of the bill in the database's thread included. Of each, one is what notices in a
 replica that nothing goes on, and one has a stock of ids."""

@@ -7,7 +7,7 @@ What all three entered counts. No spend limit is set.
 
 Files are those that a call entered (`tests/api/tracing.py` says how, and what a climb is). Engines are the obedient
 ones of `tests.engines`, behind the product's own replica class; what a real engine of the profile `embedded` adds is
-not traced but listed in `ENGINE_SIDE`.
+not traced but listed in `ENGINE_SIDE`. Metrics go to a function of this file, as they go to Ray's elsewhere.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ from sqlalchemy import create_engine
 import models
 from autoscaling import views
 from autoscaling.gate import Gate
+from autoscaling.metrics import Metrics
 from autoscaling.watch import StartWatch
 from concurrency.stalls import StallDetector
 from contract.access import Scope
 from contract.catalog import Catalog, Model
+from contract.tracing import Loading
 from deployments.ingress.app import build_app
 from deployments.ingress.context import Service
 from deployments.replicas import Chat, Embedder, Replica, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
@@ -43,6 +45,7 @@ from tests.state.books import eventually
 
 PAGE = ROOT / "docs/walks.md"
 APP_NAME = "walks"
+METRICS = Metrics(lambda *_: None)
 
 REPLICAS: Mapping[str, Any] = {
     "chat": Chat,
@@ -161,11 +164,11 @@ def gate_to(model: Model, watch: StartWatch) -> Gate:
     assert model.serving
     kind = REPLICAS[model.noun]
     replica: Replica = object.__new__(kind)
-    replica._adapter, replica.load_s = models.load(model), 0.0
+    replica._adapter, replica.loading = models.load(model), Loading(0.0, 0.0, 0.0, "import")
     replica._calls, replica._labels = StallDetector(60, 60), (model.deployment,)
     handle: Any = LocalHandle(replica)
     views.VIEWS[(APP_NAME, model.deployment)] = handle
-    return Gate(model.deployment, APP_NAME, model.serving, handle, watch)
+    return Gate(model.deployment, APP_NAME, model.serving, handle, watch, metrics=METRICS)
 
 
 def gates(catalog: Catalog) -> dict[str, Gate]:
@@ -250,7 +253,7 @@ async def walks(folder: Path) -> dict[str, Walk]:
         state = await open_state(folder)
         for loop in state._loops:  # what a process does now and then is no part of a walk
             loop.cancel()
-        service = Service(catalog, gates(catalog), state)
+        service = Service(catalog, gates(catalog), state, metrics=METRICS)
         transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
         taken: dict[str, Walk] = {}
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

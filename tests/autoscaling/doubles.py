@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autoscaling.watch import Start, StartWatch
+from contract.tracing import Loading
 
 APP = "test"
 
@@ -114,8 +115,8 @@ class Handle:
         self.jobs.append((self.method, *args))
         return self.response
 
-    async def _warm(self) -> float:
+    async def _warm(self) -> Loading:
         self.warm_calls += 1
         await self.started.wait()
         self.view.replicas = 1
-        return 1.0
+        return Loading(process_s=0.5, model_s=1.0, import_s=0.25, way="fork")

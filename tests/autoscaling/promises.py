@@ -20,6 +20,7 @@ from autoscaling.gate import Gate
 from autoscaling.waits import Wait, WaitWatch
 from contract.catalog import Serving
 from contract.errors import ApiError
+from contract.tracing import Loading
 from tests.autoscaling.doubles import APP, Some, View, Watch
 from tests.autoscaling.test_fairness import Metrics
 
@@ -85,11 +86,11 @@ class Engine:
         finally:
             self.calls.discard(work)
 
-    async def _warm(self) -> float:
+    async def _warm(self) -> Loading:
         if self.starting is None:
             self.starting = asyncio.create_task(self._start())
         await self.up.wait()
-        return self.loading_s
+        return Loading(0.0, self.loading_s, 0.0, "import")
 
     async def _start(self) -> None:
         self.loading_s = self.load_s()

@@ -102,15 +102,31 @@ def test_a_warning_is_there_at_once(replica_log: Callable[..., Path]) -> None:
     assert [line.rpartition("-- ")[2] for line in file.read_text("utf-8").splitlines()] == ["first", "second"]
 
 
-def test_containers_read_the_same_lines_on_standard_error(
+def test_containers_read_the_same_lines_on_standard_output(
     replica_log: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "__stderr__", stream := StringIO())
-    replica_log(PARLANCE_LOG_FORMAT="json", RAY_LOG_TO_STDERR="1")
+    monkeypatch.setattr(sys, "__stdout__", output := StringIO())
+    monkeypatch.setattr(sys, "__stderr__", error := StringIO())
+    file = replica_log(PARLANCE_LOG_FORMAT="json", RAY_LOG_TO_STDERR="1")
     NAMES.set(RequestNames("req_1"))
     logging.getLogger("parlance.x").info("hello")
-    line = json.loads(stream.getvalue())
-    assert (line["message"], line["request_id"]) == ("hello", "req_1")
+    logging.getLogger("ray.serve").info("POST / 200")
+    assert [json.loads(line) for line in output.getvalue().splitlines()] == lines(file)
+    assert [(line["message"], line["request_id"]) for line in lines(file)] == [
+        ("hello", "req_1"),
+        ("POST / 200", "req_1"),
+    ]
+    assert error.getvalue() == ""
+
+
+@pytest.mark.parametrize("value", [None, "", "0", "true"])
+def test_without_that_setting_standard_output_stays_empty(
+    replica_log: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    monkeypatch.setattr(sys, "__stdout__", output := StringIO())
+    replica_log(**({} if value is None else {"RAY_LOG_TO_STDERR": value}))
+    logging.getLogger("parlance.x").warning("hello")
+    assert output.getvalue() == ""
 
 
 def test_without_a_log_of_serve_nothing_changes() -> None:

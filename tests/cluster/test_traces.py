@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from contract.tracing import INFERENCE, LOAD_MODEL, LOAD_START, Stage
+from contract.tracing import INFERENCE, LOAD_IMPORT, LOAD_PHASES, LOAD_PROCESS, LOAD_WEIGHTS, Stage
 from tests.cluster.conftest import ROOT, Server, eventually, run_state
 from tests.cluster.traced import NAME
 from tests.collector import Collector, SentSpan, collecting
@@ -92,7 +92,7 @@ def _control(env: dict[str, str], *arguments: str) -> None:
 def test_a_cold_start_is_a_span_with_its_phases(traced: Traced) -> None:
     reply = traced.chat(traceparent=f"00-{TRACE_ID}-00f067aa0ba902b7-01", tracestate="vendor=1")
     assert reply.status_code == 200
-    spans = traced.trace(TRACE_ID, 10)
+    spans = traced.trace(TRACE_ID, 12)
     by_name = {span.name: span for span in spans}
     operation = by_name["chat obedient"]
     assert reply.headers["traceparent"] == f"00-{TRACE_ID}-{operation.span_id}-01"
@@ -100,9 +100,15 @@ def test_a_cold_start_is_a_span_with_its_phases(traced: Traced) -> None:
     assert operation.parent_id == "00f067aa0ba902b7"
     load = by_name[Stage.LOAD]
     assert load.parent_id == operation.span_id
-    for phase in (LOAD_START, LOAD_MODEL):
-        assert by_name[phase].parent_id == load.span_id
-    assert by_name[LOAD_START].duration_s + by_name[LOAD_MODEL].duration_s == pytest.approx(load.duration_s)
+    phases = [by_name[name] for name in LOAD_PHASES]
+    assert {phase.parent_id for phase in phases} == {load.span_id}
+    assert sum(phase.duration_s for phase in phases) == pytest.approx(load.duration_s)
+    assert [phase.began_s for phase in phases] == pytest.approx(
+        [load.began_s, *(phase.ended_s for phase in phases[:-1])]
+    )
+    # A process of Ray with our graph is not there at once; an engine that computes nothing is.
+    assert by_name[LOAD_PROCESS].duration_s > by_name[LOAD_IMPORT].duration_s + by_name[LOAD_WEIGHTS].duration_s
+    assert by_name[LOAD_PROCESS].attributes["parlance.way"] == "import"
     inference, engine = by_name[INFERENCE], by_name[Stage.ENGINE]
     assert (inference.role, inference.parent_id) == ("chat-obedient", engine.span_id)
     # The ingress notices a moment later that its call has reached the replica, which may be at work by then.

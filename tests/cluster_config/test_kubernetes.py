@@ -17,8 +17,12 @@ from ray.serve.schema import ServeDeploySchema
 
 import configs
 from audio.sandbox import ON_DISK_BYTES
+from autoscaling import observation
+from autoscaling.metrics import nowhere
+from autoscaling.observation import Observation, collector
 from contract.catalog import Model
 from contract.limits import UPLOAD_BYTES
+from docs.made.settings import STANDARD, VARIABLES
 from launch.check.cost import replica_of
 from launch.check.faults import Site, faults, plan_of
 from tests.cluster_config.rayservice import RAY_SERVICE
@@ -237,15 +241,32 @@ def test_images_are_never_the_latest() -> None:
 def test_strangers_reach_three_ports_and_every_pod_is_behind_that() -> None:
     allowed: dict[str, set[int]] = {}
     for policy in named("NetworkPolicy"):
-        for rule in policy["spec"]["ingress"]:
+        for rule in policy["spec"].get("ingress", ()):
             if rule["from"] != [{"podSelector": {"matchLabels": OURS}}]:
                 for group in reached(policy["spec"]["podSelector"]):
                     allowed.setdefault(group, set()).update(port["port"] for port in rule["ports"])
     assert allowed.pop("head") == {8000, 8080, 8265}  # the operator of KubeRay talks to the head
     assert allowed == {group: {8000, 8080} for group in GROUPS}
-    (closed,) = [p for p in named("NetworkPolicy") if "Egress" in p["spec"]["policyTypes"]]
+    (closed,) = [p for p in named("NetworkPolicy") if p["spec"]["policyTypes"] == ["Ingress", "Egress"]]
     assert reached(closed["spec"]["podSelector"]) == set(TEMPLATES)
-    assert "Ingress" in closed["spec"]["policyTypes"]
+
+
+def test_spans_reach_a_collector_that_is_named_and_nothing_is_told_until_then() -> None:
+    """Every slot is a variable that the service reads, off, and in every pod; all reach the port of the collector."""
+    (settings,) = [found["data"] for found in named("ConfigMap")]
+    assert settings.keys() <= VARIABLES.keys() | STANDARD.keys()
+    assert not Observation.of_environment(settings, "ingress", nowhere).is_on
+    assert settings["RAY_LOG_TO_STDERR"] == "0"
+    address = "http://otel-collector.monitoring:4318"
+    assert collector(settings | {"OTEL_EXPORTER_OTLP_ENDPOINT": address}) == address
+    assert list(observation.faults(settings | {"OTEL_EXPORTER_OTLP_ENDPOINT": address})) == []
+    for container in CONTAINERS.values():
+        assert {"configMapRef": {"name": "parlance"}} in container["envFrom"]
+    (policy,) = [p for p in named("NetworkPolicy") if p["spec"]["policyTypes"] == ["Egress"]]
+    (rule,) = policy["spec"]["egress"]
+    assert reached(policy["spec"]["podSelector"]) == set(TEMPLATES)
+    assert rule["ports"] == [{"port": 4318, "protocol": "TCP"}]
+    assert rule["to"][0]["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "monitoring"}
 
 
 def test_a_drained_node_leaves_an_ingress() -> None:

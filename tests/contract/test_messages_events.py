@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from contract.errors import FAULTS, ApiError
 from contract.messages.events import PING, MessageEvents, failed
 from contract.messages.reply import StopReason, arguments, message
-from contract.wires import ANTHROPIC, OPENAI, error_body, error_shape
+from contract.wires import ANTHROPIC_PATHS, error_body
 from tests.messages import added_up
 from tests.scripted import MODEL, Call, Script
 
@@ -164,9 +164,9 @@ def test_stop_reasons_are_known_to_clients() -> None:
     "path", ["/messages", "/v1/messages", "/v1/messages/", "/messages/count_tokens", "/messages/\n"]
 )
 def test_paths_of_this_wire_have_its_errors(path: str) -> None:
-    assert error_shape(path) is ANTHROPIC
+    assert ANTHROPIC_PATHS.fullmatch(path)
 
 
 @pytest.mark.parametrize("path", ["/", "", "/v1/messagesx", "/v2/messages", "/v1/chat/messages", "/v1/v1/messages"])
 def test_other_paths_have_ours(path: str) -> None:
-    assert error_shape(path) is OPENAI
+    assert not ANTHROPIC_PATHS.fullmatch(path)

@@ -24,10 +24,10 @@ from contract.telemetry import (
     REQUESTS,
     Metric,
 )
-from docs.made import picture
 from docs.made.alerts import ALERTS, GROUPS, Alert
 from docs.made.dashboards import dashboard
-from docs.made.panels import DASHBOARDS
+from docs.made.panels import DASHBOARDS, STATES
+from docs.made.pictures import panels as pictures
 from docs.made.queries import now, quantile, rate, series, total
 from tests.cluster_config.test_kubernetes import CONTAINERS, TEMPLATES, named
 from tests.docs.pages import ROOT
@@ -165,7 +165,8 @@ def test_panels_have_a_place_of_their_own(board: dict[str, Any]) -> None:
 
 def test_the_picture_is_of_panels_that_are_there() -> None:
     titles = {panel["title"] for panel in BOARDS["overview"]["panels"]}
-    assert {title for row in picture.TITLES for title in row} <= titles
+    assert set(json.loads(pictures.RECORDING.read_text("utf-8"))) == set(pictures.TITLES) <= titles
+    assert list(pictures.BANDS) == list(STATES)
 
 
 def test_titles_are_given_once_a_dashboard() -> None:

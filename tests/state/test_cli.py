@@ -14,6 +14,8 @@ import pytest
 from contract.access import Scope
 from state import keys, open_state
 from state.__main__ import main
+from state.billing import usage
+from state.cli import reports
 from tests.state.books import make_caller, reserve
 
 ROOT = Path(__file__).parent.parent.parent
@@ -189,6 +191,22 @@ def test_usage_has_the_documented_shape_in_every_format(say: Say, acme: str, tmp
     assert len(table) == 4
     assert "input_tokens=300 output_tokens=10" in table[2]
     assert json.loads(say("usage", "--org", acme, "--format", "json")[1]) == []
+
+
+@pytest.mark.parametrize("slice_lines", [1, 2, 5, 6])
+def test_reports_are_the_same_however_few_lines_a_transaction_reads(
+    say: Say, tmp_path: Path, slice_lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anyio.run(bill, tmp_path, "billed", 5)
+    anyio.run(bill, tmp_path, "other", 2)
+    words = [("usage",), ("usage", "--org", "other"), ("usage", "--by", "organisation,user"), ("usage", "--by", "day")]
+    for options in (each for format in ("csv", "json") for each in [(*word, "--format", format) for word in words]):
+        whole = say(*options)
+        with monkeypatch.context() as patch:
+            patch.setattr(usage, "SLICE_LINES", slice_lines)
+            patch.setattr(reports, "PAGE_LINES", 2)
+            assert say(*options) == whole
+    assert len(json.loads(say("usage", "--format", "json")[1])) == 7
 
 
 def test_sums_add_up_to_the_budget(say: Say, tmp_path: Path) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import defaultdict
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from sqlalchemy import Connection, event, insert, text
 from sqlalchemy.engine import Engine
 
 from contract.access import Caller
-from contract.usage import UsageQuery, UsageRow
+from contract.limits import USAGE_ROWS
+from contract.usage import UsageQuery, UsageRow, cursor_after
 from state.accounts import organisations
-from state.billing.daily import SLICE_LINES, DailyUsage
+from state.billing import daily
+from state.billing.daily import SLICE_LINES, DailyUsage, UsagePage
 from state.database.base import Database
 from state.database.tables import usage_lines
 from tests.state.books import make_caller
@@ -20,7 +26,7 @@ from tests.state.doubles import WatchedDatabase
 
 DAY_MS = 86_400_000
 LINES = 2 * SLICE_LINES + 100
-ALL = UsageQuery(0, 40 * DAY_MS)
+ALL = UsageQuery(0, 40 * DAY_MS, USAGE_ROWS)
 
 
 def some_lines(org_id: int, user_ids: list[int | None], count: int) -> list[dict[str, Any]]:
@@ -72,24 +78,121 @@ def expected(lines: list[dict[str, Any]]) -> list[UsageRow]:
     return [rows[key] for key in sorted(rows)]
 
 
+def page_of(lines: list[dict[str, Any]]) -> UsagePage:
+    return UsagePage(expected(lines), False, sum(line["cost_micro_eur"] for line in lines))
+
+
+def without_user(caller: Caller) -> Caller:
+    return Caller(caller.org_id, "acme", "k", caller.tariff, caller.scopes)
+
+
 async def test_rows_of_an_organisation_and_of_a_user_are_what_its_lines_add_up_to(database: Database) -> None:
     of_user, lines = await fill(database)
     watched = WatchedDatabase(database)
     usage = DailyUsage(watched)
-    whole = Caller(of_user.org_id, "acme", "k", of_user.tariff, of_user.scopes)
-    assert await usage.rows(whole, ALL) == expected(lines)
-    assert watched.ran == 3
+    assert await usage.page(without_user(of_user), ALL) == page_of(lines)
+    assert watched.ran == 3 + 1
     own = [line for line in lines if line["user_id"] == of_user.user_id]
-    assert await usage.rows(of_user, ALL) == expected(own)
-    part = UsageQuery(5 * DAY_MS + 1, 9 * DAY_MS)
+    assert await usage.page(of_user, ALL) == page_of(own)
+    part = UsageQuery(5 * DAY_MS + 1, 9 * DAY_MS, USAGE_ROWS)
     within = [line for line in own if part.since_ms <= line["at_ms"] < part.until_ms]
-    assert await usage.rows(of_user, part) == expected(within)
+    assert await usage.page(of_user, part) == page_of(within)
+
+
+async def walk(usage: DailyUsage, caller: Caller, limit: int) -> AsyncIterator[UsagePage]:
+    """All pages, each by the cursor of the one before, as a client has them."""
+    page = await usage.page(caller, replace(ALL, limit=limit))
+    yield page
+    while page.has_more:
+        cursor = cursor_after(page.rows[-1])
+        query = UsageQuery.read({"from": "1971-01-01", "to": "1971-01-01", "cursor": cursor}, 0.0)
+        page = await usage.page(caller, replace(ALL, limit=limit, after=query.after))
+        yield page
+
+
+@pytest.mark.parametrize("slice_lines", [1, 7, 1_000])
+async def test_pages_have_each_row_once_wherever_slices_and_pages_end(
+    database: Database, monkeypatch: pytest.MonkeyPatch, slice_lines: int
+) -> None:
+    caller, lines = await fill(database, 300)
+    whole, total = without_user(caller), sum(line["cost_micro_eur"] for line in lines)
+    monkeypatch.setattr(daily, "SLICE_LINES", slice_lines)
+    monkeypatch.setattr(daily, "TOTAL_LINES", slice_lines)
+    for limit in (1, 3, 1000):
+        pages = [page async for page in walk(DailyUsage(database), whole, limit)]
+        assert [row for page in pages for row in page.rows] == expected(lines)
+        assert {page.total_cost_micro_eur for page in pages} == {total}
+        assert [len(page.rows) for page in pages[:-1]] == [limit] * (len(pages) - 1)
+
+
+async def test_what_is_billed_between_two_pages_is_in_the_total_and_moves_no_row(database: Database) -> None:
+    """Behind the cursor it is not seen again, at the cursor's day and after it is."""
+    caller, lines = await fill(database, 300)
+    whole, before = without_user(caller), expected(lines)
+    seen: list[UsageRow] = []
+    day = 20 * DAY_MS
+    late = some_lines(caller.org_id, [None], 3)
+    for line, at_ms, model in zip(late, (0, day + 5, day + 5), ("a", "a", "z"), strict=True):
+        line |= {"reservation_id": f"late-{at_ms}-{model}", "at_ms": at_ms, "model": model, "cost_micro_eur": 1000}
+    async for page in walk(DailyUsage(database), whole, 1):
+        seen += page.rows
+        assert page.total_cost_micro_eur == sum(line["cost_micro_eur"] for line in lines)
+        if late and page.rows[-1]["day"] == "1970-01-21":
+            await database.run(lambda c, rows=late: c.execute(insert(usage_lines), rows) and None)
+            lines, late = lines + late, []
+    new = [row for row in seen if row not in before]
+    assert [row for row in seen if row in before] == before
+    assert [(row["day"], row["model"]) for row in new] == [("1970-01-21", "z")]
+
+
+async def test_a_page_costs_what_its_own_days_have_and_a_sum(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller, lines = await fill(database, 4_000)
+    monkeypatch.setattr(daily, "SLICE_LINES", 100)
+    watched = WatchedDatabase(database)
+    ran = []
+    for after in (None, ("1970-01-20", "m3"), ("1970-02-09", "m0")):
+        watched.ran = 0
+        page = await DailyUsage(watched).page(without_user(caller), replace(ALL, limit=4, after=after))
+        ran.append(watched.ran)
+        assert page.rows == [row for row in expected(lines) if (row["day"], row["model"]) > (after or ("", ""))][:4]
+    # A day has a hundred lines: two days until the page is full and one more row is known, and one sum.
+    assert max(ran) <= 2 + 2 + 1
+
+
+@pytest.mark.slow
+async def test_a_page_over_a_million_lines(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prints how long pages of thirty days take, and a single sum by the same index, which is the least they can."""
+    caller = await make_caller(database, 1, 1)
+    count, days = 1_000_000, 30
+    for start in range(0, count, 50_000):
+        lines = some_lines(caller.org_id, [None, caller.user_id], 50_000)
+        for number, line in enumerate(lines, start):
+            line |= {"reservation_id": f"{number}", "at_ms": number * days * DAY_MS // count}
+        await database.run(lambda c, rows=lines: c.execute(insert(usage_lines), rows) and None, patient=True)
+    if database_is_postgres := await database.run(lambda c: c.dialect.name == "postgresql"):
+        await database.run(lambda c: c.execute(text("ANALYZE")) and None, patient=True)
+    usage, whole = DailyUsage(database), without_user(caller)
+    floor = f"SELECT sum(cost_micro_eur) FROM usage_lines WHERE org_id = {caller.org_id} AND at_ms >= 0"
+    began_s = time.perf_counter()
+    total = await database.run(lambda c: int(c.exec_driver_sql(floor).scalar_one()), patient=True)
+    figures = [f"one sum {time.perf_counter() - began_s:.2f} s"]
+    for limit in (1, 100, 1000):
+        began_s = time.perf_counter()
+        page = await usage.page(whole, replace(ALL, limit=limit))
+        figures.append(f"{len(page.rows)} rows {time.perf_counter() - began_s:.2f} s")
+        assert page.total_cost_micro_eur == total
+    with capsys.disabled():
+        print(f"\n{'PostgreSQL' if database_is_postgres else 'SQLite'}: {', '.join(figures)}")
 
 
 async def test_an_index_leads_to_the_lines_of_organisation_and_user(database: Database) -> None:
     of_user, _ = await fill(database, 10)
-    whole = Caller(of_user.org_id, "acme", "k", of_user.tariff, of_user.scopes)
-    for caller, index in ((whole, "ix_usage_lines_org_id_at_ms"), (of_user, "ix_usage_lines_user_id_at_ms")):
+    for caller, index in (
+        (without_user(of_user), "ix_usage_lines_org_id_at_ms"),
+        (of_user, "ix_usage_lines_user_id_at_ms"),
+    ):
         statements: list[tuple[str, Any]] = []
 
         def note(
@@ -98,10 +201,10 @@ async def test_an_index_leads_to_the_lines_of_organisation_and_user(database: Da
             into.append((statement, parameters))
 
         event.listen(Engine, "before_cursor_execute", note)
-        await DailyUsage(database).rows(caller, ALL)
+        await DailyUsage(database).page(caller, ALL)
         event.remove(Engine, "before_cursor_execute", note)
         selects = [each for each in statements if each[0].startswith("SELECT")]
-        assert len(selects) == 3
+        assert len(selects) == 3 + 2
         for statement, parameters in selects:
             assert index in await database.run(lambda c, s=statement, p=parameters: plan(c, s, p)), statement
 

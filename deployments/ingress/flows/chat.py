@@ -130,35 +130,27 @@ async def streamed(
         ) as account,
         aclosing(context.engine(model).stream(method, job, context=context.call)) as batches,
     ):
-        pace, cached = _Pace(), 0
-        async for batch in batches:
-            pace.note(batch.completion_tokens)
-            _tell_cached(context, model, batch.cached_tokens - cached)
-            cached = batch.cached_tokens
-            await account.progress(**_quantities(model, batch))
-            yield batch
-        if pace.token_s:
-            context.service.metrics.observe(OUTPUT_TOKEN, (model.id,), pace.token_s)
+        timings, metrics, cached = context.timings, context.service.metrics, 0
+        first_tokens = tokens = -1
+        first_s = last_s = 0.0
+        try:
+            async for batch in batches:
+                if batch.completion_tokens > tokens:
+                    last_s, tokens = timings.engine, batch.completion_tokens
+                    if first_tokens < 0:  # it has waited for the prompt
+                        first_s, first_tokens = last_s, tokens
+                cached = batch.cached_tokens
+                await account.progress(**_quantities(model, batch))
+                yield batch
+            if tokens > first_tokens:
+                metrics.observe(OUTPUT_TOKEN, (model.id,), (last_s - first_s) / (tokens - first_tokens))
+        finally:
+            _tell_cached(context, model, cached)
 
 
 def _tell_cached(context: RequestContext, model: ChatModel, tokens: int) -> None:
     if tokens > 0:
-        context.service.metrics.add(CACHED_TOKENS, (model.id,), tokens)
-
-
-class _Pace:
-    """How fast the tokens of a stream come. The first batch is left out: it has waited for the prompt."""
-
-    def __init__(self) -> None:
-        self._first: tuple[float, int] | None = None
-        self.token_s = 0.0
-
-    def note(self, tokens: int) -> None:
-        """Takes how many there are now."""
-        now_s = time.perf_counter()
-        began_s, had = self._first = self._first or (now_s, tokens)
-        if tokens > had:
-            self.token_s = (now_s - began_s) / (tokens - had)
+        context.service.metrics.totals[CACHED_TOKENS, (model.id,)] += tokens
 
 
 def _job(context: RequestContext, model: ChatModel, request: ChatRequest) -> ChatJob:

@@ -23,7 +23,7 @@ from contract.errors import INTERNAL_ERROR, ApiError, without_text
 from contract.limits import REPLY_PIECE_BYTES, WRITE_LEAST_BYTES_PER_S, WRITE_S
 from contract.telemetry import NO_MODEL, REFUSALS, REQUEST_DURATION, REQUEST_TIME, Outcome
 from contract.tracing import TRACE_HEADERS
-from contract.wires import error_shape
+from contract.wires import ANTHROPIC, ANTHROPIC_PATHS, OPENAI
 from deployments.ingress import traces
 from deployments.ingress.context import Service, Trace
 from deployments.ingress.front.bodies import ReplyPace, StepTimeout
@@ -65,10 +65,10 @@ def _tell(trace: Trace, *, is_whole: bool) -> Outcome:
     outcome = Outcome.OK if is_whole else Outcome.LEFT
     if fault := trace.fault:
         outcome = Outcome.REFUSED if fault.status < 500 else Outcome.FAILED
-        metrics.add(REFUSALS, (model, fault.code))
+        metrics.totals[REFUSALS, (model, fault.code)] += 1
     parts = trace.parts()
     for part, seconds in parts.items():
-        metrics.add(REQUEST_TIME, (model, part), seconds)
+        metrics.totals[REQUEST_TIME, (model, part)] += seconds
     metrics.observe(REQUEST_DURATION, (trace.scope or NO_MODEL, model, outcome), sum(parts.values()))
     return outcome
 
@@ -98,7 +98,7 @@ class TraceMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        trace = Trace(self.service, error_shape(scope["path"]))
+        trace = Trace(self.service, ANTHROPIC if ANTHROPIC_PATHS.fullmatch(scope["path"]) else OPENAI)
         scope["trace"] = trace
         named = [header for header in scope["headers"] if header[0] in TRACE_HEADERS]
         if named or self._tells_of_each:

@@ -100,9 +100,7 @@ async def my_usage(admitted: AnyKey) -> Response:
     """Show what the user of your key was billed, or your organisation if it has none: by day (UTC) and model."""
     caller, state = admitted.context.caller, admitted.context.service.state
     query = UsageQuery.read(admitted.request.query_params, state.clock())
-    rows = await state.usage.rows(caller, query)
-    later = [row for row in rows if query.after is None or (row["day"], row["model"]) > query.after]
-    page, has_more = later[: query.limit], len(later) > query.limit
+    page = await state.usage.page(caller, query)
     reply: UsageReply = {
         "object": "list",
         "organisation": caller.org,
@@ -110,10 +108,10 @@ async def my_usage(admitted: AnyKey) -> Response:
         "since": iso(query.since_ms),
         "until": iso(query.until_ms),
         "time_zone": "UTC",
-        "data": page,
-        "total_cost_micro_eur": sum(row["cost_micro_eur"] for row in rows),
-        "has_more": has_more,
-        "next_cursor": cursor_after(page[-1]) if has_more else None,
+        "data": page.rows,
+        "total_cost_micro_eur": page.total_cost_micro_eur,
+        "has_more": page.has_more,
+        "next_cursor": cursor_after(page.rows[-1]) if page.has_more else None,
         "spend": (await state.accounts.describe(caller))["spend"],
     }
     return JSONResponse(reply)

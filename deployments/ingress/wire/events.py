@@ -205,7 +205,7 @@ async def chat_stream(
     left_out: Sequence[str] = (),
 ) -> StreamedReply:
     """A response of the events that `encoder` makes of `batches`. Headers name what was cut and what was `left_out`."""
-    headers = chat_headers(context, 0, left_out)
+    headers = chat_headers(context, 0, left_out) if left_out else {}
     events = _events(context, batches, encoder, headers)
     return await event_stream(context.trace, events, headers, stream_format=stream_format)
 
@@ -216,7 +216,8 @@ async def _events(
     """What is sent; `headers` are complete when the first event is, which they are sent with."""
     async with aclosing(batches):
         async for batch in batches:
-            headers |= chat_headers(context, batch.cut_tokens)
+            if batch.cut_tokens:
+                headers |= chat_headers(context, batch.cut_tokens)
             # Silence must be seen as such: it is filled.
             if events := encoder.of(batch):
                 yield events
