@@ -50,7 +50,7 @@ class Audience:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Difference:
     """What one look saw that was new: fields of engines, and the watched owners whose traffic is another.
 
     `owners` is None where all watchers have to know.
@@ -87,7 +87,7 @@ class Feed:
         self._epoch, self._number = secrets.token_hex(4), 0
         self._picture = Picture()
         self._bands = {name: Bands() for name in about}
-        self._ring: deque[Change] = deque(maxlen=RING)
+        self._ring: deque[Difference] = deque(maxlen=RING)
         self._events: dict[tuple[int | None, Audience], bytes] = {}
         self._watched: Counter[str] = Counter()
         self._news = asyncio.Event()
@@ -115,7 +115,7 @@ class Feed:
         owners = frozenset(who for who in self._watched if picture.traffic.get(who) != before.traffic.get(who))
         self._picture = picture
         self._number += 1
-        self._ring.append(Change(self._number, engines, None if is_for_all else owners))
+        self._ring.append(Difference(self._number, engines, None if is_for_all else owners))
         self._events.clear()
         self._news.set()
         self._news = asyncio.Event()
@@ -168,7 +168,7 @@ class Feed:
             await self._sleep(CONSOLE_LOOK_S)
             self._see(is_second=number % LOOKS_A_SECOND == 0)
 
-    def _missed(self, known: int) -> list[Change] | None:
+    def _missed(self, known: int) -> list[Difference] | None:
         """The changes since the number `known`; None where the ring has forgotten some."""
         if self._ring and self._ring[0].number > known + 1:
             return None
@@ -209,7 +209,7 @@ class Feed:
         ]
 
     def _number_of(self, last_id: str | None) -> int | None:
-        """Of which change an event told, if it was an event of this feed."""
+        """The number of the change that an event told of, if it was an event of this feed."""
         epoch, _, number = (last_id or "").partition("-")
         is_ours = epoch == self._epoch and number.isascii() and number.isdecimal() and len(number) < 16
         return int(number) if is_ours and int(number) <= self._number else None
@@ -219,7 +219,7 @@ def _differences(before: Fields, now: Fields) -> Fields:
     return {name: value for name, value in now.items() if name not in before or before[name] != value}
 
 
-def _joined(changes: list[Change]) -> list[Fields]:
+def _joined(changes: list[Difference]) -> list[Fields]:
     """The engines of several changes: the last value of each field, and all runs of their bands."""
     engines: dict[str, Fields] = {}
     for change in changes:

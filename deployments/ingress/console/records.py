@@ -166,8 +166,10 @@ def _ms(seconds: float) -> float:
 
 
 def _cost(bills: Sequence[Reservation]) -> int | None:
-    charged = [bill.charged_micro_eur for bill in bills]
-    return sum(amount or 0 for amount in charged) if any(amount is not None for amount in charged) else None
+    """What was charged, as far as that is certain; None where nothing was to be billed."""
+    ends = [bill.end for bill in bills if bill.end and bill.end.done() and not bill.end.cancelled()]
+    charges = [end.result() for end in ends if end.exception() is None]
+    return sum(charges) if charges else None
 
 
 def _flat(stages: list[StageEntry], started_s: float) -> Iterator[str | float | None]:

@@ -25,7 +25,7 @@ from contract.limits import CONSOLE_RECORDS
 from contract.telemetry import Outcome
 from deployments.ingress.console.bundle import read_bundle
 from deployments.ingress.console.feed import Feed
-from deployments.ingress.console.picture import EVERYBODY, Minute, Observer, Part, Picture, merged
+from deployments.ingress.console.picture import EVERYBODY, Minute, Observer, Picture, ProcessView, merged
 from deployments.ingress.console.records import Ended, Record, Records
 from state.shared_console import SharedConsole
 
@@ -58,7 +58,7 @@ class Console:
             model.deployment: {"capability": model.noun, "models": [model.id]} for model in catalog.deployed()
         }
         self._shared, self._name = shared, secrets.token_hex(8)
-        self._others: list[Part] = []
+        self._others: list[ProcessView] = []
         self._unshared: deque[tuple[int, Record]] = deque(maxlen=CONSOLE_RECORDS)
         self.feed = Feed(self._look, self._about, self._count)
 
@@ -108,9 +108,9 @@ class Console:
 
     async def share(self, shared: SharedConsole) -> None:
         """Hands on what this process sees and remembers, and takes what the others see. Raises RedisError."""
-        part = json.dumps(asdict(self._part()), separators=(",", ":"))
-        texts = await shared.exchange(self._name, part)
-        self._others = [Part(**json.loads(text)) for text in texts]
+        view = json.dumps(asdict(self._view()), separators=(",", ":"))
+        texts = await shared.exchange(self._name, view)
+        self._others = [ProcessView(**json.loads(text)) for text in texts]
         await self._share_records(shared)
 
     async def close(self) -> None:
@@ -123,11 +123,11 @@ class Console:
             except RedisError as error:
                 _warn(error)
 
-    def _part(self) -> Part:
-        return self._observer.part(self._about, time.time_ns() // 1_000_000)
+    def _view(self) -> ProcessView:
+        return self._observer.view(self._about, time.time_ns() // 1_000_000)
 
     def _look(self) -> Picture:
-        return merged([self._part(), *self._others])
+        return merged([self._view(), *self._others])
 
     def _count(self) -> None:
         self._take()
