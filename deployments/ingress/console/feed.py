@@ -13,7 +13,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -23,7 +23,7 @@ from contract.access import Caller, Scope
 from contract.console import CHANGE, SNAPSHOT
 from contract.limits import CONSOLE_LOOK_S, KEY_CACHE_S
 from contract.wires import named_event
-from deployments.ingress.console.picture import EVERYBODY, Bands, Fields, Picture
+from deployments.ingress.console.picture import EVERYBODY, Bands, Fields, Picture, Run
 
 RING = 300
 """Changes that are remembered: those of a minute at least."""
@@ -144,6 +144,16 @@ class Feed:
                 await current(caller)
                 event = self._event(known, audience) if self._concerns(known, audience) else None
 
+    def past(self) -> dict[str, list[Run]]:
+        """In which states each engine was."""
+        return {name: list(bands.runs) for name, bands in self._bands.items()}
+
+    def adopt(self, past: Mapping[str, Sequence[Run]]) -> None:
+        """Goes on from what another process, or an earlier one, has noted of engines."""
+        for name, runs in past.items():
+            if name in self._bands:
+                self._bands[name].adopt(runs)
+
     def close(self) -> None:
         """Ends all streams: the process is to end."""
         self._is_closed = True
@@ -189,18 +199,20 @@ class Feed:
             missed = None if known is None else self._missed(known)
             name, engines = (SNAPSHOT, self._whole()) if missed is None else (CHANGE, _joined(missed))
             event = self._events[known, audience] = self._encoded(name, engines, audience)
-        return event
+        # The time is that of the sending, also of an event that was made for somebody before.
+        return event + b"%d}\n\n" % self._now_ms()
 
     def _encoded(self, name: str, engines: list[Fields], audience: Audience) -> bytes:
+        """An event up to its time."""
         picture = self._picture
         content = {
             "engines": engines,
             "organisation": picture.traffic_of(audience.owner),
             "everybody": picture.traffic_of(EVERYBODY) if audience.is_operator else None,
             "processes": picture.processes,
-            "time_ms": self._now_ms(),
+            "time_ms": 0,
         }
-        return f"id: {self._epoch}-{self._number}\n".encode() + named_event(name, content)
+        return f"id: {self._epoch}-{self._number}\n".encode() + named_event(name, content).removesuffix(b"0}\n\n")
 
     def _whole(self) -> list[Fields]:
         return [

@@ -10,6 +10,7 @@ A picture of one process is made in the same way as that of ten.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ FIRST_OF = (EngineState.STARTING, EngineState.FAILED, EngineState.COLD)
 """Where no process sees a replica, the first of these that any sees is the state."""
 
 Fields = dict[str, Any]
+Run = tuple[int, str]
+"""A state of an engine, and since when, in milliseconds since 1970."""
 
 
 class Minute:
@@ -167,14 +170,14 @@ class Bands:
     """In which states an engine was in the last hour.
 
     Attributes:
-        runs: each state, and since when, in milliseconds since 1970; the last one goes on.
+        runs: its states, the oldest first; the last one goes on.
     """
 
     def __init__(self) -> None:
-        self.runs: deque[tuple[int, str]] = deque()
+        self.runs: deque[Run] = deque()
         self._busy_ms = 0
 
-    def note(self, now_ms: int, state: str) -> tuple[int, str] | None:
+    def note(self, now_ms: int, state: str) -> Run | None:
         """Takes the state of now; returns the run that begins with it, if one does."""
         if state == EngineState.BUSY:
             self._busy_ms = now_ms
@@ -186,3 +189,11 @@ class Bands:
             return None
         self.runs.append((now_ms, state))
         return self.runs[-1]
+
+    def adopt(self, earlier: Sequence[Run]) -> None:
+        """Puts what others have noted before the first run."""
+        since_ms = self.runs[0][0] if self.runs else math.inf
+        runs = [(from_ms, state) for from_ms, state in earlier if from_ms < since_ms]
+        if runs and self.runs and runs[-1][1] == self.runs[0][1]:
+            self.runs.popleft()
+        self.runs.extendleft(reversed(runs))
