@@ -70,13 +70,10 @@ class Console:
     async def page(self, caller: Caller, query: RecordQuery) -> RequestPage:
         """Requests that `caller` may see, the one that ended last first."""
         self._take()
-        page = Selection(query, caller)
-        page.take(self._records.newest_first(caller.org_id))
-        if self._shared:
-            try:
-                page = await self._shared_page(self._shared, caller, query)
-            except RedisError as error:
-                self._note_loss(error)
+        page = await self._shared_page(caller, query)
+        if page is None:
+            page = Selection(query, caller)
+            page.take(self._records.newest_first(caller.org_id))
         return {
             "data": [record.shown() for record in page.records],
             "has_more": page.has_more,
@@ -169,13 +166,19 @@ class Console:
                 self._unshared.extendleft(reversed(batch))
                 raise
 
-    async def _shared_page(self, shared: SharedConsole, caller: Caller, query: RecordQuery) -> Selection:
-        """A page of what all processes remember. Raises RedisError."""
-        await self._share_records(shared)
+    async def _shared_page(self, caller: Caller, query: RecordQuery) -> Selection | None:
+        """A page of what all processes remember; None where they share nothing, or Redis does not answer."""
+        if self._shared is None:
+            return None
         page = Selection(query, caller)
-        async for texts in shared.newest_first(caller.org_id):
-            if page.take(map(json.loads, texts)):
-                break
+        try:
+            await self._share_records(self._shared)
+            async for texts in self._shared.newest_first(caller.org_id):
+                if page.take(map(json.loads, texts)):
+                    break
+        except RedisError as error:
+            self._note_loss(error)
+            return None
         return page
 
     def _note_loss(self, error: RedisError) -> None:
