@@ -144,7 +144,7 @@ class Record(NamedTuple):
             self.stages[start : start + FIELDS_OF_STAGE] for start in range(0, len(self.stages), FIELDS_OF_STAGE)
         ]
         ends = [began_ms for _, _, began_ms, _ in stages[1:]] + [self.duration_ms]
-        for (stage, engine, began_ms, model_ms), end_ms in zip(stages, ends, strict=True):
+        for (stage, engine, began_ms, model_ms), end_ms in zip(stages, ends, strict=False):
             phases = load_phases(stage, began_ms, end_ms, model_ms)
             yield {
                 "name": NAMES.get(stage, stage),
