@@ -1,4 +1,4 @@
-"""The feed of the console: a snapshot, then what changes; made once for all who may see the same; over as streams end."""
+"""The feed of the console: a snapshot, then what changes; made once for all who may see the same; and its end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -39,9 +40,10 @@ class Graph:
     def __init__(self) -> None:
         self.picture = Picture({"chat-a": fields(), "chat-b": fields()})
         self.looks = 0
-        self.feed = Feed(
-            self._look, ABOUT, lambda: None, now_ms=lambda: round(1000 * asyncio.get_running_loop().time())
-        )
+        self.feed = Feed(self._look, ABOUT, lambda: None, now_ms=self._now_ms)
+
+    def _now_ms(self) -> int:
+        return round(1000 * asyncio.get_running_loop().time())
 
     def _look(self) -> Picture:
         self.looks += 1
@@ -70,9 +72,8 @@ def read(event: bytes) -> tuple[str, str, dict[str, Any]]:
 
 def names(data: dict[str, Any]) -> dict[str, Any]:
     """Of the engines of an event, what it says beside the name."""
-    return {
-        engine["name"]: {key: value for key, value in engine.items() if key != "name"} for engine in data["engines"]
-    }
+    engines = [dict(engine) for engine in data["engines"]]
+    return {engine.pop("name"): engine for engine in engines}
 
 
 def test_a_snapshot_comes_first_and_then_what_changed_and_no_more() -> None:
@@ -94,7 +95,8 @@ def test_a_snapshot_comes_first_and_then_what_changed_and_no_more() -> None:
 
 def test_at_most_five_changes_are_told_in_a_second() -> None:
     async def watching() -> None:
-        graph, seconds = Graph(), Counter[int]()
+        graph, clock = Graph(), asyncio.get_running_loop().time
+        times_s: list[float] = []
 
         async def change() -> None:
             for number in range(10_000):
@@ -104,13 +106,14 @@ def test_at_most_five_changes_are_told_in_a_second() -> None:
 
         changing = asyncio.create_task(change())
         async with aclosing(graph.watch()) as events:
-            while (now_s := asyncio.get_running_loop().time()) < 9:
+            await anext(events)
+            while clock() < 9:
                 await anext(events)
-                seconds[int(now_s)] += 1
+                times_s.append(clock())
                 graph.feed.tick()  # the report of the process does so as well
         changing.cancel()
-        assert len(seconds) == 9
-        assert max(seconds.values()) <= 5
+        assert 40 < len(times_s) <= 46
+        assert min(after - before for before, after in pairwise(times_s)) >= 0.2 - 1e-6
 
     run(watching())
 
@@ -199,7 +202,7 @@ def test_who_comes_back_gets_what_it_missed_and_who_was_away_too_long_all() -> N
         for used in range(RING + 1):
             graph.set("chat-b", used=used + 100)
             graph.feed.tick()
-        for stale in (last_id, "x", f"{last_id}0", "0-0", f"{last_id.partition('-')[0]}-٣", f"{last_id}-1", ""):
+        for stale in (last_id, "x", f"{last_id}00000", "0-0", f"{last_id.partition('-')[0]}-٣", f"{last_id}-1", ""):
             async with aclosing(graph.watch(last_id=stale)) as events:
                 assert read(await anext(events))[1] == "snapshot", stale
 
@@ -352,9 +355,10 @@ def test_bands_are_of_the_last_hour_and_busy_ones_do_not_flicker() -> None:
     assert len(bands.runs) <= CONSOLE_BANDS_S + 1
 
 
-def view(
-    state: str, used: int, slots: int, loaded: tuple[int, float | None] = (0, None), **traffic: Any
-) -> ProcessView:
+Loaded = tuple[int, float | None]
+
+
+def view(state: str, used: int, slots: int, loaded: Loaded = (0, None), **traffic: Any) -> ProcessView:
     engine = fields(state, used=used, slots=slots, waiting=used, organisations=1, expected_load_s=2.0)
     engine |= {"loaded_ms": loaded[0], "last_load_s": loaded[1], "requests_per_minute": 3, "errors_per_minute": 1}
     return ProcessView({"chat-a": engine}, traffic)
