@@ -49,7 +49,7 @@ def ended(number: int = 0, caller: Caller = CALLER, timings: Timings | None = No
     """A request that took a second."""
     request = Ended(
         f"req_{number:032x}", caller, "POST", "/v1/chat/completions", "obedient", 200, Outcome.OK, None,
-        timings or Timings(), (), 1.0, 1_800_000_000.0, 0.0,
+        timings or Timings(), (), 1.0, 1_800_000_000.0,
     )  # fmt: skip
     return request._replace(**fields)
 

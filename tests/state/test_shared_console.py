@@ -51,7 +51,7 @@ def serve(console: Console, number: int, org_id: int = 1, outcome: Outcome = Out
     caller = Caller(org_id, "acme", "key", TARIFFS["pro"], frozenset(Scope))
     request_id = f"req_{number:032x}"
     console.ended.append(
-        Ended(request_id, caller, "POST", "/v1/x", "obedient", 200, outcome, None, Timings(), (), 1.0, 1e9, 0.0)
+        Ended(request_id, caller, "POST", "/v1/x", "obedient", 200, outcome, None, Timings(), (), 1.0, 1e9)
     )
     return request_id
 

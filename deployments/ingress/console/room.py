@@ -52,7 +52,7 @@ class Console:
         self.bundle = read_bundle()
         self.ended: deque[Ended] = deque(maxlen=CONSOLE_RECORDS)
         self._records, self._minute = Records(), Minute()
-        self._requests, self._errors = Counter[str](), Counter[str]()
+        self._uncounted = Counter[tuple[str | None, int, bool]]()
         self._observer = Observer(engines, self._minute)
         self._about = {
             model.deployment: {"capability": model.noun, "models": [model.id]} for model in catalog.deployed()
@@ -135,8 +135,13 @@ class Console:
 
     def _count(self) -> None:
         self._take()
-        self._minute.add(time.monotonic(), self._requests, self._errors)
-        self._requests, self._errors = Counter(), Counter()
+        requests, errors = Counter[str](), Counter[str]()
+        for (engine, org_id, has_failed), count in self._uncounted.items():
+            for name in filter(None, (EVERYBODY, owner_name(org_id), engine)):
+                requests[name] += count
+                errors[name] += count if has_failed else 0
+        self._minute.add(time.monotonic(), requests, +errors)
+        self._uncounted.clear()
 
     def _take(self) -> None:
         """Makes records of what has ended."""
@@ -145,10 +150,7 @@ class Console:
             ended = self.ended.popleft()
             record, org_id = Record.of(ended), ended.caller.org_id
             records.setdefault(org_id, []).append(record)
-            names = [EVERYBODY, owner_name(org_id), *([record.engine] if record.engine else [])]
-            self._requests.update(names)
-            if ended.outcome is Outcome.FAILED:
-                self._errors.update(names)
+            self._uncounted[record.engine, org_id, ended.outcome is Outcome.FAILED] += 1
             if self._shared:
                 self._unshared.append((org_id, record))
         self._records.add(records)
