@@ -104,8 +104,10 @@ class Gate:
 
     def view(self) -> EngineView:
         """What it does now. It is busy where every slot of every replica is taken, by calls of this process."""
-        slots, queue, loads = self._running_slots(), self._queue, self._waker.loads
-        return EngineView(self._state(slots), queue.waiting, queue.waiting_owners, queue.at_work, slots, loads)
+        slots, queue, waker, lines = self._running_slots(), self._queue, self._waker, self._queue.lines
+        return EngineView(
+            self._state(slots), queue.waiting, len(lines), queue.at_work, slots, waker.loads, lines, waker.last_load_s
+        )
 
     @property
     def times(self) -> dict[str, Sketch]:
@@ -178,11 +180,11 @@ class Gate:
         """
         owner, timings = context.owner, context.timings
         started, loaded, timings.has_begun = time.perf_counter(), timings.load, False
-        if timings.stages:
-            timings.stages.enter(Stage.QUEUE, self.name)
+        timings.enter(Stage.QUEUE, self.name)
         try:
             slot = self._queue.try_enter(owner) if self.running() else None
             if slot is None:
+                timings.waited_behind = max(timings.waited_behind, self._queue.waiting)
                 waiting = partial(self._forecast.waiting, timings.watch)
                 enter = partial(self._enter, timings)
                 slot = await self._queue.enter(owner, enter, self.serving.deadline_s, waiting, timings.watch)
@@ -220,16 +222,14 @@ class Gate:
         if self.running():
             return
         started = time.perf_counter()
-        if timings.stages:
-            timings.stages.enter(Stage.LOAD, self.name)
+        timings.enter(Stage.LOAD, self.name)
         try:
             with self._forecast.waiting(timings.watch):
                 await self._waker.until_running(within_s)
         finally:
             loaded_s = time.perf_counter() - started
             timings.load += loaded_s
-            if timings.stages:
-                timings.stages.loaded(self._waker.loading)
+            timings.loaded(self._waker.loading)
             self._metrics.observe(LOAD, self._labels, loaded_s)
 
     async def _enter(self, timings: Timings) -> None:

@@ -34,6 +34,7 @@ class Waker:
     Attributes:
         loading: what the replica that was woken last says of its start; None where it has not.
         loads: how long starts take, in seconds.
+        last_load_s: how long the last of these took; None before the first.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Waker:
         self._running = running
         self.loads = Sketch(MEMORY_STARTS, load_s)
         self.loading: Loading | None = None
+        self.last_load_s: float | None = None
         self._since_s: float | None = None
         """When this process saw first that none runs, by the loop's clock; None where it has not, or asked nobody."""
         self.warming: asyncio.Task[None] | None = None
@@ -96,6 +98,7 @@ class Waker:
                 self.loading = await warmed
             if 0 < self.loading.model_s <= (waited_s := loop.time() - started_s):  # else it ran, or was about to
                 self.loads.add(waited_s)
+                self.last_load_s = waited_s
             await self._watch.refresh()  # forgets an earlier failure
         except (RayError, RayServeException) as error:
             log.warning("engine %s did not start: %s", self._name, type(error).__name__)

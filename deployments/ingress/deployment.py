@@ -25,6 +25,7 @@ from autoscaling.ray_internals.logs import join_serve_logs, logging_config
 from autoscaling.ray_internals.metrics import hand_over_records, record_later, report_only_news
 from autoscaling.ray_internals.replica import (
     bound_body_queue,
+    call_at_shutdown,
     ignore_client_control_headers,
     keep_replica_port_local,
     send_token_as_metadata,
@@ -33,6 +34,7 @@ from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
 from contract.limits import REQUESTS_OF_PROCESS
 from deployments.ingress.app import build_app
+from deployments.ingress.console import Console
 from deployments.ingress.context import Service
 from deployments.ingress.front.concurrency import ConcurrencyLimits
 from deployments.ingress.front.cors import listed_origins
@@ -68,6 +70,7 @@ class IngressArgs(BaseModel):
             `https://example.org/voice`; PARLANCE_PUBLIC_URL comes first. Signed addresses begin with it.
         allowed_origins: of web pages that may call, e.g. `https://app.example.org`; `["*"]` is all of them.
         voice_aliases: whether requests may use the names in `configs/catalog/voice_aliases.toml`, e.g. `alloy`.
+        console: whether `/console/` shows the graph and the last requests; without, nothing is remembered of them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -81,6 +84,7 @@ class IngressArgs(BaseModel):
     public_url: Annotated[str, AfterValidator(public_address)] | None = None
     allowed_origins: Annotated[frozenset[str], AfterValidator(listed_origins)] = frozenset()
     voice_aliases: bool = False
+    console: bool = True
 
     def reached_at(self) -> str | None:
         """The public address: of the environment, else of the config file. Raises ValueError for a malformed one."""
@@ -161,19 +165,24 @@ def spare_collector() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
+def adapt_serve() -> None:
+    """Changes what Serve does in this process, before any handle is made; each function says what and why."""
+    join_serve_logs(os.environ)
+    keep_replica_port_local()
+    ignore_client_control_headers()
+    bound_body_queue()
+    send_token_as_metadata()
+    report_only_news()
+    record_later()
+
+
 @serve.deployment(name="ingress")
 @serve.ingress()
 class Ingress:
     """Opens the state, puts a gate before every engine, and serves the HTTP app over both."""
 
     async def __init__(self, args: IngressArgs, catalog: Catalog, handles: dict[str, DeploymentHandle]) -> None:  # type: ignore[misc]  # Serve awaits it
-        join_serve_logs(os.environ)
-        keep_replica_port_local()
-        ignore_client_control_headers()
-        bound_body_queue()
-        send_token_as_metadata()
-        report_only_news()
-        record_later()
+        adapt_serve()
         public_url = args.reached_at()
         addresses = (os.environ.get(f"PARLANCE_{store}_URL") for store in ("DATABASE", "REDIS", "BLOBS"))
         state = await open_state(Path(os.environ.get("PARLANCE_HOME", "var")), *addresses, replicas=args.replicas)
@@ -195,6 +204,7 @@ class Ingress:
             concurrency=ConcurrencyLimits(args.max_ongoing_requests),
             metrics=metrics,
             observation=Observation.of_environment(os.environ, "ingress", instruments),
+            console=Console(catalog, engines, state.console) if args.console else None,
         )
         if args.resume_within_s:
             await resume(catalog, engines, state, args.resume_within_s)
@@ -206,9 +216,12 @@ class Ingress:
             asyncio.create_task(report_forever(self.service), name="report"),
             asyncio.create_task(share_times_forever(engines, state.database), name="share times"),
         ]
+        if console := self.service.console:
+            call_at_shutdown(console.feed.close)
+            self._tasks.append(asyncio.create_task(console.share_forever(), name="console"))
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        return build_app(self.service)
+        return build_app(self.service, has_console=self.service.console is not None)
 
     async def catalog(self) -> Catalog:
         """What this graph offers; `graph.connect` asks it."""
@@ -220,6 +233,8 @@ class Ingress:
         if service := getattr(self, "service", None):
             self._unregister_exit()
             await service.drafts.close()
+            if service.console:
+                await service.console.close()
             await share_times(self._gates, service.state.database)
             await service.state.close()
             await hand_over_records()

@@ -28,7 +28,9 @@ from contract.access import Caller, Scope
 from contract.catalog import Catalog, Model
 from contract.errors import UPSTREAM_ERROR, ApiError
 from contract.telemetry import EngineState
+from contract.tracing import Stage
 from deployments.ingress.app import build_app
+from deployments.ingress.console import Console
 from deployments.ingress.context import Service
 from state import State, keys
 from state.accounts import api_keys, organisations
@@ -55,6 +57,7 @@ class LocalEngine:
     """
 
     def __init__(self, model: Model) -> None:
+        self.name = model.deployment
         self.adapter = models.load(model)
         self.warmed = 0
         self.callers: list[str] = []
@@ -62,6 +65,7 @@ class LocalEngine:
 
     async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
         self.callers.append(context.owner)
+        context.timings.enter(Stage.QUEUE, self.name)
         try:
             with at_work(context.timings):
                 return await getattr(self.adapter, method.__name__)(job)
@@ -73,6 +77,7 @@ class LocalEngine:
     async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
         self.callers.append(context.owner)
         items = getattr(self.adapter, method.__name__)(job)
+        context.timings.enter(Stage.QUEUE, self.name)
         try:
             with at_work(context.timings) as count:
                 async for item in items:
@@ -269,7 +274,8 @@ def client_of(service: Service, base_url: str = ADDRESS, **transport: Any) -> ht
 @asynccontextmanager
 async def serving(catalog: Catalog, state: State, **options: Any) -> AsyncIterator[Api]:
     """The app over `catalog`, whose engines run in this process, for organisation `acme`. `options` are of Service."""
-    service = Service(catalog, options.pop("engines", None) or local_engines(catalog), state, **options)
+    engines = options.pop("engines", None) or local_engines(catalog)
+    service = Service(catalog, engines, state, **{"console": Console(catalog, engines)} | options)
     service.drafts.pause_s = 0.001
     api = Api(service, client_of(service))
     await api.organisation("acme")

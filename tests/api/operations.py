@@ -108,15 +108,21 @@ TWO_HEADERS = [operation for operation in OPERATIONS if operation.plain in TAKE_
 SCOPED = [operation for operation in OPERATIONS if operation.method == "POST" and operation.scope]
 NEED_BUDGET = [operation for operation in SCOPED if operation.plain not in FREE]
 
+ENDLESS = {"/console/events"}
+"""Paths whose replies have no end."""
+
 OPEN = {
     "/healthz": 200,
     "/openapi.json": 200,
     "/docs": 307,
     "/docs/{path}": 404,
+    "/console": 404,
+    "/console/{path}": 404,
     "/files/{name}": 403,
     "/audio/voices/{slug}/samples/{language}.mp3": 404,
     "/v1/audio/voices/{slug}/samples/{language}.mp3": 404,
     "/mcp/docs/mcp": 405,
     "/v1/mcp/docs/mcp": 405,
 }
-"""Paths without a key, and what they answer as they stand here: nobody signed this name, no voice is called so."""
+"""Paths without a key, and what they answer as they stand here: nobody signed this name, no voice is called
+so, and there is no console."""

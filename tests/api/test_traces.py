@@ -358,9 +358,7 @@ def trace_of_load(traced: Traced, loading: Loading | None) -> None:
     """Tells of a request that waited for a cold engine."""
     trace = Trace(traced.api.service, scope=Scope.CHAT)
     traces.begin(trace, [])
-    stages = trace.timings.stages
-    assert stages
-    stages.enter(Stage.QUEUE, "chat-obedient")
-    stages.enter(Stage.LOAD, "chat-obedient")
-    stages.loaded(loading)
+    trace.timings.enter(Stage.QUEUE, "chat-obedient")
+    trace.timings.enter(Stage.LOAD, "chat-obedient")
+    trace.timings.loaded(loading)
     traces.end(trace, {"method": "POST", "path": "/", "short_way": True}, 200, Outcome.OK)

@@ -12,15 +12,16 @@ from tests.api.tracing import ROOT, Walk
 from tests.api.walks import ENGINE_SIDE, PAGE, WALKS, walks
 
 MOST: dict[str, tuple[int, int]] = {
-    "chat stream": (38, 3),  # events are apart from other replies
-    "speech": (41, 3),
-    "transcription": (61, 6),  # its engine refuses first, with a forecast
-    "voice design": (55, 2),
-    "decision": (35, 4),
-    "MCP chat": (41, 4),
+    "chat stream": (39, 3),  # events are apart from other replies
+    "speech": (42, 3),
+    "transcription": (62, 6),  # its engine refuses first, with a forecast
+    "voice design": (56, 2),
+    "decision": (36, 4),
+    "MCP chat": (42, 4),
 }
 """Files and climbs, the writing of the bill in the database's thread included. Of each, one is what notices in a
-replica that nothing goes on, and one has a stock of ids."""
+replica that nothing goes on, one has a stock of ids, and one leaves what the console remembers of a request
+(`traces.py`)."""
 
 
 async def test_each_walk_is_as_short_as_it_was(tmp_path: Path, migrated: Path) -> None:

@@ -93,13 +93,14 @@ class Response:
 
 
 class Handle:
-    """A deployment handle whose answers are set by the test. `started` lets a warm call return."""
+    """A deployment handle whose answers are set by the test. `started` lets a warm call return `model_s`."""
 
     def __init__(self, view: View) -> None:
         self.view = view
         self.response = Response("done")
         self.started = asyncio.Event()
         self.warm_calls = 0
+        self.model_s = 1.0
         self.jobs: list[tuple[Any, ...]] = []
 
     def options(self, stream: bool, **_: str) -> Handle:
@@ -118,5 +119,6 @@ class Handle:
     async def _warm(self) -> Loading:
         self.warm_calls += 1
         await self.started.wait()
+        await asyncio.sleep(2 * self.model_s if self.model_s < 1 else 0)
         self.view.replicas = 1
-        return Loading(process_s=0.5, model_s=1.0, import_s=0.25, way="fork")
+        return Loading(process_s=0.5, model_s=self.model_s, import_s=0.25 * self.model_s, way="fork")
