@@ -16,7 +16,7 @@ RUN := $(BIN)/python -m
 TIMED := --durations=80 --durations-min=0.05
 TOGETHER := $(RUN) pytest $(TIMED) --junitxml=var/tests.xml --numprocesses=$(TESTERS) --dist=loadfile --no-loadscope-reorder
 ALONE := $(RUN) pytest $(TIMED) --junitxml=var/tests-cluster.xml tests/cluster
-LONG := slow or engines or forks or crashes
+LONG := slow or browser or engines or forks or crashes
 # What is installed is named by its hash, and comes as a wheel: what has to be built runs tools that no hash names.
 HASHED := --no-deps --require-hashes --only-binary :all:
 
