@@ -16,7 +16,7 @@ export function banner() {
   feed.addEventListener("connection", async () => {
     if (feed.connection === "lost") {
       wasLost = true;
-      replace(place, lost());
+      replace(place, lost(feed.fault));
     } else if (feed.connection === "refused") replace(place, refused(feed.fault));
     else replace(place);
     if (feed.connection === "live" && wasLost) {
@@ -29,11 +29,11 @@ export function banner() {
   return place;
 }
 
-const lost = () =>
+const lost = (fault) =>
   h(
     "p",
     { class: "note" },
-    "The server cannot be reached. This page shows what it last knew, and tries again by itself. ",
+    `${fault?.message ?? "The server has ended the stream."} The page shows what it last knew, and tries again by itself. `,
     h("button", { class: "button quiet", type: "button", onClick: () => feed.hurry() }, "Try now"),
   );
 

@@ -2,11 +2,10 @@
 
 import { band, bandTable } from "./band.js";
 import { h, keep, named, replace, set, visible, write } from "./dom.js";
-import { count, duration, rate } from "./format.js";
+import { count, duration } from "./format.js";
 import { badge } from "./states.js";
 
 const DOTS = 24; // more slots than this are a number only
-const CAPABILITIES = { stt: "transcription", tts: "speech", embedding: "embeddings" };
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** An `li` with `update(engine, nowMs, hasChanged)`. */
@@ -14,15 +13,14 @@ export function engineCard(engine) {
   const label = visible(engine.name);
   const [state, slots, dots, facts] = [h("span"), h("span"), h("span", { class: "dots", "aria-hidden": "true" }), numbers()];
   const progress = h("progress", { class: "loading", max: 1, value: 0, "aria-label": `Loading of ${label}` });
-  const models = h("p", { class: "muted models" });
+  const models = h("span");
   const picture = band(`States of ${label} in the last hour; the table below says the same.`);
   const table = bandTable(`States of ${label} in the last hour, newest first`);
   const card = h(
     "li",
     { class: "card engine" },
     h("header", {}, h("h2", {}, named(engine.name)), state),
-    h("p", { class: "muted" }, CAPABILITIES[engine.capability] ?? visible(engine.capability)),
-    models,
+    h("p", { class: "muted kind" }, visible(engine.capability).replaceAll("_", " "), models),
     h("p", { class: "slots" }, dots, slots),
     progress,
     facts.list,
@@ -45,7 +43,7 @@ export function engineCard(engine) {
   };
   const draw = (next) => {
     showSlots(dots, slots, next);
-    write(models, next.models.length > 1 || next.models[0] !== next.name ? next.models.map(visible).join(", ") : "");
+    write(models, `: ${next.models.map(visible).join(", ")}`);
     facts.update(next);
     progress.hidden = next.state !== "starting" || !next.expected_load_s;
     if (!progress.hidden) set(progress, "value", Math.min(0.97, elapsedS(card) / next.expected_load_s).toFixed(2));
@@ -67,9 +65,9 @@ function showSlots(dots, text, engine) {
 function numbers() {
   const values = {
     waiting: ["Waiting", (engine) => count(engine.waiting)],
-    load: ["Last load", (engine) => (engine.last_load_s === null ? "none yet" : duration(engine.last_load_s * 1000))],
-    requests: ["Requests a minute", (engine) => rate(engine.requests_per_minute)],
-    errors: ["Errors a minute", (engine) => rate(engine.errors_per_minute)],
+    load: ["Last load", (engine) => (engine.last_load_s === null ? "none" : duration(engine.last_load_s * 1000))],
+    requests: ["Requests/min", (engine) => count(engine.requests_per_minute)],
+    errors: ["Errors/min", (engine) => count(engine.errors_per_minute)],
   };
   const cells = Object.fromEntries(Object.keys(values).map((field) => [field, h("dd")]));
   const list = h("dl", { class: "facts" }, Object.entries(values).map(([field, [title]]) => h("div", {}, h("dt", {}, title), cells[field])));

@@ -19,13 +19,14 @@ class Feed extends EventTarget {
   connection = "idle";
   fault = null;
   #skewMs = 0;
+  #lostMs = null;
   #lastEventId = null;
   #running = null;
   #wake = () => {};
 
-  /** The server's clock, in ms. */
+  /** The server's clock, in ms. It stands still while nothing is known of the server. */
   now() {
-    return Date.now() + this.#skewMs;
+    return this.#lostMs ?? Date.now() + this.#skewMs;
   }
 
   /** Begins, where there is a key and it has not begun. */
@@ -100,7 +101,7 @@ class Feed extends EventTarget {
     const changes = [];
     for (const engine of news.engines ?? []) {
       const before = isWhole ? null : this.engines.get(engine.name);
-      const after = this.#merge(before, engine);
+      const after = this.#merge(this.engines.get(engine.name), engine, isWhole);
       names.push(engine.name);
       if (before && engine.state && engine.state !== before.state) changes.push({ name: engine.name, from: before.state, to: engine.state });
       this.engines.set(engine.name, after);
@@ -115,8 +116,9 @@ class Feed extends EventTarget {
     return [...this.engines.keys()].filter((name) => !present.has(name));
   }
 
-  #merge(before, { bands = [], ...fields }) {
+  #merge(before, { bands = [], ...fields }, isWhole) {
     const timeline = before?.timeline ?? new Timeline();
+    if (isWhole) timeline.pause();
     for (const band of bands) timeline.add(band);
     return { ...before, ...fields, timeline };
   }
@@ -129,6 +131,7 @@ class Feed extends EventTarget {
 
   #say(connection, fault = null) {
     if (this.connection === connection && this.fault?.message === fault?.message) return;
+    this.#lostMs = connection === "lost" ? this.now() : null;
     this.connection = connection;
     this.fault = fault;
     this.dispatchEvent(new Event("connection"));

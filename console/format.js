@@ -1,15 +1,11 @@
 // How numbers, times and money are written. Numbers and dates follow the language of the browser, words are English.
 
 const counts = new Intl.NumberFormat();
-const rates = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
 const clocks = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const moments = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 
 export const count = (number) => counts.format(number);
-
-/** Requests or errors a minute. */
-export const rate = (number) => rates.format(number);
 
 export const clock = (ms) => clocks.format(ms);
 

@@ -3,7 +3,7 @@
 import { engineCard } from "./card.js";
 import { h, keep, replace, write } from "./dom.js";
 import { feed } from "./events.js";
-import { count, plural, rate } from "./format.js";
+import { count, plural } from "./format.js";
 import { legend } from "./states.js";
 
 export const name = "graph";
@@ -79,7 +79,7 @@ class GraphView extends HTMLElement {
 const trafficRow = ([label]) => h("div", {}, h("dt", {}, label), h("dd"));
 
 const sentence = (traffic) =>
-  `${rate(traffic.requests_per_minute)} requests a minute, ${rate(traffic.errors_per_minute)} errors a minute, ${count(traffic.waiting)} waiting`;
+  `${plural(traffic.requests_per_minute, "request")} and ${plural(traffic.errors_per_minute, "error")} in the last minute, ${count(traffic.waiting)} waiting`;
 
 const key = () => h("section", { "aria-labelledby": "legend" }, h("h2", { id: "legend" }, "What the shapes mean"), legend());
 

@@ -25,6 +25,11 @@ export class Timeline {
     this.#prune(fromMs);
   }
 
+  /** Nothing is known from now until the next `add`. */
+  pause() {
+    this.#last = null;
+  }
+
   /** The last hour until `nowMs` as runs `{fromMs, toMs, state}`, oldest first. Where nothing is known there is none. */
   runs(nowMs) {
     if (this.#last) this.#paint(this.#last[1], this.#last[0], nowMs);
