@@ -77,7 +77,6 @@ def remember(trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
             trace.bills,
             time.perf_counter() - trace.started_s,
             time.time(),
-            trace.started_s,
         )
         console.ended.append(ended)
 

@@ -30,6 +30,7 @@ from contract.errors import UPSTREAM_ERROR, ApiError
 from contract.telemetry import EngineState
 from contract.tracing import Stage
 from deployments.ingress.app import build_app
+from deployments.ingress.console import Console
 from deployments.ingress.context import Service
 from state import State, keys
 from state.accounts import api_keys, organisations
@@ -273,7 +274,8 @@ def client_of(service: Service, base_url: str = ADDRESS, **transport: Any) -> ht
 @asynccontextmanager
 async def serving(catalog: Catalog, state: State, **options: Any) -> AsyncIterator[Api]:
     """The app over `catalog`, whose engines run in this process, for organisation `acme`. `options` are of Service."""
-    service = Service(catalog, options.pop("engines", None) or local_engines(catalog), state, **options)
+    engines = options.pop("engines", None) or local_engines(catalog)
+    service = Service(catalog, engines, state, **{"console": Console(catalog, engines)} | options)
     service.drafts.pause_s = 0.001
     api = Api(service, client_of(service))
     await api.organisation("acme")

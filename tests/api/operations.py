@@ -108,6 +108,9 @@ TWO_HEADERS = [operation for operation in OPERATIONS if operation.plain in TAKE_
 SCOPED = [operation for operation in OPERATIONS if operation.method == "POST" and operation.scope]
 NEED_BUDGET = [operation for operation in SCOPED if operation.plain not in FREE]
 
+ENDLESS = {"/console/events"}
+"""Paths whose replies have no end."""
+
 OPEN = {
     "/healthz": 200,
     "/openapi.json": 200,

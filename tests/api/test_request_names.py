@@ -30,6 +30,7 @@ class Seen:
 
 
 async def test_without_tracing_nothing_is_made_for_it(api: Api) -> None:
+    api = api.changed(console=None)
     seen = Seen(api)
     await api.chat()
     assert (seen.context.names, seen.context.timings.stages, seen.context.carried, seen.names) == (None, None, (), None)
@@ -43,7 +44,7 @@ async def test_without_tracing_logs_and_engines_know_the_trace_of_a_client(api: 
     assert seen.names.span
     assert seen.names.span.trace_id == TRACE_ID
     assert seen.context.carried == (seen.names,)
-    assert seen.context.timings.stages is None
+    assert seen.context.timings.spans is None
 
 
 async def test_a_line_for_each_request_names_its_route_and_never_its_path(

@@ -12,15 +12,15 @@ from tests.api.tracing import ROOT, Walk
 from tests.api.walks import ENGINE_SIDE, PAGE, WALKS, walks
 
 MOST: dict[str, tuple[int, int]] = {
-    "chat stream": (39, 3),  # events are apart from other replies
-    "speech": (42, 3),
-    "transcription": (63, 6),  # its engine refuses first, with a forecast
-    "voice design": (56, 2),
-    "decision": (36, 4),
-    "MCP chat": (42, 4),
+    "chat stream": (40, 3),  # events are apart from other replies
+    "speech": (43, 3),
+    "transcription": (64, 6),  # its engine refuses first, with a forecast
+    "voice design": (57, 2),
+    "decision": (37, 4),
+    "MCP chat": (43, 4),
 }
 """Files and climbs, the writing of the bill in the database's thread included. Of each, one is what notices in a
-replica that nothing goes on."""
+replica that nothing goes on, and one leaves what the console remembers of a request (`traces.py`)."""
 
 
 async def test_each_walk_is_as_short_as_it_was(tmp_path: Path, migrated: Path) -> None:

@@ -32,6 +32,7 @@ from concurrency.stalls import StallDetector
 from contract.access import Scope
 from contract.catalog import Catalog, Model
 from deployments.ingress.app import build_app
+from deployments.ingress.console import Console
 from deployments.ingress.context import Service
 from deployments.replicas import Chat, Embedder, Replica, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
 from state import open_state
@@ -250,7 +251,8 @@ async def walks(folder: Path) -> dict[str, Walk]:
         state = await open_state(folder)
         for loop in state._loops:  # what a process does now and then is no part of a walk
             loop.cancel()
-        service = Service(catalog, gates(catalog), state)
+        engines = gates(catalog)
+        service = Service(catalog, engines, state, console=Console(catalog, engines))
         transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
         taken: dict[str, Walk] = {}
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

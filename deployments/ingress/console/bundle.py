@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -37,8 +38,9 @@ class PageFile:
         return cls(TYPES[path.suffix], plain, packed, sha256(plain).hexdigest()[:32])
 
 
+@cache
 def read_bundle(folder: Path = FOLDER) -> dict[str, PageFile]:
-    """All files of a folder, by their paths in it. Links are no part of it."""
+    """All files of a folder, by their paths in it, read once. Links are no part of it."""
     return {
         path.relative_to(folder).as_posix(): PageFile.read(path)
         for path in sorted(folder.rglob("*"))

@@ -128,8 +128,7 @@ class Feed:
         It ends when the process is to end. Raises what `current` does, which says what holds for the key by now.
         """
         audience = Audience.of(caller)
-        if self._number == 0:
-            self.tick()
+        self.tick()
         with self._watching(audience):
             known = self._number_of(last_id)
             event: bytes | None = self._event(known, audience)

@@ -175,7 +175,7 @@ class Bands:
 
     def __init__(self) -> None:
         self.runs: deque[Run] = deque()
-        self._busy_ms = 0
+        self._busy_ms = -math.inf
 
     def note(self, now_ms: int, state: str) -> Run | None:
         """Takes the state of now; returns the run that begins with it, if one does."""

@@ -16,13 +16,16 @@ from contract.access import Caller
 from contract.console import RecordQuery, RequestRecord, RequestSpan
 from contract.limits import CONSOLE_RECORDS, CONSOLE_RECORDS_OF_PROCESS, CONSOLE_SPANS
 from contract.telemetry import Outcome
-from contract.tracing import Stage, StageEntry, load_phases
+from contract.tracing import Stage, load_phases
 from state.billing.reservation import Reservation
 
 NAMES = {Stage.SETTLE.value: "gateway"}
 """What stages are called here where that is not their own name."""
 
 FIELDS_OF_STAGE = 4
+
+WORDS = {word: word.value for word in (*Stage, *Outcome)}
+"""Plain strings: the garbage collector need not look at a tuple of these."""
 
 
 Row = Sequence[Any]
@@ -36,7 +39,6 @@ class Ended(NamedTuple):
         bills: its reservations.
         duration_s: from its first byte to the last of its reply.
         at_s: when it ended, by `time.time()`.
-        started_s: when it came, by `time.perf_counter()`, as its stages have it.
     """
 
     request_id: str
@@ -51,19 +53,19 @@ class Ended(NamedTuple):
     bills: Sequence[Reservation]
     duration_s: float
     at_s: float
-    started_s: float
 
 
 class Record(NamedTuple):
-    """What is remembered of a request.
+    """What is remembered of a request. Nothing is rounded or written out before somebody reads it.
 
     Attributes:
-        queue_ms, load_ms, engine_ms: where its time went, beside ingress itself.
-        stages: name, engine, begin (ms since the request came) and time of the model (ms; of loads) of each, in a row.
+        ended_s: when it ended, in seconds since 1970.
+        queue_s, load_s, engine_s: where its time went, beside the ingress itself.
+        stages: name, engine, `time.perf_counter()` of its begin, and the model's seconds of a load: of each, in a row.
     """
 
     request_id: str
-    time_ms: int
+    ended_s: float
     method: str
     route: str
     model: str | None
@@ -71,52 +73,58 @@ class Record(NamedTuple):
     status: int
     outcome: str
     code: str | None
-    duration_ms: float
+    duration_s: float
     waited_behind: int
-    queue_ms: float
-    load_ms: float
-    engine_ms: float
+    queue_s: float
+    load_s: float
+    engine_s: float
     cost_micro_eur: int | None
     user: str | None
     user_id: int | None
     key_id: str
-    stages: tuple[str | float | None, ...]
+    stages: tuple[str | float, ...]
 
     @classmethod
     def of(cls, ended: Ended) -> Record:
         """The record of a request."""
         caller, timings = ended.caller, ended.timings
-        stages = timings.stages or []
+        stages, engine = timings.stages or [], ""
+        flat: list[str | float] = []
+        if len(stages) > CONSOLE_SPANS:
+            stages = [*stages[: CONSOLE_SPANS - 1], stages[-1]]
+        for entry in stages:
+            engine = engine or entry.engine
+            flat += (WORDS[entry.stage], entry.engine, entry.began_s, entry.model_s)
         return cls(
             ended.request_id,
-            round(1000 * (ended.at_s - ended.duration_s)),
-            intern(ended.method),
+            ended.at_s,
+            ended.method,
             intern(ended.route),
             ended.model,
-            next((entry.engine for entry in stages if entry.engine), None),
+            engine or None,
             ended.status,
-            ended.outcome.value,
+            WORDS[ended.outcome],
             ended.code,
-            _ms(ended.duration_s),
+            ended.duration_s,
             timings.waited_behind,
-            _ms(timings.queue),
-            _ms(timings.load),
-            _ms(timings.engine),
-            _cost(ended.bills),
-            intern(caller.user) if caller.user else None,
+            timings.queue,
+            timings.load,
+            timings.engine,
+            _cost(ended.bills) if ended.bills else None,
+            caller.user,
             caller.user_id,
-            intern(caller.key_id),
-            tuple(_flat(stages, ended.started_s)),
+            caller.key_id,
+            tuple(flat),
         )
 
     def shown(self) -> RequestRecord:
         """What a client is told of it."""
-        spans = list(self._spans())
-        admission_ms = min(spans[0]["to_ms"], self.duration_ms) if spans else self.duration_ms
-        rest_ms = self.duration_ms - admission_ms - self.queue_ms - self.load_ms - self.engine_ms
+        spans, duration_ms = list(self._spans()), _ms(self.duration_s)
+        admission_ms = min(spans[0]["to_ms"], duration_ms) if spans else duration_ms
+        queue_ms, load_ms, engine_ms = _ms(self.queue_s), _ms(self.load_s), _ms(self.engine_s)
         return {
             "request_id": self.request_id,
-            "time_ms": self.time_ms,
+            "time_ms": round(1000 * (self.ended_s - self.duration_s)),
             "method": self.method,
             "route": self.route,
             "model": self.model,
@@ -124,14 +132,14 @@ class Record(NamedTuple):
             "status": self.status,
             "outcome": self.outcome,
             "code": self.code,
-            "duration_ms": self.duration_ms,
+            "duration_ms": duration_ms,
             "waited_behind": self.waited_behind,
             "parts": {
                 "admission": admission_ms,
-                "queue": self.queue_ms,
-                "load": self.load_ms,
-                "engine": self.engine_ms,
-                "gateway": max(0.0, round(rest_ms, 2)),
+                "queue": queue_ms,
+                "load": load_ms,
+                "engine": engine_ms,
+                "gateway": max(0.0, round(duration_ms - admission_ms - queue_ms - load_ms - engine_ms, 2)),
             },
             "spans": spans,
             "cost_micro_eur": self.cost_micro_eur,
@@ -140,19 +148,21 @@ class Record(NamedTuple):
         }
 
     def _spans(self) -> Iterator[RequestSpan]:
+        """Its stages; the first begins when the request does."""
         stages: Any = [
             self.stages[start : start + FIELDS_OF_STAGE] for start in range(0, len(self.stages), FIELDS_OF_STAGE)
         ]
-        ends = [began_ms for _, _, began_ms, _ in stages[1:]] + [self.duration_ms]
-        for (stage, engine, began_ms, model_ms), end_ms in zip(stages, ends, strict=True):
-            phases = load_phases(stage, began_ms, end_ms, model_ms)
+        began_s = stages[0][2] if stages else 0.0
+        ends_s = [stage[2] for stage in stages[1:]] + [began_s + self.duration_s]
+        for (name, engine, from_s, model_s), to_s in zip(stages, ends_s, strict=False):
             yield {
-                "name": NAMES.get(stage, stage),
-                "engine": engine,
-                "from_ms": began_ms,
-                "to_ms": end_ms,
+                "name": NAMES.get(name, name),
+                "engine": engine or None,
+                "from_ms": _ms(from_s - began_s),
+                "to_ms": _ms(to_s - began_s),
                 "phases": [
-                    {"name": name, "from_ms": from_ms, "to_ms": round(to_ms, 2)} for name, from_ms, to_ms in phases
+                    {"name": phase, "from_ms": _ms(begin_s - began_s), "to_ms": _ms(end_s - began_s)}
+                    for phase, begin_s, end_s in load_phases(name, from_s, to_s, model_s)
                 ],
             }
 
@@ -169,15 +179,6 @@ def _cost(bills: Sequence[Reservation]) -> int | None:
     ends = [bill.end for bill in bills if bill.end and bill.end.done() and not bill.end.cancelled()]
     charges = [end.result() for end in ends if end.exception() is None]
     return sum(charges) if charges else None
-
-
-def _flat(stages: list[StageEntry], started_s: float) -> Iterator[str | float | None]:
-    """The first stages and the last one, should there be too many."""
-    for entry in stages if len(stages) <= CONSOLE_SPANS else [*stages[: CONSOLE_SPANS - 1], stages[-1]]:
-        yield entry.stage.value
-        yield entry.engine or None
-        yield _ms(entry.began_s - started_s)
-        yield _ms(entry.model_s)
 
 
 class Records:

@@ -52,7 +52,7 @@ class Console:
         self.bundle = read_bundle()
         self.ended: deque[Ended] = deque(maxlen=CONSOLE_RECORDS)
         self._records, self._minute = Records(), Minute()
-        self._requests, self._errors = Counter[str](), Counter[str]()
+        self._uncounted = Counter[tuple[str | None, int, bool]]()
         self._observer = Observer(engines, self._minute)
         self._about = {
             model.deployment: {"capability": model.noun, "models": [model.id]} for model in catalog.deployed()
@@ -70,13 +70,10 @@ class Console:
     async def page(self, caller: Caller, query: RecordQuery) -> RequestPage:
         """Requests that `caller` may see, the one that ended last first."""
         self._take()
-        page = Selection(query, caller)
-        page.take(self._records.newest_first(caller.org_id))
-        if self._shared:
-            try:
-                page = await self._shared_page(self._shared, caller, query)
-            except RedisError as error:
-                self._note_loss(error)
+        page = await self._shared_page(caller, query)
+        if page is None:
+            page = Selection(query, caller)
+            page.take(self._records.newest_first(caller.org_id))
         return {
             "data": [record.shown() for record in page.records],
             "has_more": page.has_more,
@@ -138,8 +135,13 @@ class Console:
 
     def _count(self) -> None:
         self._take()
-        self._minute.add(time.monotonic(), self._requests, self._errors)
-        self._requests, self._errors = Counter(), Counter()
+        requests, errors = Counter[str](), Counter[str]()
+        for (engine, org_id, has_failed), count in self._uncounted.items():
+            for name in filter(None, (EVERYBODY, owner_name(org_id), engine)):
+                requests[name] += count
+                errors[name] += count if has_failed else 0
+        self._minute.add(time.monotonic(), requests, +errors)
+        self._uncounted.clear()
 
     def _take(self) -> None:
         """Makes records of what has ended."""
@@ -148,10 +150,7 @@ class Console:
             ended = self.ended.popleft()
             record, org_id = Record.of(ended), ended.caller.org_id
             records.setdefault(org_id, []).append(record)
-            names = [EVERYBODY, owner_name(org_id), *([record.engine] if record.engine else [])]
-            self._requests.update(names)
-            if ended.outcome is Outcome.FAILED:
-                self._errors.update(names)
+            self._uncounted[record.engine, org_id, ended.outcome is Outcome.FAILED] += 1
             if self._shared:
                 self._unshared.append((org_id, record))
         self._records.add(records)
@@ -169,13 +168,19 @@ class Console:
                 self._unshared.extendleft(reversed(batch))
                 raise
 
-    async def _shared_page(self, shared: SharedConsole, caller: Caller, query: RecordQuery) -> Selection:
-        """A page of what all processes remember. Raises RedisError."""
-        await self._share_records(shared)
+    async def _shared_page(self, caller: Caller, query: RecordQuery) -> Selection | None:
+        """A page of what all processes remember; None where they share nothing, or Redis does not answer."""
+        if self._shared is None:
+            return None
         page = Selection(query, caller)
-        async for texts in shared.newest_first(caller.org_id):
-            if page.take(map(json.loads, texts)):
-                break
+        try:
+            await self._share_records(self._shared)
+            async for texts in self._shared.newest_first(caller.org_id):
+                if page.take(map(json.loads, texts)):
+                    break
+        except RedisError as error:
+            self._note_loss(error)
+            return None
         return page
 
     def _note_loss(self, error: RedisError) -> None:

@@ -1,0 +1,197 @@
+"""What ingress processes share of the console, over a real Redis: one picture, one list of requests."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, cast
+
+import pytest
+
+from autoscaling.engine import Engine, EngineView, Timings
+from autoscaling.sketch import Sketch
+from contract.access import TARIFFS, Caller, Scope
+from contract.console import RecordQuery
+from contract.telemetry import EngineState, Outcome
+from deployments.ingress.console import Console
+from deployments.ingress.console.records import Ended
+from state import rates as rates_module
+from state import shared_console
+from state.rates import Rates
+from state.shared_console import SharedConsole
+from tests.catalogs import behaving, chat
+from tests.state.books import eventually
+from tests.state.servers import Redis
+
+CATALOG = behaving(obedient=chat("obedient"))
+CHAT = "chat-obedient"
+CALLER = Caller(1, "acme", "key", TARIFFS["pro"], frozenset(Scope))
+
+
+class Seen:
+    """An engine as a process sees it."""
+
+    def __init__(self, used: int = 0, waiting: int = 0) -> None:
+        self.used, self.waiting = used, waiting
+
+    def view(self) -> EngineView:
+        lines = {"org-1": self.waiting} if self.waiting else {}
+        return EngineView(EngineState.READY, self.waiting, len(lines), self.used, 4, Sketch(1, 2.0), lines)
+
+
+def console(shared: SharedConsole | None, **seen: int) -> Console:
+    engine = cast(Engine, Seen(**seen))
+    return Console(CATALOG, {model.deployment: engine for model in CATALOG.deployed()}, shared)
+
+
+def serve(console: Console, number: int, org_id: int = 1, outcome: Outcome = Outcome.OK) -> str:
+    """Has the console know of a request that it has ended; returns its id."""
+    caller = Caller(org_id, "acme", "key", TARIFFS["pro"], frozenset(Scope))
+    request_id = f"req_{number:032x}"
+    console.ended.append(
+        Ended(request_id, caller, "POST", "/v1/x", "obedient", 200, outcome, None, Timings(), (), 1.0, 1e9)
+    )
+    return request_id
+
+
+async def picture(console: Console) -> dict[str, Any]:
+    """What who begins to watch is told."""
+
+    async def current(caller: Caller) -> Caller:
+        return caller
+
+    async with aclosing(console.feed.watch(CALLER, None, current)) as events:
+        data: dict[str, Any] = json.loads((await anext(events)).partition(b"data: ")[2])
+    return data
+
+
+async def ids(console: Console, caller: Caller = CALLER, **query: Any) -> list[str]:
+    return [record["request_id"] for record in (await console.page(caller, RecordQuery(**query)))["data"]]
+
+
+@pytest.fixture
+async def shared(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SharedConsole]:
+    monkeypatch.setattr(rates_module, "REDIS_TIMEOUT_S", 10.0)
+    rates = Rates(redis.url, replicas=2)
+    await rates.connection.flushall()
+    yield SharedConsole(rates.connection, most=600)
+    await rates.close()
+
+
+async def test_every_process_shows_what_all_of_them_see(shared: SharedConsole) -> None:
+    first, second = console(shared, used=1, waiting=2), console(shared, used=3, waiting=1)
+    serve(first, 1)
+    serve(second, 2, outcome=Outcome.FAILED)
+    for one in (first, second, first):
+        one.tick()
+        await one.share()
+    for one in (first, second):
+        one.tick()
+        data = await picture(one)
+        engine = next(engine for engine in data["engines"] if engine["name"] == CHAT)
+        assert (data["processes"], engine["used"], engine["slots"], engine["waiting"]) == (2, 4, 4, 3)
+        assert (engine["state"], engine["organisations"]) == ("busy", 1)
+        assert data["organisation"]["requests_per_minute"] == 2
+        assert data["organisation"]["errors_per_minute"] == 1
+        assert data["everybody"]["waiting"] == 3 * len(data["engines"])
+
+
+async def test_a_process_that_leaves_or_dies_is_part_of_the_picture_no_more(
+    shared: SharedConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, dead = console(shared), console(shared), console(shared)
+    await second.share()
+    monkeypatch.setattr(shared_console, "LEASE_S", 1)
+    await dead.share()
+    monkeypatch.undo()
+
+    async def processes(count: int) -> bool:
+        await first.share()
+        return (await picture(first))["processes"] == count
+
+    assert await processes(3)
+    await second.close()
+    assert await processes(2)
+    await eventually(lambda: processes(1))
+
+
+async def test_a_request_is_shown_by_whichever_process_is_asked(shared: SharedConsole) -> None:
+    first, second = console(shared), console(shared)
+    mine, theirs = serve(first, 1), serve(second, 2, org_id=2)
+    await first.share()
+    await second.share()
+    assert await ids(second) == await ids(first) == [mine]
+    record = await second.find(CALLER, mine)
+    assert record
+    assert record.shown() == (await second.page(CALLER, RecordQuery()))["data"][0]
+    assert await first.find(CALLER, theirs) is None
+    assert await second.find(CALLER, f"req_{3:032x}") is None
+
+
+async def test_pages_go_on_over_all_that_is_shared_and_the_oldest_are_lost(shared: SharedConsole) -> None:
+    first, second = console(shared), console(shared)
+    for number in range(700):
+        serve((first, second)[number % 2], number)
+        if number % 50 == 49:
+            await first.share()
+            await second.share()
+    seen, before = [], None
+    while True:
+        page = await first.page(CALLER, RecordQuery(limit=200, before=before))
+        seen += [record["request_id"] for record in page["data"]]
+        if not (before := page["next_cursor"]):
+            break
+    assert (len(seen), len(set(seen))) == (600, 600)
+    assert set(seen) == {f"req_{number:032x}" for number in range(100, 700)}
+    assert await second.find(CALLER, seen[-1])
+    oldest = await console(shared).find(CALLER, f"req_{0:032x}")
+    assert oldest is None
+
+
+async def test_who_asks_a_process_sees_what_it_ended_just_now(shared: SharedConsole) -> None:
+    first = console(shared)
+    request_id = serve(first, 1)
+    assert await ids(first) == [request_id]
+
+
+async def test_a_process_that_starts_knows_in_which_states_engines_were(shared: SharedConsole) -> None:
+    first = console(shared)
+    first.tick()
+    await first.share()
+    later = console(shared)
+    await later.share()
+    later.tick()
+    (before,), (after,) = [
+        [engine["bands"] for engine in (await picture(each))["engines"] if engine["name"] == CHAT]
+        for each in (first, later)
+    ]
+    assert before == after != []
+
+
+async def test_without_redis_each_process_shows_what_it_knows_and_says_so_once(
+    shared: SharedConsole, redis: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = console(shared), console(shared)
+    for each in (first, second, first):
+        await each.share()
+    assert (await picture(first))["processes"] == 2
+    redis.stop()
+    try:
+        request_id = serve(first, 1)
+        with caplog.at_level(logging.WARNING):
+            for _ in range(3):
+                await first.share()
+                assert await ids(first) == [request_id]
+        assert (await picture(first))["processes"] == 1
+        assert await first.find(CALLER, f"req_{9:032x}") is None
+        assert [record.levelname for record in caplog.records if "console" in record.message] == ["WARNING"]
+    finally:
+        redis.restart()
+
+    async def has_come_back() -> bool:
+        await first.share()
+        return await second.find(CALLER, request_id) is not None
+
+    await eventually(has_come_back)
