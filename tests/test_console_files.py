@@ -1,0 +1,44 @@
+"""The files of the console: small, and made so that what others have named stays text."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+FILES = sorted(file for file in (ROOT / "console").rglob("*") if file.is_file())
+MODULES = [file for file in FILES if file.suffix == ".js"]
+LONGEST = 250
+BUNDLE_BYTES = 150_000
+
+FORBIDDEN = re.compile(
+    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|createContextualFragment"
+    r"|DOMParser|setAttribute\(\s*[\"']style|style:\s*[\"'`]"
+)
+OUTSIDE = re.compile(r"(?:from|import\()\s*[\"'](?![.]{1,2}/)|@import")
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: file.name)
+def test_a_module_makes_no_markup_and_imports_nothing_from_outside(file) -> None:
+    text = file.read_text("utf-8")
+    assert text.startswith("//"), "begins with what it is for"
+    assert FORBIDDEN.findall(text) == []
+    assert OUTSIDE.findall(text) == []
+
+
+def test_no_file_is_long() -> None:
+    assert [file.name for file in FILES if len(file.read_text("utf-8").splitlines()) > LONGEST] == []
+
+
+def test_the_bundle_is_small() -> None:
+    assert sum(file.stat().st_size for file in FILES) < BUNDLE_BYTES
+
+
+def test_the_page_has_no_script_and_no_style_of_its_own() -> None:
+    page = (ROOT / "console/index.html").read_text("utf-8")
+    assert "<style" not in page
+    assert " style=" not in page
+    assert re.findall(r"<script(?![^>]* src=)", page) == []
+    assert re.findall(r"(?:src|href)=\"(?:https?:)?//", page) == []
