@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeVar
@@ -17,7 +17,7 @@ from autoscaling.sketch import Sketch
 from autoscaling.waits import WaitWatch
 from contract.errors import UPSTREAM_TIMEOUT
 from contract.telemetry import EngineState
-from contract.tracing import RequestNames, Stage, Stages
+from contract.tracing import RequestNames, Stage, StageEntry, StageSpans
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -40,22 +40,36 @@ class Timings:
     """Where the time of one call went, in seconds. `queue` is the wait for a slot, `load` the wait for a replica.
 
     Attributes:
+        waited_behind: calls that waited already when one of this request came to wait; the most of them.
         has_begun: whether the last call has gone out to a replica.
-        stages: when each began, where spans are made of them.
+        stages: those that the request has entered, where anybody wants to know; the first is there from the beginning.
+        spans: of these stages, where they are recorded.
         watch: who wants to be told of the wait meanwhile.
     """
 
     queue: float = 0.0
     load: float = 0.0
     engine: float = 0.0
+    waited_behind: int = 0
     has_begun: bool = False
-    stages: Stages | None = None
+    stages: list[StageEntry] | None = None
+    spans: StageSpans | None = None
     watch: WaitWatch | None = None
 
     def enter(self, stage: Stage, engine: str = "") -> None:
-        """Begins a stage of the request."""
-        if self.stages:
-            self.stages.enter(stage, engine)
+        """Begins a stage, unless it is the one that runs. It is the same engine's where none is named."""
+        if self.stages is None:
+            return
+        last = self.stages[-1]
+        if last.stage is not stage or engine not in ("", last.engine):
+            engine = "" if stage is Stage.SETTLE else engine or last.engine
+            self.stages.append(StageEntry(stage, time.perf_counter(), engine))
+
+    def loaded(self, model_s: float) -> None:
+        """Ends a load, in which the model took so long."""
+        if self.stages is not None:
+            self.stages[-1].model_s = model_s
+            self.enter(Stage.QUEUE)
 
     @contextmanager
     def measured(self) -> Iterator[Callable[[], None]]:
@@ -142,6 +156,8 @@ class EngineView:
         used: slots that calls of this process hold.
         slots: of all running replicas.
         loads: how long its starts take.
+        lines: calls that wait, by the owners whose they are.
+        last_load_s: how long the last start took that this process has asked for, in seconds; None: it asked for none.
     """
 
     state: EngineState
@@ -150,6 +166,8 @@ class EngineView:
     used: int
     slots: int
     loads: Sketch
+    lines: Mapping[Hashable, int] = field(default_factory=dict)
+    last_load_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +183,10 @@ class CallContext:
         """What a replica is given after the job, for its logs and its span: that is a child of the stage to come."""
         if self.names is None:
             return ()
-        stages = self.timings.stages
-        return (RequestNames(self.names.request_id, stages.upcoming) if stages else self.names,)
+        stages, spans = self.timings.stages, self.timings.spans
+        if not (stages and spans):
+            return (self.names,)
+        return (RequestNames(self.names.request_id, spans.of_stage(len(stages))),)
 
 
 class Engine(Protocol):

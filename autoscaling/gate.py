@@ -104,8 +104,10 @@ class Gate:
 
     def view(self) -> EngineView:
         """What it does now. It is busy where every slot of every replica is taken, by calls of this process."""
-        slots, queue, loads = self._running_slots(), self._queue, self._waker.loads
-        return EngineView(self._state(slots), queue.waiting, queue.waiting_owners, queue.at_work, slots, loads)
+        slots, queue, waker, lines = self._running_slots(), self._queue, self._waker, self._queue.lines
+        return EngineView(
+            self._state(slots), queue.waiting, len(lines), queue.at_work, slots, waker.loads, lines, waker.last_load_s
+        )
 
     @property
     def times(self) -> dict[str, Sketch]:
@@ -183,6 +185,7 @@ class Gate:
         try:
             slot = self._queue.try_enter(owner) if self.running() else None
             if slot is None:
+                timings.waited_behind = max(timings.waited_behind, self._queue.waiting)
                 waiting = partial(self._forecast.waiting, timings.watch)
                 enter = partial(self._enter, timings)
                 slot = await self._queue.enter(owner, enter, self.serving.deadline_s, waiting, timings.watch)
@@ -227,8 +230,7 @@ class Gate:
         finally:
             loaded_s = time.perf_counter() - started
             timings.load += loaded_s
-            if timings.stages:
-                timings.stages.loaded(self._waker.model_s)
+            timings.loaded(self._waker.model_s)
             self._metrics.observe(LOAD, self._labels, loaded_s)
 
     async def _enter(self, timings: Timings) -> None:

@@ -123,9 +123,9 @@ class SlotQueue:
         return len(self._waiting)
 
     @property
-    def waiting_owners(self) -> int:
-        """Owners whose calls these are."""
-        return len(self._waiting.owners())
+    def lines(self) -> dict[Hashable, int]:
+        """How many of these each owner has."""
+        return self._waiting.lengths()
 
     @property
     def at_work(self) -> int:

@@ -33,6 +33,7 @@ class Waker:
     Attributes:
         model_s: how long the model of the replica that was woken last took to load, as it says; 0 where it does not.
         loads: how long starts take, in seconds.
+        last_load_s: how long the last of these took; None before the first.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Waker:
         self._running = running
         self.loads = Sketch(MEMORY_STARTS, load_s)
         self.model_s = 0.0
+        self.last_load_s: float | None = None
         self._since_s: float | None = None
         """When this process saw first that none runs, by the loop's clock; None where it has not, or asked nobody."""
         self.warming: asyncio.Task[None] | None = None
@@ -95,6 +97,7 @@ class Waker:
                 self.model_s = await warmed
             if 0 < self.model_s <= (waited_s := loop.time() - started_s):  # else it ran, or was about to
                 self.loads.add(waited_s)
+                self.last_load_s = waited_s
             await self._watch.refresh()  # forgets an earlier failure
         except (RayError, RayServeException) as error:
             log.warning("engine %s did not start: %s", self._name, type(error).__name__)

@@ -83,6 +83,10 @@ class FairQueue(Generic[T]):
         """How many entries of `owner` wait."""
         return len(self._lines.get(owner, ()))
 
+    def lengths(self) -> dict[Hashable, int]:
+        """The same of each owner that has entries."""
+        return {owner: len(line) for owner, line in self._lines.items()}
+
     def first(self, owner: Hashable) -> T | None:
         """The entry of `owner` that is served next."""
         return next(iter(self._lines.get(owner, ())), None)

@@ -21,6 +21,11 @@ class Scope(StrEnum):
     TRANSCRIBE = "transcribe"
     DECISIONS = "decisions"
     MCP = "mcp"
+    CONSOLE_OPERATE = "console:operate"
+
+
+OPERATORS = frozenset({Scope.CONSOLE_OPERATE})
+"""What shows the traffic of all organisations. `all` does not name it: a key has it where it was named itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,6 +224,22 @@ EARLY_LEAVERS = 10_000
 EARLY_LEAVER_S = 86_400.0
 """Seconds for which it does: their whole answers are counted while they are made."""
 
+CONSOLE_RECORDS = 10_000
+"""Requests of an organisation that are remembered for the console: the last ones. Each takes up to a kilobyte."""
+CONSOLE_RECORDS_OF_PROCESS = 50_000
+"""Of all organisations together in one ingress process; the organisation that has most loses its oldest."""
+CONSOLE_SPANS = 64
+"""Stages of one request that are remembered."""
+CONSOLE_ROWS = 200
+"""Requests that a page shows at most; CONSOLE_DEFAULT_ROWS where it does not say how many."""
+CONSOLE_DEFAULT_ROWS = 50
+CONSOLE_LOOK_S = 0.2
+"""Seconds between two events that tell the console of a change, at least."""
+CONSOLE_BANDS_S = 3600
+"""Seconds of an engine's past whose states the console shows."""
+CONSOLE_BUNDLE_BYTES = 150_000
+"""Bytes of the console's page with all that it loads, as they are sent to a browser that takes gzip."""
+
 
 def most_with_logprobs(others: int) -> int:
     """Tokens of all choices of a request together, with so many others beside each."""

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 import secrets
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from contract.access import Scope
 
@@ -172,45 +170,36 @@ class StageEntry:
 
     Attributes:
         began_s: `time.perf_counter()`.
+        engine: name of its deployment; empty where the stage is of none.
         model_s: of a load, what the replica says that its model took; 0 where that is not known.
     """
 
     stage: Stage
     began_s: float
-    span_id: str
     engine: str = ""
     model_s: float = 0.0
 
 
-class Stages:
-    """The stages of a request whose spans are recorded. They become spans when it is over.
+class StageSpans:
+    """The spans of a request that are recorded: one of the operation, and one of each of its stages.
 
     Attributes:
-        operation: the span that they are children of.
+        operation: the span that the others are children of.
         parent: the span that the client names as the operation's parent.
-        bills: the reservations of the request, for what was used.
     """
 
-    def __init__(self, operation: TraceContext, parent: TraceContext | None, began_s: float) -> None:
+    def __init__(self, operation: TraceContext, parent: TraceContext | None) -> None:
         self.operation, self.parent = operation, parent
-        self.entries = [StageEntry(Stage.ADMISSION, began_s, new_span_id())]
-        self.bills: list[Any] = []
-        self._next_id = new_span_id()
+        self._ids: dict[int, str] = {}
 
-    def enter(self, stage: Stage, engine: str = "") -> None:
-        """Begins a stage, unless it is the one that runs. It is the same engine's where none is named."""
-        last = self.entries[-1]
-        if last.stage is not stage or engine not in ("", last.engine):
-            engine = "" if stage is Stage.SETTLE else engine or last.engine
-            self.entries.append(StageEntry(stage, time.perf_counter(), self._next_id, engine))
-            self._next_id = new_span_id()
+    def of_stage(self, number: int) -> TraceContext:
+        """The span of the stage of this number, also before that has begun: for a call that begins it."""
+        return self.operation.child(self._ids.setdefault(number, new_span_id()))
 
-    def loaded(self, model_s: float) -> None:
-        """Ends a load."""
-        self.entries[-1].model_s = model_s
-        self.enter(Stage.QUEUE)
 
-    @property
-    def upcoming(self) -> TraceContext:
-        """The span of the stage that comes next, for a call that begins it."""
-        return self.operation.child(self._next_id)
+def load_phases(stage: str, began_s: float, end_s: float, model_s: float) -> Iterator[tuple[str, float, float]]:
+    """The parts of a load whose replica has said how long its model took: name, begin and end."""
+    if stage == Stage.LOAD and model_s:
+        begin_s = max(began_s, end_s - model_s)
+        yield LOAD_START, began_s, begin_s
+        yield LOAD_MODEL, begin_s, end_s

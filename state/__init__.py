@@ -4,6 +4,7 @@ open.py            open_state(home) -> State: all of it; whether the database wa
 keys.py            API keys as text; the service's own secret, one derived key per purpose
 accounts/          organisations, users, API keys; an `Authorization` header to a Caller
 rates.py           requests per minute, concurrent streams; those of all replicas: shared_streams.py
+shared_console.py  what replicas share of the console
 billing/           reserve, top up, settle, void; usage lines
 idempotency.py     one answer per `Idempotency-Key`; in SQL: replies.py
 blobs/             bytes by name, in a folder or S3; signed addresses

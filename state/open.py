@@ -26,6 +26,7 @@ from state.idempotency import PURPOSE as IDEMPOTENCY_PURPOSE
 from state.idempotency import Idempotency
 from state.keys import SECRET_VARIABLE, Secrets, open_secrets
 from state.rates import Rates
+from state.shared_console import SharedConsole
 from state.tickets import Tickets
 from state.voices import Voices
 
@@ -103,6 +104,7 @@ class State:
         voices: of organisations.
         tickets: for uploads.
         drafts: of voices.
+        console: what ingress replicas share of it; None where this one is alone.
         secrets: derives keys for further purposes.
         database: for queries that no repository here covers.
         clock: the database's time, by which signed addresses expire.
@@ -122,6 +124,7 @@ class State:
         self.voices = Voices(database)
         self.tickets = Tickets(database, blobs)
         self.drafts = Drafts(database, blobs, clock)
+        self.console = SharedConsole(rates.connection) if rates.connection else None
         self._loops = [
             asyncio.create_task(_repeat(self._sweeps(), SWEEP_S)),
             asyncio.create_task(_repeat([self.ledger.mark, self.ledger.tend], MARK_S)),

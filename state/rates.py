@@ -139,6 +139,11 @@ class Rates:
         self._paused_until_s = time.monotonic() + REDIS_PAUSE_S
         log.error("Redis does not answer, so each replica allows its share of the limits: %s", type(error).__name__)
 
+    @property
+    def connection(self) -> Any:
+        """The client of Redis; None where this process counts alone."""
+        return self._redis.bridge.get_connection() if self._redis else None
+
     async def close(self) -> None:
         """Disconnects from Redis."""
         if self._redis is not None:

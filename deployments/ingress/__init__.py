@@ -6,6 +6,7 @@
     routes/          HTTP: one router per family. Parse the body, call the flow, make the response
     wire/            how forms are read and replies are written; repeated requests
     flows/           what a capability does for a caller: bill, call the engine, settle. No HTTP
+    console/         the graph and the last requests, for people who look at them in a browser
     mcp/             tools over the Model Context Protocol, and the search of the documentation
     context.py       what flows work with: the service that a process is, one request to it, and its bill
     report.py        what a process tells of itself: engines, what it holds, what was billed

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 
 from contract import VERSION
@@ -21,6 +21,7 @@ from deployments.ingress.front.admission import MARK
 from deployments.ingress.front.middleware import Row, ShortWay, TraceMiddleware, refusal
 from deployments.ingress.routes import (
     chat,
+    console,
     decisions,
     designs,
     embeddings,
@@ -61,8 +62,8 @@ UNVERSIONED = (service_routes.open_router, files.open_router)
 """The same, at one path only."""
 
 
-def build_app(service: Service) -> FastAPI:
-    """The whole HTTP contract over a service; needs no Ray."""
+def build_app(service: Service, *, has_console: bool = True) -> FastAPI:
+    """The whole HTTP contract over a service, with the routes of the console or without; needs no Ray."""
     app = FastAPI(
         title="Parlance",
         version=VERSION,
@@ -74,13 +75,13 @@ def build_app(service: Service) -> FastAPI:
         # A redirect would name the Host header that came, have no Error body, and come before the key is checked.
         redirect_slashes=False,
     )
-    for router in (*ROUTERS, *OPEN_ROUTERS):
+    for router in (*ROUTERS, *OPEN_ROUTERS, *([console.router] if has_console else [])):
         app.include_router(router, prefix="/v1")
         app.include_router(router, include_in_schema=False)
     for router in VERSIONED_ROUTERS:
         app.include_router(router)
         app.include_router(router, prefix="/v1", include_in_schema=False)
-    for router in UNVERSIONED:
+    for router in (*UNVERSIONED, *([console.open_router] if has_console else [])):
         app.include_router(router)
     check_routes(app)
     app.add_exception_handler(ApiError, _api_error)
@@ -123,7 +124,7 @@ def check_routes(app: FastAPI) -> None:
     """Raises RuntimeError if a route of any kind declares no admission and is not in an open router."""
     unkeyed = {
         route.endpoint
-        for router in (*OPEN_ROUTERS, *UNVERSIONED)
+        for router in (*OPEN_ROUTERS, *UNVERSIONED, console.open_router)
         for route in router.routes
         if isinstance(route, APIRoute)
     }
@@ -144,7 +145,7 @@ def _api_error(request: Request, error: Exception) -> JSONResponse:
     return refusal(trace, error)
 
 
-def _http_error(request: Request, error: Exception) -> JSONResponse:
+def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         fault = METHOD_NOT_ALLOWED(f"{request.scope['path']} does not support {request.method}")
@@ -152,8 +153,20 @@ def _http_error(request: Request, error: Exception) -> JSONResponse:
         reply.headers["allow"] = _possible(request)
         return reply
     if error.status_code == 404:
+        if _wants_page(request):
+            return RedirectResponse("console/", headers={"vary": "accept"})
         return _api_error(request, NOT_FOUND(f"there is nothing at {request.scope['path'][:200]}"))
     return _api_error(request, INVALID_REQUEST(str(error.detail)))
+
+
+def _wants_page(request: Request) -> bool:
+    """Whether somebody looks at the bare address with a browser, where there is a console."""
+    return (
+        request.scope["path"] == "/"
+        and request.method in ("GET", "HEAD")
+        and "text/html" in request.headers.get("accept", "")
+        and trace_of(request).service.console is not None
+    )
 
 
 def _possible(request: Request) -> str:

@@ -25,12 +25,13 @@ from contract.limits import EARLY_LEAVER_S, EARLY_LEAVERS, SAMPLE_IN_MEMORY_S, S
 from contract.speech.voices import VoiceAlias
 from contract.tracing import RequestNames
 from contract.wires import OPENAI, ErrorShape
+from deployments.ingress.console import Console
 from deployments.ingress.draft_worker import DraftWorker
 from deployments.ingress.front.concurrency import ConcurrencyLimits, Holder
 from deployments.ingress.front.proxies import Proxies
 from state import State
 from state.accounts.authentication import TtlCache
-from state.billing.reservation import Account
+from state.billing.reservation import Account, Reservation
 from state.rates import RateVerdict
 
 M = TypeVar("M", bound=Model)
@@ -51,6 +52,7 @@ class Service:
         metrics: what this process tells of its requests and engines; `observation`, of single requests.
         played: samples of fixed voices, by their names in the store. They are everybody's.
         early_leavers: organisations whose clients have left whole answers lately: the next are counted on the way.
+        console: what the console shows beside what the database knows; None: there is no console.
     """
 
     catalog: Catalog
@@ -67,6 +69,7 @@ class Service:
     observation: Observation = field(default_factory=Observation)
     played: TtlCache[str, bytes] = field(default_factory=lambda: TtlCache(SAMPLES_IN_MEMORY, SAMPLE_IN_MEMORY_S))
     early_leavers: TtlCache[int, bool] = field(default_factory=lambda: TtlCache(EARLY_LEAVERS, EARLY_LEAVER_S))
+    console: Console | None = None
 
     @cached_property
     def drafts(self) -> DraftWorker:
@@ -104,6 +107,8 @@ class Trace:
         model: the first one that was picked or billed.
         fault: with which the request has failed, also where its status had gone out.
         names: by which others know it, where a client or this process traces it or tells of it.
+        caller: whose key came with it, also where it was refused for its scope or rate.
+        bills: its reservations, for what was used.
     """
 
     service: Service
@@ -118,6 +123,8 @@ class Trace:
     model: Model | None = None
     fault: Fault | None = None
     names: RequestNames | None = None
+    caller: Caller | None = None
+    bills: list[Reservation] = field(default_factory=list)
 
     def begin_call(self, holder: Holder) -> None:
         """Counts the request among those of `holder` until it is over. Raises TOO_MUCH_AT_ONCE."""
@@ -237,8 +244,7 @@ class RequestContext:
             estimate_micro_eur=cost,
             request_id=self.trace.request_id,
         )
-        if stages := self.trace.timings.stages:
-            stages.bills.append(reservation)
+        self.trace.bills.append(reservation)
         return Account(
             reservation,
             model,

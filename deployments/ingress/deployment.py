@@ -33,6 +33,7 @@ from autoscaling.watch import StartWatch
 from contract.catalog import Catalog
 from contract.limits import REQUESTS_OF_PROCESS
 from deployments.ingress.app import build_app
+from deployments.ingress.console import Console
 from deployments.ingress.context import Service
 from deployments.ingress.front.concurrency import ConcurrencyLimits
 from deployments.ingress.front.cors import listed_origins
@@ -68,6 +69,7 @@ class IngressArgs(BaseModel):
             `https://example.org/voice`; PARLANCE_PUBLIC_URL comes first. Signed addresses begin with it.
         allowed_origins: of web pages that may call, e.g. `https://app.example.org`; `["*"]` is all of them.
         voice_aliases: whether requests may use the names in `configs/catalog/voice_aliases.toml`, e.g. `alloy`.
+        console: whether `/console/` shows the graph and the last requests; without, nothing is remembered of them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -81,6 +83,7 @@ class IngressArgs(BaseModel):
     public_url: Annotated[str, AfterValidator(public_address)] | None = None
     allowed_origins: Annotated[frozenset[str], AfterValidator(listed_origins)] = frozenset()
     voice_aliases: bool = False
+    console: bool = True
 
     def reached_at(self) -> str | None:
         """The public address: of the environment, else of the config file. Raises ValueError for a malformed one."""
@@ -194,6 +197,7 @@ class Ingress:
             concurrency=ConcurrencyLimits(args.max_ongoing_requests),
             metrics=metrics,
             observation=Observation.of_environment(os.environ, "ingress", instruments),
+            console=Console(catalog, engines, state.console) if args.console else None,
         )
         if args.resume_within_s:
             await resume(catalog, engines, state, args.resume_within_s)
@@ -205,9 +209,11 @@ class Ingress:
             asyncio.create_task(report_forever(self.service), name="report"),
             asyncio.create_task(share_times_forever(engines, state.database), name="share times"),
         ]
+        if console := self.service.console:
+            self._tasks.append(asyncio.create_task(console.share_forever(), name="console"))
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        return build_app(self.service)
+        return build_app(self.service, has_console=self.service.console is not None)
 
     async def catalog(self) -> Catalog:
         """What this graph offers; `graph.connect` asks it."""
@@ -219,6 +225,8 @@ class Ingress:
         if service := getattr(self, "service", None):
             self._unregister_exit()
             await service.drafts.close()
+            if service.console:
+                await service.console.close()
             await share_times(self._gates, service.state.database)
             await service.state.close()
             if tracer := service.observation.tracer:

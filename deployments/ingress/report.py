@@ -79,6 +79,8 @@ async def report_forever(service: Service) -> None:
         await asyncio.sleep(LOOK_S)
         metrics.observe(LOOP_DELAY, (), max(0.0, loop.time() - due_s))
         looks += 1
+        if service.console:
+            service.console.tick()
         if looks * LOOK_S >= EXPORT_S:
             looks = 0
             take_bills(service, metrics)

@@ -10,8 +10,6 @@ from typing import Any
 from contract.telemetry import NO_MODEL, Outcome
 from contract.tracing import (
     CANCELLED,
-    LOAD_MODEL,
-    LOAD_START,
     NAMES,
     OPERATIONS,
     ROUTE_OPERATIONS,
@@ -19,13 +17,16 @@ from contract.tracing import (
     RequestNames,
     Stage,
     StageEntry,
-    Stages,
+    StageSpans,
     incoming,
+    load_phases,
 )
+from deployments.ingress.console.records import Ended
 from deployments.ingress.context import Trace
 
 log = logging.getLogger(f"parlance.{__name__}")
 
+CONSOLE_PATHS = ("/console", "/v1/console")
 NO_ROUTE = "none"
 """Where a request has none."""
 
@@ -38,7 +39,8 @@ def begin(trace: Trace, headers: Iterable[tuple[bytes, bytes]]) -> None:
     if tracer := observation.tracer:
         parent, span = span, tracer.begin(span)
         if span.is_sampled:
-            trace.timings.stages = Stages(span, parent, trace.started_s)
+            trace.timings.spans = StageSpans(span, parent)
+            trace.timings.stages = [StageEntry(Stage.ADMISSION, trace.started_s)]
     if span or observation.is_on:
         trace.names = RequestNames(trace.request_id, span)
         NAMES.set(trace.names)
@@ -55,8 +57,29 @@ def end(trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
     }
     if trace.service.observation.has_access_log:
         _log(trace, about)
-    if trace.scope and trace.timings.stages:
-        _record(trace, trace.timings.stages, about, ended_s, has_failed=outcome is Outcome.FAILED)
+    if trace.scope and trace.timings.spans:
+        _record(trace, trace.timings.spans, about, ended_s, has_failed=outcome is Outcome.FAILED)
+
+
+def remember(trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
+    """Leaves what the console makes a record of: of requests with a key, but for those of the console itself."""
+    if (console := trace.service.console) and trace.caller and not scope["path"].startswith(CONSOLE_PATHS):
+        ended = Ended(
+            trace.request_id,
+            trace.caller,
+            scope["method"],
+            _route(scope),
+            trace.model.id if trace.model else None,
+            status,
+            outcome,
+            trace.fault.code if trace.fault else None,
+            trace.timings,
+            trace.bills,
+            time.perf_counter() - trace.started_s,
+            time.time(),
+            trace.started_s,
+        )
+        console.ended.append(ended)
 
 
 def _route(scope: Scope) -> str:
@@ -74,15 +97,16 @@ def _log(trace: Trace, about: dict[str, Any]) -> None:
     log.info("%s %s, ms: %s", line, model, times, extra=about | fields)
 
 
-def _record(trace: Trace, stages: Stages, about: dict[str, Any], ended_s: float, *, has_failed: bool) -> None:
-    tracer = trace.service.observation.tracer
+def _record(trace: Trace, spans: StageSpans, about: dict[str, Any], ended_s: float, *, has_failed: bool) -> None:
+    tracer, stages = trace.service.observation.tracer, trace.timings.stages
     assert tracer
-    attributes = about | dict(_generation(trace, stages, about)) | {"parlance.request_id": trace.request_id}
+    assert stages
+    attributes = about | dict(_generation(trace, about)) | {"parlance.request_id": trace.request_id}
     name = " ".join(filter(None, (attributes["gen_ai.operation.name"], attributes.get("gen_ai.request.model"))))
-    operation = stages.operation
+    operation = spans.operation
     tracer.record(
         operation,
-        stages.parent,
+        spans.parent,
         name,
         trace.started_s,
         ended_s,
@@ -90,23 +114,15 @@ def _record(trace: Trace, stages: Stages, about: dict[str, Any], ended_s: float,
         is_of_server=True,
         has_failed=has_failed,
     )
-    ends = [entry.began_s for entry in stages.entries[1:]] + [ended_s]
-    for entry, end_s in zip(stages.entries, ends, strict=True):
-        span, engine = operation.child(entry.span_id), {"parlance.engine": entry.engine} if entry.engine else {}
+    ends = [entry.began_s for entry in stages[1:]] + [ended_s]
+    for number, (entry, end_s) in enumerate(zip(stages, ends, strict=True)):
+        span, engine = spans.of_stage(number), {"parlance.engine": entry.engine} if entry.engine else {}
         tracer.record(span, operation, str(entry.stage), entry.began_s, end_s, engine)
-        for phase, from_s, to_s in _phases(entry, end_s):
+        for phase, from_s, to_s in load_phases(entry.stage, entry.began_s, end_s, entry.model_s):
             tracer.record(span.child(), span, phase, from_s, to_s, engine)
 
 
-def _phases(entry: StageEntry, end_s: float) -> Iterator[tuple[str, float, float]]:
-    """The parts of a load whose replica has said how long its model took."""
-    if entry.stage is Stage.LOAD and entry.model_s:
-        model_s = max(entry.began_s, end_s - entry.model_s)
-        yield LOAD_START, entry.began_s, model_s
-        yield LOAD_MODEL, model_s, end_s
-
-
-def _generation(trace: Trace, stages: Stages, about: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _generation(trace: Trace, about: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Attributes of the convention for generative AI."""
     assert trace.scope
     route = about["http.route"].removeprefix("/v1")
@@ -119,11 +135,11 @@ def _generation(trace: Trace, stages: Stages, about: dict[str, Any]) -> Iterator
     elif about["parlance.outcome"] == Outcome.LEFT:
         yield "error.type", CANCELLED
     used: dict[str, int] = {}
-    for bill in stages.bills:
+    for bill in trace.bills:
         for unit, amount in (bill.used.quantities or {}).items():
             used[unit] = used.get(unit, 0) + amount
     if used:
-        yield "gen_ai.response.model", stages.bills[0].entry.model
+        yield "gen_ai.response.model", trace.bills[0].entry.model
     yield from _usage(used)
 
 

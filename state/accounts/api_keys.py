@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
-from contract.access import Scope
+from contract.access import OPERATORS, Scope
 from state.database.base import NOW_S
 from state.database.tables import api_keys, budgets, organisations, users
 from state.keys import Key, Keyring
@@ -36,12 +36,12 @@ FIND = (
 
 
 def parse_scopes(names: Iterable[str]) -> frozenset[Scope]:
-    """Scopes by name; `all` means every one. Raises ValueError naming the first unknown one."""
+    """Scopes by name; `all` means every one but those of operators. Raises ValueError naming the first unknown one."""
     scopes: set[Scope] = set()
     for name in names:
         if name != "all" and name not in set(Scope):
             raise ValueError(f"there is no scope `{name}`; choose from {', '.join(Scope)}, or all")
-        scopes |= set(Scope) if name == "all" else {Scope(name)}
+        scopes |= frozenset(Scope) - OPERATORS if name == "all" else {Scope(name)}
     if not scopes:
         raise ValueError(f"a key needs at least one scope; choose from {', '.join(Scope)}, or all")
     return frozenset(scopes)

@@ -67,6 +67,12 @@ class Reservation:
         """Whether it is settled or void, or on the way there."""
         return self._end is not None
 
+    @property
+    def charged_micro_eur(self) -> int | None:
+        """What was billed; 0 where it is void, None where neither is certain yet."""
+        end = self._end
+        return end.result() if end and end.done() and not (end.cancelled() or end.exception()) else None
+
     def note(self, cost_micro_eur: int, quantity: int, unit: str, quantities: Mapping[str, int] | None = None) -> None:
         """What the request has used so far: what is billed if the process ends before the request does."""
         self.used = Usage(cost_micro_eur, quantity, unit, quantities)

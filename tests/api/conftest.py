@@ -28,6 +28,7 @@ from contract.access import Caller, Scope
 from contract.catalog import Catalog, Model
 from contract.errors import UPSTREAM_ERROR, ApiError
 from contract.telemetry import EngineState
+from contract.tracing import Stage
 from deployments.ingress.app import build_app
 from deployments.ingress.context import Service
 from state import State, keys
@@ -55,6 +56,7 @@ class LocalEngine:
     """
 
     def __init__(self, model: Model) -> None:
+        self.name = model.deployment
         self.adapter = models.load(model)
         self.warmed = 0
         self.callers: list[str] = []
@@ -62,6 +64,7 @@ class LocalEngine:
 
     async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
         self.callers.append(context.owner)
+        context.timings.enter(Stage.QUEUE, self.name)
         try:
             with at_work(context.timings):
                 return await getattr(self.adapter, method.__name__)(job)
@@ -73,6 +76,7 @@ class LocalEngine:
     async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
         self.callers.append(context.owner)
         items = getattr(self.adapter, method.__name__)(job)
+        context.timings.enter(Stage.QUEUE, self.name)
         try:
             with at_work(context.timings) as count:
                 async for item in items:

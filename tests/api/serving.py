@@ -14,6 +14,7 @@ from pathlib import Path
 from contract.access import Scope
 from contract.catalog import Catalog
 from deployments.ingress.app import build_app
+from deployments.ingress.console import Console
 from deployments.ingress.context import Service
 from state import State, open_state
 from tests.api.conftest import Api, client_of, local_engines
@@ -24,7 +25,8 @@ from tests.catalogs import behaving, chat
 @asynccontextmanager
 async def listening(catalog: Catalog, state: State) -> AsyncIterator[tuple[int, Service]]:
     """The app over `catalog`, whose engines run in this process, at a port of its own on loopback."""
-    service = Service(catalog, local_engines(catalog), state)
+    engines = local_engines(catalog)
+    service = Service(catalog, engines, state, console=Console(catalog, engines))
     service.drafts.pause_s = 0.01
     async with at_port(build_app(service)) as address:
         service.drafts.start()

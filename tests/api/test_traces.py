@@ -356,9 +356,7 @@ def trace_of_load(traced: Traced, model_s: float) -> None:
     """Tells of a request that waited for a cold engine."""
     trace = Trace(traced.api.service, scope=Scope.CHAT)
     traces.begin(trace, [])
-    stages = trace.timings.stages
-    assert stages
-    stages.enter(Stage.QUEUE, "chat-obedient")
-    stages.enter(Stage.LOAD, "chat-obedient")
-    stages.loaded(model_s)
+    trace.timings.enter(Stage.QUEUE, "chat-obedient")
+    trace.timings.enter(Stage.LOAD, "chat-obedient")
+    trace.timings.loaded(model_s)
     traces.end(trace, {"method": "POST", "path": "/", "short_way": True}, 200, Outcome.OK)

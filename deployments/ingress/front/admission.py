@@ -94,7 +94,7 @@ def admit(
         trace.scope = scope
         refuse_long_body(request, max_body_bytes)
         authorization = _either_header(request) if takes_api_key_header else request.headers.get("authorization")
-        caller = await _authenticated(request, authorization)
+        caller = trace.caller = await _authenticated(request, authorization)
         # Counted before the scope is looked at: requests that lack a scope use up the rate too.
         rate = trace.rate = await trace.service.state.rates.hit(caller)
         if scope is not None:

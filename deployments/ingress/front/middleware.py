@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from contract.errors import INTERNAL_ERROR, ApiError, without_text
 from contract.limits import REPLY_PIECE_BYTES, WRITE_LEAST_BYTES_PER_S, WRITE_S
 from contract.telemetry import NO_MODEL, REFUSALS, REQUEST_DURATION, REQUEST_TIME, Outcome
-from contract.tracing import TRACE_HEADERS
+from contract.tracing import TRACE_HEADERS, Stage, StageEntry
 from contract.wires import error_shape
 from deployments.ingress import traces
 from deployments.ingress.context import Service, Trace
@@ -100,6 +100,8 @@ class TraceMiddleware:
             return
         trace = Trace(self.service, error_shape(scope["path"]))
         scope["trace"] = trace
+        if self.service.console:
+            trace.timings.stages = [StageEntry(Stage.ADMISSION, trace.started_s)]
         named = [header for header in scope["headers"] if header[0] in TRACE_HEADERS]
         if named or self._tells_of_each:
             traces.begin(trace, named)
@@ -110,6 +112,8 @@ class TraceMiddleware:
             outcome = _tell(trace, is_whole=reply.has_ended)
             if self._tells_of_each:
                 traces.end(trace, scope, reply.status, outcome)
+            if self.service.console:
+                traces.remember(trace, scope, reply.status, outcome)
 
     async def _answer(self, scope: Scope, receive: Receive, reply: _ReplySender, trace: Trace) -> None:
         try:

@@ -5,5 +5,6 @@ responses.py  messages.py  chat on OpenAI's newer wire, and on Anthropic's
 voices.py  designs.py      voices, samples; voices to order
 files.py                   tickets for large recordings; bytes behind signed addresses, read and written
 mcp.py                     tools over the Model Context Protocol
+console.py                 the console: its page, events, requests and keys
 service.py                 health, models, the caller's key, the OpenAPI document; images, which are not there yet
 """

@@ -89,6 +89,14 @@ def documented_audio(request: Any, *, keyed: bool = True) -> dict[str, Any]:
     return operation
 
 
+def documented_events(event: Any) -> dict[str, Any]:
+    """`openapi_extra` of a route that answers with server-sent events, whose data is an `event`."""
+    operation = documented(None, event)
+    schema = operation["responses"]["200"]["content"].pop("application/json")["schema"]
+    operation["responses"]["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}, "x-event": schema}
+    return operation
+
+
 def documented_messages(message: Any, reply: Any, *, keyed: bool = True) -> dict[str, Any]:
     """`openapi_extra` of a route of JSON-RPC: an error is an Error object of ours, or a reply that holds one."""
     operation = documented(message, reply, streams=True, keyed=keyed)

@@ -1,0 +1,211 @@
+"""What is remembered of the last requests of each organisation: times, counts and names, never contents.
+
+A request that has ended leaves a row of references (`Ended`). Once a second these become records, off the road of
+requests; whoever reads records has that done first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from sys import intern
+from typing import Any, NamedTuple
+
+from autoscaling.engine import Timings
+from contract.access import Caller
+from contract.console import RecordQuery, RequestRecord, RequestSpan
+from contract.limits import CONSOLE_RECORDS, CONSOLE_RECORDS_OF_PROCESS, CONSOLE_SPANS
+from contract.telemetry import Outcome
+from contract.tracing import Stage, StageEntry, load_phases
+from state.billing.reservation import Reservation
+
+NAMES = {Stage.SETTLE.value: "gateway"}
+"""What stages are called here where that is not their own name."""
+
+FIELDS_OF_STAGE = 4
+
+
+class Ended(NamedTuple):
+    """A request that is over.
+
+    Attributes:
+        bills: its reservations.
+        duration_s: from its first byte to the last of its reply.
+        at_s: when it ended, by `time.time()`.
+        started_s: when it came, by `time.perf_counter()`, as its stages have it.
+    """
+
+    request_id: str
+    caller: Caller
+    method: str
+    route: str
+    model: str | None
+    status: int
+    outcome: Outcome
+    code: str | None
+    timings: Timings
+    bills: Sequence[Reservation]
+    duration_s: float
+    at_s: float
+    started_s: float
+
+
+class Record(NamedTuple):
+    """What is remembered of a request. It is stored as a plain tuple, which the garbage collector need not look at.
+
+    Attributes:
+        queue_ms, load_ms, engine_ms: where its time went, beside ingress itself.
+        stages: name, engine, begin (ms since the request came) and time of the model (ms; of loads) of each, in a row.
+    """
+
+    request_id: str
+    time_ms: int
+    method: str
+    route: str
+    model: str | None
+    engine: str | None
+    status: int
+    outcome: str
+    code: str | None
+    duration_ms: float
+    waited_behind: int
+    queue_ms: float
+    load_ms: float
+    engine_ms: float
+    cost_micro_eur: int | None
+    user: str | None
+    user_id: int | None
+    key_id: str
+    stages: tuple[str | float | None, ...]
+
+    @classmethod
+    def of(cls, ended: Ended) -> Record:
+        """The record of a request."""
+        caller, timings = ended.caller, ended.timings
+        stages = timings.stages or []
+        return cls(
+            ended.request_id,
+            round(1000 * (ended.at_s - ended.duration_s)),
+            intern(ended.method),
+            intern(ended.route),
+            ended.model,
+            next((entry.engine for entry in stages if entry.engine), None),
+            ended.status,
+            ended.outcome.value,
+            ended.code,
+            _ms(ended.duration_s),
+            timings.waited_behind,
+            _ms(timings.queue),
+            _ms(timings.load),
+            _ms(timings.engine),
+            _cost(ended.bills),
+            intern(caller.user) if caller.user else None,
+            caller.user_id,
+            intern(caller.key_id),
+            tuple(_flat(stages, ended.started_s)),
+        )
+
+    def may_see(self, caller: Caller) -> bool:
+        """Whether it is for the eyes of `caller`, who is of the same organisation: a user's key shows its user's."""
+        return caller.user_id is None or caller.user_id == self.user_id
+
+    def fits(self, query: RecordQuery) -> bool:
+        """Whether it is one of those that `query` is about."""
+        return query.model in (None, self.model) and query.outcome in (None, self.outcome)
+
+    def shown(self) -> RequestRecord:
+        """What a client is told of it."""
+        spans = list(self._spans())
+        admission_ms = min(spans[0]["to_ms"], self.duration_ms) if spans else self.duration_ms
+        rest_ms = self.duration_ms - admission_ms - self.queue_ms - self.load_ms - self.engine_ms
+        return {
+            "request_id": self.request_id,
+            "time_ms": self.time_ms,
+            "method": self.method,
+            "route": self.route,
+            "model": self.model,
+            "engine": self.engine,
+            "status": self.status,
+            "outcome": self.outcome,
+            "code": self.code,
+            "duration_ms": self.duration_ms,
+            "waited_behind": self.waited_behind,
+            "parts": {
+                "admission": admission_ms,
+                "queue": self.queue_ms,
+                "load": self.load_ms,
+                "engine": self.engine_ms,
+                "gateway": max(0.0, round(rest_ms, 2)),
+            },
+            "spans": spans,
+            "cost_micro_eur": self.cost_micro_eur,
+            "user": self.user,
+            "key_id": self.key_id,
+        }
+
+    def _spans(self) -> Iterator[RequestSpan]:
+        stages: Any = [
+            self.stages[start : start + FIELDS_OF_STAGE] for start in range(0, len(self.stages), FIELDS_OF_STAGE)
+        ]
+        ends = [began_ms for _, _, began_ms, _ in stages[1:]] + [self.duration_ms]
+        for (stage, engine, began_ms, model_ms), end_ms in zip(stages, ends, strict=True):
+            phases = load_phases(stage, began_ms, end_ms, model_ms)
+            yield {
+                "name": NAMES.get(stage, stage),
+                "engine": engine,
+                "from_ms": began_ms,
+                "to_ms": end_ms,
+                "phases": [
+                    {"name": name, "from_ms": from_ms, "to_ms": round(to_ms, 2)} for name, from_ms, to_ms in phases
+                ],
+            }
+
+
+def _ms(seconds: float) -> float:
+    return round(1000 * seconds, 2)
+
+
+def _cost(bills: Sequence[Reservation]) -> int | None:
+    charged = [bill.charged_micro_eur for bill in bills]
+    return sum(amount or 0 for amount in charged) if any(amount is not None for amount in charged) else None
+
+
+def _flat(stages: list[StageEntry], started_s: float) -> Iterator[str | float | None]:
+    """The first stages and the last one, should there be too many."""
+    for entry in stages if len(stages) <= CONSOLE_SPANS else [*stages[: CONSOLE_SPANS - 1], stages[-1]]:
+        yield entry.stage.value
+        yield entry.engine or None
+        yield _ms(entry.began_s - started_s)
+        yield _ms(entry.model_s)
+
+
+class Records:
+    """The last requests of each organisation in this process, bounded for each and for all together.
+
+    Args:
+        most: of an organisation.
+        most_of_all: of all of them; the organisation that has most loses its oldest.
+    """
+
+    def __init__(self, most: int = CONSOLE_RECORDS, most_of_all: int = CONSOLE_RECORDS_OF_PROCESS) -> None:
+        self._most, self._most_of_all = most, most_of_all
+        self._lines: dict[int, deque[tuple[Any, ...]]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lines.values()))
+
+    def add(self, org_id: int, records: Iterable[Record]) -> None:
+        """Remembers requests of an organisation, the one that ended last at the end."""
+        line = self._lines.setdefault(org_id, deque(maxlen=self._most))
+        line.extend(map(tuple, records))
+        surplus = len(self) - self._most_of_all
+        while surplus > 0:
+            longest = max(self._lines.values(), key=len)
+            lost = min(surplus, max(1, len(longest) // 2))
+            for _ in range(lost):
+                longest.popleft()
+            surplus -= lost
+
+    def newest_first(self, org_id: int) -> Iterator[Record]:
+        """Those of an organisation."""
+        return map(Record._make, reversed(self._lines.get(org_id, ())))

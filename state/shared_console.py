@@ -1,0 +1,101 @@
+"""What ingress replicas share of the console, in Redis: what each sees of the graph, and the last requests.
+
+Each replica's part is a text under its name, with a lease: what a dead one saw is gone when that ends. The last
+requests of an organisation are a list of ids, the newest first, and a hash of texts by id, which lose their oldest
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, ClassVar
+
+from contract.limits import CONSOLE_RECORDS
+
+LEASE_S = 5
+"""Renewed with every exchange, once a second."""
+
+KEPT_S = 86_400
+"""Seconds after its last request for which those of an organisation are kept."""
+
+PARTS, LEASES = "parlance:console:parts", "parlance:console:leases"
+
+EXCHANGE = """
+local now = tonumber(redis.call('TIME')[1])
+redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
+redis.call('ZADD', KEYS[2], now + ARGV[1], ARGV[2])
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. now)) do
+  redis.call('HDEL', KEYS[1], name)
+  redis.call('ZREM', KEYS[2], name)
+end
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+redis.call('EXPIRE', KEYS[2], ARGV[1])
+return redis.call('HGETALL', KEYS[1])
+"""
+
+REMEMBER = """
+for place = 3, #ARGV, 2 do
+  redis.call('HSET', KEYS[2], ARGV[place], ARGV[place + 1])
+  redis.call('LPUSH', KEYS[1], ARGV[place])
+end
+for _, old in ipairs(redis.call('LRANGE', KEYS[1], ARGV[1], -1)) do redis.call('HDEL', KEYS[2], old) end
+redis.call('LTRIM', KEYS[1], 0, ARGV[1] - 1)
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+redis.call('EXPIRE', KEYS[2], ARGV[2])
+"""
+
+
+class SharedConsole:
+    """The console of all processes that share `redis`, a client of redis-py. Raises its RedisError.
+
+    Args:
+        most: requests of an organisation that are kept.
+    """
+
+    BATCH: ClassVar[int] = 500
+    """Requests that are handed on, and read, at a time."""
+
+    def __init__(self, redis: Any, most: int = CONSOLE_RECORDS) -> None:
+        self._redis, self._most = redis, most
+        self._exchange = redis.register_script(EXCHANGE)
+        self._remember = redis.register_script(REMEMBER)
+
+    async def exchange(self, name: str, part: str) -> list[bytes]:
+        """Stores the part of the process of that name, and returns those of all others that live."""
+        pairs = await self._exchange(keys=[PARTS, LEASES], args=[LEASE_S, name, part])
+        return [text for other, text in zip(pairs[::2], pairs[1::2], strict=True) if _text(other) != name]
+
+    async def leave(self, name: str) -> None:
+        """Removes the part of the process of that name."""
+        await self._redis.hdel(PARTS, name)
+        await self._redis.zrem(LEASES, name)
+
+    async def remember(self, rows: Mapping[int, list[tuple[str, str]]]) -> None:
+        """Adds requests, id and text, of organisations; the last one ended last."""
+        for org_id, requests in rows.items():
+            texts = [text for request in requests for text in request]
+            await self._remember(keys=_names(org_id), args=[self._most, KEPT_S, *texts])
+
+    async def newest_first(self, org_id: int) -> AsyncIterator[bytes]:
+        """The texts of an organisation's requests."""
+        ids, texts = _names(org_id)
+        for start in range(0, self._most, self.BATCH):
+            batch = await self._redis.lrange(ids, start, start + self.BATCH - 1)
+            if not batch:
+                return
+            for text in await self._redis.hmget(texts, batch):
+                if text is not None:
+                    yield text
+
+    async def find(self, org_id: int, request_id: str) -> bytes | None:
+        """The text of one request of an organisation."""
+        text: bytes | None = await self._redis.hget(_names(org_id)[1], request_id)
+        return text
+
+
+def _names(org_id: int) -> list[str]:
+    return [f"parlance:console:requests:{org_id}", f"parlance:console:records:{org_id}"]
+
+
+def _text(name: bytes | str) -> str:
+    return name.decode() if isinstance(name, bytes) else name
