@@ -2,22 +2,24 @@
 import { h, write } from "../dom.js";
 import { curl, inJavaScript, inPython } from "./code.js";
 
-const LANGUAGES = [["curl", curl], ["Python", inPython], ["JavaScript", inJavaScript]];
+const LANGUAGES = { curl, Python: inPython, JavaScript: inJavaScript };
 
 /** An element, and `refresh`, which writes the call anew from `describe()`: a request, or texts by language. */
 export function callToCopy(describe) {
-  let [chosen] = LANGUAGES[0];
+  let chosen = "curl";
   const code = h("code", {});
   const said = h("span", { class: "muted", role: "status" });
-  const buttons = LANGUAGES.map(([name]) => h("button", { class: "button quiet", type: "button", onClick: () => choose(name) }, name));
-  const copy = h("button", { class: "button quiet", type: "button", onClick: () => put(code.textContent, said) }, "Copy");
+  const button = (text, onClick) => h("button", { class: "button quiet", type: "button", onClick }, text);
+  const buttons = Object.keys(LANGUAGES).map((name) => button(name, () => choose(name)));
+  const copy = button("Copy", () => put(code.textContent, said));
   const block = h("pre", { class: "code", tabindex: "0", role: "region", "aria-label": "The call" }, code);
-  const element = h("details", { class: "call" }, h("summary", {}, "The same call to copy"), h("div", { class: "row" }, buttons, copy, said), block);
+  const tools = h("div", { class: "row" }, buttons, copy, said);
+  const element = h("details", { class: "call" }, h("summary", {}, "The same call to copy"), tools, block);
 
   const refresh = () => element.open && write(code, textOf(describe, chosen));
   function choose(name) {
     chosen = name;
-    for (const button of buttons) button.setAttribute("aria-pressed", button.textContent === name);
+    for (const each of buttons) each.setAttribute("aria-pressed", each.textContent === name);
     write(said, "");
     refresh();
   }
@@ -29,7 +31,7 @@ export function callToCopy(describe) {
 function textOf(describe, language) {
   try {
     const request = describe();
-    return request.texts?.[language] ?? LANGUAGES.find(([name]) => name === language)[1](request);
+    return request.texts?.[language] ?? LANGUAGES[language](request);
   } catch (error) {
     return `The form cannot be sent yet. ${error.message}`;
   }

@@ -6,47 +6,38 @@ import { Form, Mistake } from "./form.js";
 import { facts, failure, send } from "./reply.js";
 
 /**
- * What a panel works with: `{name, title, about, fields, verb}`, `request(values)` as for `code.js`, and `run(desk,
- * values)`, or `show(reply, values, desk)` where one request with a JSON reply does it.
+ * What a panel works with: `{name, title, about, verb, fields}`, `request(values, desk)` as for `code.js`, and `run(desk,
+ * values)`, or `show(reply, values, desk)` where one request with a JSON reply does it. Both give what is to be said.
  */
 export class Desk {
   #controller = null;
 
   constructor(panel) {
+    const { name, title, about, verb } = panel;
     this.panel = panel;
-    this.form = new Form(panel.fields, `try-${panel.name}`);
+    this.form = new Form(panel.fields, `try-${name}`);
     this.output = h("div", { class: "output" });
     this.replies = h("div", {});
     this.status = h("p", { class: "status", role: "status" });
     this.progress = h("p", { class: "muted" });
-    this.runButton = h("button", { class: "button", type: "submit" }, panel.verb ?? "Run");
-    this.stopButton = h("button", { class: "button quiet", type: "button", disabled: true, onClick: () => this.stop() }, "Stop");
+    this.runButton = h("button", { class: "button", type: "submit" }, verb);
+    this.stopButton = this.button("Stop", () => this.stop());
     this.buttons = h("div", { class: "row" }, this.runButton, this.stopButton);
     this.code = callToCopy(() => panel.request(this.form.values(), this));
-    this.element = this.#element();
+    const onSubmit = (event) => (event.preventDefault(), this.run());
+    const form = h("form", { onSubmit, onInput: () => this.code.refresh() }, this.form.element, this.buttons);
+    const parts = [h("h2", { id: `try-${name}` }, title), h("p", { class: "muted" }, about), form, this.status, this.progress, this.output, this.replies];
+    this.element = h("section", { class: "card panel", "aria-labelledby": `try-${name}` }, parts, this.code.element);
+    this.#busy(false);
     panel.prepare?.(this);
   }
 
-  #element() {
-    const { name, title, about } = this.panel;
-    const form = h("form", { onSubmit: (event) => this.#submit(event), onInput: () => this.code.refresh() }, this.form.element, this.buttons);
-    const heading = h("h2", { id: `try-${name}` }, title);
-    const result = [this.status, this.progress, this.output, this.replies];
-    return h("section", { class: "card panel", "aria-labelledby": `try-${name}` }, heading, h("p", { class: "muted" }, about), form, result, this.code.element);
-  }
-
-  #submit(event) {
-    event.preventDefault();
-    this.run();
+  button(text, onClick) {
+    return h("button", { class: "button quiet", type: "button", onClick }, text);
   }
 
   get signal() {
     return this.#controller.signal;
-  }
-
-  /** Whether a run is under way. */
-  get runs() {
-    return this.#controller !== null;
   }
 
   stop() {
@@ -65,15 +56,14 @@ export class Desk {
 
   /** Runs the panel with what stands in its form, or `work` in its place. */
   async run(work = (values) => (this.panel.run ? this.panel.run(this, values) : this.#ask(values))) {
-    if (this.runs) return;
+    if (this.#controller) return;
     this.#controller = new AbortController();
     this.#busy(true);
     this.say("Working …");
     replace(this.replies);
     const startedMs = performance.now();
     try {
-      const said = await work(this.form.values());
-      this.say(said ?? `Done in ${duration(performance.now() - startedMs)}.`);
+      this.say((await work(this.form.values())) ?? `Done in ${duration(performance.now() - startedMs)}.`);
     } catch (error) {
       this.#fail(error, work);
     } finally {
@@ -112,7 +102,6 @@ export class Desk {
 
 /** How long a stream has to wait, from an event `queue_status`, in words. */
 export function waiting({ position, of, eta_ms: etaMs, why }) {
-  const time = etaMs === null || etaMs === undefined ? "" : `, about ${duration(etaMs)}`;
-  const reason = why === "load" || why === "both" ? "; the engine starts" : "";
-  return `Position ${position} of ${of}${time}${reason}`;
+  const time = etaMs ? `, about ${duration(etaMs)}` : "";
+  return `Position ${position} of ${of}${time}${why === "queue" ? "" : "; the engine starts"}`;
 }

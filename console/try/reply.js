@@ -1,98 +1,78 @@
 // Shows what came with a reply: its headers, what it cost, and errors in the server's own words.
-import { call, Fault, read } from "../api.js";
+import { call, read } from "../api.js";
 import { h, visible } from "../dom.js";
 import { duration, money } from "../format.js";
 
-/** What `quantities` cost at the prices of `model`, an entry of the list of models; null where a price is not told. */
+/** What `quantities` cost at the prices of `model`, an entry of a list of models; null where no price is told. */
 export function priced(model, quantities) {
-  const prices = model?.price_micro_eur;
-  if (!prices || Object.keys(quantities).every((unit) => !(unit in prices))) return null;
-  const total = Object.entries(quantities).reduce((sum, [unit, amount]) => sum + (amount ?? 0) * (prices[unit] ?? 0), 0);
-  return `about ${money(Math.ceil(total / 1e6))}`;
+  const prices = model?.price_micro_eur ?? {};
+  const known = Object.entries(quantities).filter(([unit, amount]) => amount && unit in prices);
+  return known.length ? `about ${money(Math.ceil(known.reduce((sum, [unit, amount]) => sum + amount * prices[unit], 0) / 1e6))}` : null;
 }
 
-/** A table of names and values, without those that are not there. */
+/** A list of names and values, without those that are not there. */
 export function pairs(entries) {
-  const rows = entries.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const rows = entries.filter(([, value]) => value || value === 0);
   return h("dl", { class: "facts" }, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
 const requestLink = (id) => id && h("a", { href: `#requests/${encodeURIComponent(id)}` }, visible(id));
 
-function timing(header) {
-  if (!header) return null;
-  const parts = [...header.matchAll(/([a-z]+);dur=([\d.]+)/g)];
-  return parts.map(([, name, ms]) => `${name} ${duration(Number(ms))}`).join(" · ");
-}
+const timing = (header) => [...header.matchAll(/(\w+);dur=([\d.]+)/g)].map(([, name, ms]) => `${name} ${duration(Number(ms))}`).join(" · ");
 
-function rate(headers) {
-  const [limit, remaining, reset] = ["limit", "remaining", "reset"].map((part) => headers.get(`x-ratelimit-${part}`));
-  return limit && `${remaining} of ${limit} requests left, more in ${reset} s`;
-}
+const SHOWN = /^(x-voice|x-service-|content-type)/;
 
-const SHOWN = /^(x-voice|x-service-|idempotent-replayed|content-type)/;
-
-/** The headers of `reply`, in a part that opens; then what the request was billed is looked up, if the server keeps it. */
+/** The headers of `reply`, in a part that opens; then what the request was billed is looked up. */
 export function facts(reply) {
-  const { headers } = reply;
-  const id = headers.get("x-request-id");
+  const header = (name) => reply.headers.get(name);
+  const id = header("x-request-id");
   const bill = h("span", {}, "…");
-  const others = [...headers].filter(([name]) => SHOWN.test(name)).map(([name, value]) => [name, visible(value)]);
   const list = pairs([
     ["status", String(reply.status)],
     ["request", requestLink(id)],
-    ["server-timing", timing(headers.get("server-timing"))],
-    ["rate limit", rate(headers)],
+    ["server-timing", timing(header("server-timing") ?? "")],
+    ["rate limit", `${header("x-ratelimit-remaining")} of ${header("x-ratelimit-limit")} left, more in ${header("x-ratelimit-reset")} s`],
     ["billed", bill],
-    ...others,
+    ...[...reply.headers].filter(([name]) => SHOWN.test(name)).map(([name, value]) => [name, visible(value)]),
   ]);
-  const lookUp = async () => bill.replaceChildren(await billed(id));
-  return h("details", { class: "reply", onToggle: (event) => event.target.open && lookUp() }, h("summary", {}, "Headers and cost"), list);
+  const lookUp = async ({ target }) => target.open && bill.replaceChildren(await billed(id));
+  return h("details", { onToggle: lookUp }, h("summary", {}, "Headers and cost"), list);
 }
 
 async function billed(id) {
   try {
-    const { cost_micro_eur: cost } = await read(`console/requests/${encodeURIComponent(id)}`);
-    return cost === null ? "nothing yet" : money(cost);
+    return money((await read(`console/requests/${encodeURIComponent(id)}`)).cost_micro_eur ?? 0);
   } catch {
     return "not told for this request";
   }
 }
 
 /** What went wrong, with a button that tries again once the server allows it. */
-export function failure(error, retry) {
-  const { code, type, status, requestId, retryAfterS } = error;
+export function failure({ message, code, type, status, requestId, retryAfterS }, retry) {
   const button = h("button", { class: "button quiet", type: "button", onClick: retry }, "Try again");
-  const facts = pairs([
+  if (retryAfterS) countDown(button, Date.now() + retryAfterS * 1000);
+  const details = pairs([
     ["code", code && visible(code)],
-    ["type", type && type !== code && visible(type)],
-    ["status", status ? String(status) : null],
+    ["type", type && visible(type)],
+    ["status", status],
+    ["retry after", retryAfterS && `${retryAfterS} s`],
     ["request", requestLink(requestId)],
   ]);
-  if (retryAfterS > 0) countDown(button, retryAfterS);
-  return h("div", { class: "error" }, h("p", {}, error.message), error instanceof Fault && facts, retry && button);
+  return h("div", { class: "error" }, h("p", {}, message), details, button);
 }
 
-function countDown(button, waitS) {
-  const dueMs = Date.now() + waitS * 1000;
-  button.disabled = true;
-  const tick = () => {
-    const leftS = Math.ceil((dueMs - Date.now()) / 1000);
-    button.disabled = leftS > 0;
-    button.textContent = leftS > 0 ? `Try again in ${leftS} s` : "Try again";
-    if (leftS > 0 && (button.isConnected || leftS > waitS - 2)) setTimeout(tick, 250);
-  };
-  tick();
+function countDown(button, dueMs) {
+  const leftS = Math.ceil((dueMs - Date.now()) / 1000);
+  button.disabled = leftS > 0;
+  button.textContent = leftS > 0 ? `Try again in ${leftS} s` : "Try again";
+  if (leftS > 0) setTimeout(countDown, 250, button, dueMs);
 }
 
 /** Sends a request of a panel, described as for `code.js`. */
-export function send({ path, method, json, pairs: fields, file, headers }, signal) {
-  return call(path, { method, json, form: fields && formData(fields, file), headers, signal });
-}
-
-function formData(fields, file) {
+export function send({ path, json, pairs: fields, file, headers }, signal) {
+  if (!fields) return call(path, { json, headers, signal });
   const form = new FormData();
   for (const [name, value] of fields) form.append(name, value);
-  if (file) form.append("file", file, file.name);
-  return form;
+  form.append("file", file, file.name);
+  return call(path, { form, headers, signal });
 }

@@ -1,15 +1,15 @@
 // The panel of POST /audio/speech: one text by several engines and voices, side by side.
-import { h, replace, visible } from "../dom.js";
+import { h, replace, visible, write } from "../dom.js";
 import { duration } from "../format.js";
 import { Mistake, present } from "./form.js";
 import { waiting } from "./panel.js";
 import { facts, failure, pairs, priced, send } from "./reply.js";
 import { player, sized } from "./sound.js";
-import { languageOptions, list, models } from "./sources.js";
+import { languageOptions, list, model, models } from "./sources.js";
 import { eventsOf } from "./stream.js";
 
-const FORMATS = ["wav", "flac", "mp3", "ogg", "opus", "aac"];
-const TYPES = { mp3: "audio/mpeg", opus: "audio/ogg", m4a: "audio/mp4" };
+const TYPES = { wav: "audio/wav", flac: "audio/flac", mp3: "audio/mpeg", ogg: "audio/ogg", opus: "audio/ogg", aac: "audio/aac" };
+const TAKES = ["model", "voice", "input", "response_format", "speed", "instructions"];
 
 export const speech = {
   name: "speech",
@@ -17,14 +17,14 @@ export const speech = {
   about: "Speaks a text. Choose several engines to compare them; each may speak with its own voice.",
   verb: "Speak",
   fields: [
-    { name: "input", label: "Text", kind: "text", rows: 3, value: "Good morning. The train to Paris leaves at nine.", wide: true },
+    { name: "input", label: "Text", kind: "text", rows: 2, value: "Good morning. The train to Paris leaves at nine.", wide: true },
     { name: "language", label: "Language", kind: "choice", value: "en", options: languages },
-    { name: "response_format", label: "Format", kind: "choice", more: true, value: "wav", options: () => FORMATS.map((format) => [format, format]) },
+    { name: "response_format", label: "Format", kind: "choice", value: "wav", options: () => Object.keys(TYPES).map((format) => [format, format]) },
     { name: "speed", label: "Speed, where the engine has it", kind: "number", min: 0.5, max: 2, step: 0.1, more: true },
     { name: "instructions", label: "How to speak, where the engine follows it", kind: "line", more: true },
   ],
 
-  /** The voices are a part of the form that depends on the lists of the server: a row for each engine. */
+  /** Voices are a part of the form that depends on the lists of the server: a row for each engine. */
   prepare(desk) {
     desk.voices = h("fieldset", { class: "voices" }, h("legend", {}, "Engines and voices"));
     desk.form.element.append(desk.voices);
@@ -32,18 +32,16 @@ export const speech = {
   },
 
   request(values, desk) {
-    const [speaker] = chosen(desk.voices);
-    return described(values, speaker);
+    return described(values, chosen(desk.voices)[0]);
   },
 
   async run(desk, values) {
     const speakers = chosen(desk.voices);
     const places = speakers.map((speaker) => h("article", { class: "card spoken" }, h("h3", {}, nameOf(speaker)), h("p", { class: "muted" }, "waiting …")));
     replace(desk.output, h("div", { class: "side-by-side" }, places));
-    const ends = await Promise.allSettled(speakers.map((speaker, index) => speak(desk, described(values, speaker), speaker, places[index])));
+    const spoken = await Promise.all(speakers.map((speaker, index) => speak(desk, described(values, speaker), speaker, places[index])));
     desk.signal.throwIfAborted();
-    const spoken = ends.filter(({ status }) => status === "fulfilled").length;
-    return `${spoken} of ${speakers.length} spoken.`;
+    return `${spoken.filter(Boolean).length} of ${speakers.length} spoken.`;
   },
 };
 
@@ -55,62 +53,57 @@ async function languages() {
 async function fillVoices(place) {
   try {
     const [engines, { data }] = await Promise.all([models("tts"), list("v1/audio/voices")]);
-    const rows = engines.map((engine, index) => {
-      const voices = data.filter(({ model, selectable, available }) => model === engine.id && selectable && available);
-      return voiceRow(engine, voices, index === 0);
-    });
-    place.append(...(rows.length ? rows : [h("p", { class: "muted" }, "No engine of speech is set up here.")]));
+    const voicesOf = ({ id }) => data.filter((voice) => voice.model === id && voice.selectable && voice.available);
+    place.append(...engines.map((engine, index) => voiceRow(engine, voicesOf(engine), index === 0)));
+    place.dispatchEvent(new Event("input", { bubbles: true }));
   } catch (error) {
     place.append(h("p", { class: "muted" }, `The voices could not be read: ${error.message}`));
   }
-  place.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
-function voiceRow(engine, voices, isChosen) {
-  const id = `voice-${engine.id}`;
-  const label = ({ label: name, gender, primary_language: language }) => `${name} (${gender}, ${language})`;
-  const options = [h("option", { value: "" }, "its default voice"), voices.map((voice) => h("option", { value: voice.slug }, visible(label(voice))))];
-  const check = h("input", { type: "checkbox", id, checked: isChosen, "data-model": engine.id });
-  const menu = h("select", { "aria-label": `Voice of ${engine.id}` }, options);
-  return h("div", { class: "row voice" }, h("span", { class: "switch" }, check, h("label", { for: id }, visible(engine.id))), menu);
+function voiceRow({ id }, voices, isChosen) {
+  const label = ({ label: name, gender, primary_language: language }) => visible(`${name} (${gender}, ${language})`);
+  const options = voices.map((voice) => h("option", { value: voice.slug }, label(voice)));
+  const check = h("input", { type: "checkbox", id: `voice-${id}`, checked: isChosen, value: id });
+  const menu = h("select", { "aria-label": `Voice of ${id}` }, h("option", { value: "" }, "its default voice"), options);
+  return h("div", { class: "row voice" }, h("span", { class: "switch" }, check, h("label", { for: check.id }, visible(id))), menu);
 }
 
 function chosen(place) {
-  const rows = [...place.querySelectorAll(".voice")].filter((row) => row.querySelector("input").checked);
-  if (!rows.length) throw new Mistake("Choose at least one engine.");
-  return rows.map((row) => ({ model: row.querySelector("input").dataset.model, voice: row.querySelector("select").value || undefined }));
+  const rows = [...place.querySelectorAll(".voice")].map((row) => [row.querySelector("input"), row.querySelector("select")]);
+  const speakers = rows.filter(([{ checked }]) => checked).map(([engine, voice]) => ({ model: engine.value, voice: voice.value || undefined }));
+  if (!speakers.length) throw new Mistake("Choose at least one engine.");
+  return speakers;
 }
 
-const nameOf = ({ model, voice }) => `${visible(model)}${voice ? `, ${visible(voice)}` : ""}`;
+const nameOf = ({ model: id, voice }) => visible(voice ? `${id}, ${voice}` : id);
 
-// An SDK insists on a voice; `default-en` and `default-de` stand for an engine's own only where none is named.
+// OpenAI's package insists on a voice.
 function described(values, speaker) {
   if (!values.input) throw new Mistake("Text: write something to speak.");
-  const json = present({ ...values, ...speaker });
-  const takes = ["model", "voice", "input", "response_format", "speed", "instructions"];
-  const sdk = { call: "audio.speech.with_streaming_response.create", takes, lead: "with ", tail: `) as reply:\n    reply.stream_to_file("speech.${json.response_format}")` };
-  return { path: "v1/audio/speech", json, saves: `speech.${json.response_format}`, sdk: json.voice ? sdk : undefined };
+  const saves = `speech.${values.response_format}`;
+  const sdk = { call: "audio.speech.with_streaming_response.create", takes: TAKES, lead: "with ", tail: `) as reply:\n    reply.stream_to_file("${saves}")` };
+  return { path: "v1/audio/speech", json: present({ ...values, ...speaker }), saves, sdk: speaker.voice && sdk };
 }
 
+/** Fills `place` with the sound of one speaker, or with what went wrong. Gives whether it spoke. */
 async function speak(desk, request, speaker, place) {
-  const [note] = place.querySelectorAll(".muted");
-  const fill = (...children) => replace(place, h("h3", {}, nameOf(speaker)), ...children);
-  const again = () => speak(desk, request, speaker, place).then(() => "Spoken.", () => "Not spoken.");
+  const fill = (...children) => replace(place, place.firstChild, ...children);
   const startedMs = performance.now();
   try {
-    const headers = { "X-Service-Progress": "1" };
-    const reply = await send({ ...request, headers, json: { ...request.json, stream_format: "sse" } }, desk.signal);
-    const sound = await collected(reply, (event) => (note.textContent = waiting(event)));
-    const blob = new Blob([sized(sound.bytes)], { type: mediaType(request.json.response_format) });
+    const json = { ...request.json, stream_format: "sse" };
+    const reply = await send({ ...request, json, headers: { "X-Service-Progress": "1" } }, desk.signal);
+    const sound = await collected(reply, (event) => write(place.lastChild, waiting(event)));
+    const blob = new Blob([sized(sound.bytes)], { type: TYPES[request.json.response_format] });
     const { element, seconds } = await player(blob, nameOf(speaker));
-    fill(element, await told(reply, sound, { startedMs, seconds, speaker }), facts(reply));
+    fill(element, told(reply, sound, { startedMs, seconds, entry: await model(speaker.model) }), facts(reply));
+    return true;
   } catch (error) {
-    fill(error.name === "AbortError" ? h("p", { class: "muted" }, "stopped") : failure(error, () => desk.run(again)));
-    throw error;
+    const again = () => desk.run(async () => ((await speak(desk, request, speaker, place)) ? "Spoken." : "Not spoken."));
+    fill(error.name === "AbortError" ? "stopped" : failure(error, again));
+    return false;
   }
 }
-
-const mediaType = (format) => TYPES[format] ?? `audio/${format}`;
 
 async function collected(reply, onWait) {
   const pieces = [];
@@ -121,17 +114,16 @@ async function collected(reply, onWait) {
     if (pieces.length) firstMs ??= performance.now();
     usage = data.usage ?? usage;
   }
-  const bytes = new Uint8Array(await new Blob(pieces).arrayBuffer());
-  return { bytes, usage, firstMs, doneMs: performance.now() };
+  return { bytes: new Uint8Array(await new Blob(pieces).arrayBuffer()), usage, firstMs, doneMs: performance.now() };
 }
 
-async function told(reply, { bytes, usage, firstMs, doneMs }, { startedMs, seconds, speaker }) {
-  const entry = (await models("tts")).find(({ id }) => id === speaker.model);
+function told(reply, { bytes, usage, firstMs, doneMs }, { startedMs, seconds, entry }) {
+  const wholeMs = doneMs - startedMs;
   return pairs([
     ["spoken by", visible(reply.headers.get("x-service-model-served") ?? "")],
     ["first sound after", duration(firstMs - startedMs)],
-    ["whole after", duration(doneMs - startedMs)],
-    ["length", seconds && `${seconds.toFixed(1)} s, made ${(seconds / ((doneMs - startedMs) / 1000)).toFixed(1)} times as fast as it plays`],
+    ["whole after", duration(wholeMs)],
+    ["length", seconds && `${seconds.toFixed(1)} s, made at ${((seconds * 1000) / wholeMs).toFixed(1)} times its speed`],
     ["size", `${Math.ceil(bytes.length / 1024)} KiB`],
     ["cost", priced(entry, { characters: usage.characters, audio_seconds: usage.seconds })],
   ]);

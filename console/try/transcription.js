@@ -1,21 +1,24 @@
 // The panel of POST /audio/transcriptions: a file or a recording becomes words, which light up as it plays.
 import { h, replace, visible } from "../dom.js";
-import { count } from "../format.js";
+import { plural } from "../format.js";
 import { opened } from "./code.js";
 import { round, table } from "./drawing.js";
 import { Mistake, present } from "./form.js";
 import { waiting } from "./panel.js";
-import { facts, priced, send } from "./reply.js";
-import { player, recorder } from "./sound.js";
+import { priced } from "./reply.js";
+import { recorder } from "./recorder.js";
+import { player } from "./sound.js";
 import { model, modelField } from "./sources.js";
 import { eventsOf } from "./stream.js";
 import { ticketTexts } from "./ticket.js";
-import { DIRECT_BYTES, upload } from "./upload.js";
+import { DIRECT_BYTES, orderOf, upload } from "./upload.js";
+
+const TAKES = ["file", "model", "language", "response_format", "timestamp_granularities", "prompt"];
 
 export const transcription = {
   name: "transcription",
   title: "Transcription",
-  about: "Writes down a file or what you record. Files of more than 4.5 MiB go through an upload ticket by themselves.",
+  about: "Writes down a file or what you record. More than 4.5 MiB go through an upload ticket by themselves.",
   verb: "Transcribe",
   fields: [
     modelField("stt"),
@@ -23,19 +26,18 @@ export const transcription = {
     { name: "language", label: "Language, two letters; empty to detect it", kind: "line" },
     { name: "ticket", label: "Send it under a ticket, whatever its size", kind: "switch" },
     { name: "prompt", label: "A hint at spelling and style", kind: "line", more: true },
-    { name: "context_bias", label: "Names and terms, one a line", kind: "text", as: "lines", more: true },
     { name: "format_text", label: "Add paragraphs and lists", kind: "switch", more: true },
   ],
 
-  /** What was recorded stands in for the file until another file is chosen. */
+  /** What was recorded stands in for the file until a file is chosen. */
   prepare(desk) {
     const note = h("span", { class: "muted" });
     const take = (file) => {
       desk.recording = file;
-      replace(note, file ? `${visible(file.name)}, ${count(Math.ceil(file.size / 1024))} KiB` : "");
+      replace(note, file ? `${visible(file.name)}, ${Math.ceil(file.size / 1024)} KiB` : "");
       desk.code.refresh();
     };
-    desk.form.control("file").addEventListener("change", ({ target }) => take(target.files[0] ?? null));
+    desk.form.control("file").addEventListener("change", ({ target }) => take(target.files[0]));
     desk.form.control("model").addEventListener("input", async ({ target }) => (desk.model = await model(target.value)));
     desk.form.element.append(h("div", { class: "row" }, recorder(take), note));
   },
@@ -43,16 +45,11 @@ export const transcription = {
   request(values, desk) {
     const file = desk.recording;
     if (!file) throw new Mistake("Choose a file, or record something.");
-    const json = fields(values, desk.model);
-    if (isLarge(values, file)) return { path: "v1/audio/transcriptions", json, texts: ticketTexts(file, json) };
-    const { timestamp_granularities: granularities = [], context_bias: terms = [], ...others } = json;
-    const pairs = [
-      ...Object.entries(others).map(([name, value]) => [name, String(value)]),
-      ...granularities.map((name) => ["timestamp_granularities[]", name]),
-      ...terms.map((term) => ["context_bias", term]),
-    ];
-    const takes = ["file", "model", "language", "response_format", "timestamp_granularities", "prompt"];
-    return { path: "v1/audio/transcriptions", pairs, file, sdk: { call: "audio.transcriptions.create", takes, args: { file: opened(file), ...json }, tail: ")\nprint(reply.text)" } };
+    const request = { path: "v1/audio/transcriptions", json: fields(values, desk.model) };
+    if (isLarge(values, file)) return { ...request, texts: ticketTexts(file, orderOf(file, values.model), request) };
+    const pairs = Object.entries(request.json).map(([name, value]) => [Array.isArray(value) ? `${name}[]` : name, String(value)]);
+    const sdk = { call: "audio.transcriptions.create", takes: TAKES, args: { file: opened(file), ...request.json }, tail: ")\nprint(reply.text)" };
+    return { path: request.path, pairs, file, sdk };
   },
 
   async run(desk, values) {
@@ -61,27 +58,20 @@ export const transcription = {
     const text = h("p", { class: "transcript", dir: "auto" });
     const { element, audio } = await player(file, visible(file.name));
     replace(desk.output, element, text);
-    const reply = await send(sent, desk.signal);
-    desk.replies.append(facts(reply));
-    const done = await heard(desk, reply, text);
+    const done = await written(desk, await desk.call(sent), text);
     light(done, text, audio, desk.output);
     const cost = priced(await model(values.model), { audio_seconds: done.usage?.seconds });
-    return `Transcribed: ${count(done.text.split(/\s+/).filter(Boolean).length)} words${cost ? `, ${cost}` : ""}.`;
+    return `Transcribed: ${plural(done.text.split(/\s+/).filter(Boolean).length, "word")}${cost ? `, ${cost}` : ""}.`;
   },
 };
 
 const isLarge = ({ ticket }, file) => ticket || file.size > DIRECT_BYTES;
 
 // Times of words where the model has them, else of segments.
-function fields({ model: id, language, prompt, context_bias, format_text }, entry) {
-  const { timestamp_granularities: known = [], context_terms: terms = 0 } = entry?.limits ?? {};
-  const granularity = ["word", "segment"].find((name) => known.includes(name));
-  return present({
-    model: id, language, prompt, response_format: "verbose_json",
-    timestamp_granularities: granularity ? [granularity] : undefined,
-    context_bias: terms > 0 ? context_bias : undefined,
-    format_text: format_text || undefined,
-  });
+function fields({ model: id, language, prompt, format_text }, entry) {
+  const known = entry?.limits.timestamp_granularities ?? [];
+  const granularities = ["word", "segment"].filter((name) => known.includes(name)).slice(0, 1);
+  return present({ model: id, language, prompt, format_text, response_format: "verbose_json", timestamp_granularities: granularities });
 }
 
 // The request as the page sends it: as a stream, and its file uploaded where it is large.
@@ -93,14 +83,14 @@ async function readied(desk, values, request, file) {
   replace(desk.output, h("div", { class: "row" }, progress, words));
   const onProgress = (loaded) => {
     progress.value = loaded;
-    words.textContent = `${count(Math.round(loaded / 1024))} of ${count(Math.round(file.size / 1024))} KiB uploaded`;
+    words.textContent = `${Math.round((loaded / file.size) * 100)} % of ${Math.ceil(file.size / 1024)} KiB uploaded`;
   };
   const id = await upload(file, values.model, { onProgress, signal: desk.signal });
   desk.say("Uploaded; transcribing …");
   return { path: request.path, headers, json: { ...request.json, upload_id: id, stream: true } };
 }
 
-async function heard(desk, reply, text) {
+async function written(desk, reply, text) {
   let done = { text: "" };
   for await (const { event, data } of eventsOf(reply)) {
     if (event === "queue_status") desk.tell(waiting(data));
@@ -110,33 +100,29 @@ async function heard(desk, reply, text) {
   return done;
 }
 
-// A word is lit from its beginning to the beginning of the next one, so that none blinks between two.
 function light(done, text, audio, output) {
-  const parts = done.words ?? done.segments ?? [];
+  const parts = (done.words ?? done.segments ?? []).map(({ word, text: segment, ...times }) => ({ ...times, text: (word ?? segment).trim() }));
   if (!parts.length) return replace(text, done.text || "No speech was heard.");
-  const spans = parts.map(({ word, text: segment, start }) =>
-    h("span", { class: "word", onClick: () => (audio.currentTime = start) }, (word ?? segment).trim()));
+  const spans = parts.map(({ text: words, start }) => h("span", { class: "word", onClick: () => (audio.currentTime = start) }, words));
   replace(text, spans.flatMap((span) => [span, " "]));
-  let lit = null;
-  const follow = () => {
-    const index = parts.findLastIndex(({ start }) => start <= audio.currentTime);
-    const isOver = index === parts.length - 1 && audio.currentTime > parts.at(-1).end;
-    const next = isOver ? null : (spans[index] ?? null);
-    if (next === lit) return;
-    lit?.classList.remove("lit");
-    next?.classList.add("lit");
-    lit = next;
-  };
-  audio.addEventListener("timeupdate", follow);
-  audio.addEventListener("seeked", follow);
-  audio.addEventListener("play", () => frames(audio, follow));
-  const rows = parts.map(({ word, text: segment, start, end }) => [visible((word ?? segment).trim()), round(start, 2), round(end, 2)]);
-  const whole = done.text_raw ? [h("h3", {}, "With structure"), h("p", { class: "transcript" }, done.text)] : [];
-  output.append(...whole, h("details", {}, h("summary", {}, "Times as a table"), table("Times in seconds", ["words", "from", "to"], rows)));
+  follow(audio, parts, spans);
+  const rows = parts.map(({ text: words, start, end }) => [visible(words), round(start, 2), round(end, 2)]);
+  const structured = done.text_raw && h("p", { class: "transcript card", dir: "auto" }, done.text);
+  output.append(...[structured, h("details", {}, h("summary", {}, "Times as a table"), table("Times in seconds", ["words", "from", "to"], rows))].filter(Boolean));
 }
 
-// `timeupdate` comes four times a second: too seldom for words.
-function frames(audio, follow) {
-  follow();
-  if (!audio.paused && audio.isConnected) requestAnimationFrame(() => frames(audio, follow));
+// A word is lit from its beginning to the beginning of the next one, so that none blinks between two. While it plays this
+// looks at every frame: `timeupdate` comes four times a second, too seldom for words.
+function follow(audio, parts, spans) {
+  let lit = null;
+  const update = () => {
+    const next = audio.currentTime > parts.at(-1).end ? null : (spans[parts.findLastIndex(({ start }) => start <= audio.currentTime)] ?? null);
+    if (next !== lit) {
+      lit?.classList.remove("lit");
+      next?.classList.add("lit");
+      lit = next;
+    }
+    if (!audio.paused && audio.isConnected) requestAnimationFrame(update);
+  };
+  for (const event of ["play", "seeked", "ended"]) audio.addEventListener(event, update);
 }

@@ -1,28 +1,30 @@
 // Sends a recording too large for a request: a ticket, then the bytes to the ticket's signed address.
 import { address, Fault, read } from "../api.js";
 
-/** Longest file of a form, in bytes; the list of models may say otherwise. */
+/** Longest file of a form, in bytes. */
 export const DIRECT_BYTES = 4.5 * 1024 * 1024;
 
-// Names of types that browsers use and a ticket does not know.
-const TYPES = { "audio/x-wav": "audio/wav", "audio/wave": "audio/wav", "video/webm": "audio/webm", "video/mp4": "audio/mp4", "audio/mp3": "audio/mpeg", "audio/x-flac": "audio/flac" };
-const ENDINGS = { mp3: "audio/mpeg", m4a: "audio/mp4", aac: "audio/aac", wav: "audio/wav", webm: "audio/webm", ogg: "audio/ogg", opus: "audio/opus", flac: "audio/flac" };
+// What browsers call it, or what it ends with, where a ticket has another word.
+const TYPES = {
+  "audio/x-wav": "audio/wav", "audio/wave": "audio/wav", "audio/x-flac": "audio/flac", "video/webm": "audio/webm", "video/mp4": "audio/mp4",
+  mp3: "audio/mpeg", m4a: "audio/mp4", aac: "audio/aac", wav: "audio/wav", webm: "audio/webm", ogg: "audio/ogg", opus: "audio/opus", flac: "audio/flac",
+};
 
-/** The type of `file` as a ticket wants it. */
-export function typeOf(file) {
-  const type = file.type.split(";")[0];
-  return TYPES[type] || type || ENDINGS[file.name.split(".").pop().toLowerCase()] || "audio/mpeg";
+/** The body of an order of a ticket for `file`. */
+export function orderOf(file, model) {
+  const [type] = file.type.split(";");
+  const mime = TYPES[type] ?? (type || (TYPES[file.name.split(".").pop().toLowerCase()] ?? "audio/mpeg"));
+  return { mime, size: file.size, model };
 }
 
 /** Uploads `file` and gives its `upload_id`; `onProgress` hears the bytes that are sent. Throws Fault, AbortError. */
 export async function upload(file, model, { onProgress, signal }) {
-  const order = { mime: typeOf(file), size: file.size, model };
-  const ticket = await read("v1/audio/uploads", { json: order, signal });
+  const ticket = await read("v1/audio/uploads", { json: orderOf(file, model), signal });
   await put(file, ticket, onProgress, signal);
   return ticket.upload_id;
 }
 
-// The server names itself as it knows itself; the page reaches the same path at the address that it was loaded from.
+/** The server names itself as it knows itself; the page reaches its files at the address that it was loaded from. */
 export function reachable(url) {
   const { origin, pathname, search } = new URL(url, address(""));
   const [, path] = /\/(files\/.*)$/.exec(pathname) ?? [];
@@ -37,23 +39,18 @@ function put(file, { upload_url: url, content_type: type }, onProgress, signal) 
     request.setRequestHeader("Content-Type", type);
     request.upload.onprogress = ({ loaded }) => onProgress(loaded);
     request.onload = () => (request.status < 300 ? resolve() : reject(faultOf(request)));
-    request.onerror = () => reject(new Fault("The upload broke off.", { code: "unreachable" }));
-    request.onabort = () => reject(new DOMException("stopped", "AbortError"));
+    request.onerror = () => reject(new Fault("The upload broke off."));
+    request.onabort = () => reject(new DOMException("", "AbortError"));
     signal.addEventListener("abort", () => request.abort(), { once: true });
     request.send(file);
   });
 }
 
-function faultOf(request) {
-  let error = {};
+function faultOf({ responseText, status }) {
   try {
-    ({ error } = JSON.parse(request.responseText));
+    const { error } = JSON.parse(responseText);
+    return new Fault(error.message, { ...error, status });
   } catch {
-    // A proxy answered, not the server: its status has to do.
+    return new Fault(`The upload was answered with ${status}.`, { status });
   }
-  const wait = request.getResponseHeader("retry-after");
-  return new Fault(error.message ?? `The upload was answered with ${request.status}.`, {
-    status: request.status, type: error.type, code: error.code,
-    requestId: request.getResponseHeader("x-request-id"), retryAfterS: wait && Number(wait),
-  });
 }
