@@ -8,7 +8,8 @@ import { model, modelField } from "./sources.js";
 import { eventsOf } from "./stream.js";
 import { Turn } from "./turns.js";
 
-const TAKES = ["model", "messages", "temperature", "max_tokens", "tools", "response_format", "logprobs", "top_logprobs", "stream", "stream_options", "seed"];
+const TAKES = ["model", "messages", "temperature", "max_tokens", "tools", "response_format", "logprobs", "top_logprobs", "stream", "stream_options"];
+const TAIL = ')\nfor chunk in stream:\n    if chunk.choices:\n        print(chunk.choices[0].delta.content or "", end="", flush=True)';
 
 export const chat = {
   name: "chat",
@@ -17,61 +18,51 @@ export const chat = {
   verb: "Send",
   fields: [
     modelField("chat"),
-    { name: "max_tokens", label: "Longest answer in tokens", kind: "number", min: 1, step: 1, value: 300 },
+    { name: "max_tokens", label: "Longest answer in tokens", kind: "number", min: 1, value: 300 },
     { name: "temperature", label: "Temperature", kind: "number", min: 0, max: 2, step: 0.1, value: 0.7 },
     { name: "logprobs", label: "Shade tokens by their probability", kind: "switch" },
-    { name: "user", label: "Message", kind: "text", rows: 3, value: "Name three rivers of France.", wide: true },
-    { name: "system", label: "System", kind: "text", rows: 2, more: true },
+    { name: "user", label: "Message", kind: "text", value: "Name three rivers of France.", wide: true },
+    { name: "system", label: "System", kind: "text", more: true },
     { name: "schema", label: "JSON schema of the answer", kind: "text", rows: 5, as: "json", more: true },
     { name: "tools", label: "Tools, a JSON list", kind: "text", rows: 5, as: "json", more: true },
-    { name: "seed", label: "Seed", kind: "number", step: 1, more: true },
   ],
 
   prepare(desk) {
     desk.turns = [];
-    desk.log = h("div", { class: "conversation" });
-    desk.output.append(desk.log);
-    const clear = h("button", { class: "button quiet", type: "button", onClick: () => forget(desk) }, "New conversation");
-    desk.buttons.append(clear);
-    desk.form.control("user").addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) desk.run();
-    });
+    desk.buttons.append(desk.button("New conversation", () => forget(desk)));
+    desk.form.control("user").addEventListener("keydown", (event) => event.key === "Enter" && event.ctrlKey && desk.run());
   },
 
   request({ system, user, schema, tools, logprobs, ...values }, desk) {
     const earlier = desk.turns.flatMap((turn) => turn.messages());
-    const messages = [...(system ? [{ role: "system", content: system }] : []), ...earlier, ...(user ? [{ role: "user", content: user }] : [])];
     if (!user && earlier.at(-1)?.role !== "tool") throw new Mistake("Message: write something.");
+    const message = (role, content) => (content ? [{ role, content }] : []);
     const json = present({
-      ...values, messages, tools,
+      ...values, logprobs, tools,
+      messages: [...message("system", system), ...earlier, ...message("user", user)],
+      top_logprobs: logprobs && 3,
       response_format: schema && { type: "json_schema", json_schema: { name: "answer", schema } },
-      ...(logprobs && { logprobs: true, top_logprobs: 3 }),
       stream: true, stream_options: { include_usage: true },
     });
-    const tail = ')\nfor chunk in stream:\n    if chunk.choices:\n        print(chunk.choices[0].delta.content or "", end="", flush=True)';
-    return { path: "v1/chat/completions", json, streams: true, sdk: { call: "chat.completions.create", takes: TAKES, lead: "stream = ", tail } };
+    return { path: "v1/chat/completions", json, streams: true, sdk: { call: "chat.completions.create", takes: TAKES, lead: "stream = ", tail: TAIL } };
   },
 
   async run(desk, values) {
     const request = this.request(values, desk);
-    const user = new Turn("user", values.user ?? "");
-    const answer = new Turn("assistant");
-    if (values.user) desk.log.append(user.element);
-    desk.log.append(answer.element);
-    desk.log.setAttribute("aria-busy", "true");
+    const asked = values.user ? [new Turn("user", values.user)] : [];
+    const turn = new Turn("assistant");
+    const turns = [...asked, turn];
+    desk.output.append(...turns.map(({ element }) => element));
     try {
-      const clock = await written(desk, request, answer);
-      if (values.user) desk.turns.push({ messages: () => [{ role: "user", content: values.user }] });
-      desk.turns.push(answer);
-      desk.form.set("user", "");
-      return await finish(answer, clock, await model(values.model));
+      const clock = await written(desk, request, turn);
+      desk.turns.push(...turns);
+      desk.form.set("user");
+      return finish(turn, clock, await model(values.model));
     } catch (error) {
-      // What was not answered is not part of the conversation; it stays in its field to be sent again.
-      if (error.name !== "AbortError" && !answer.answer.content) [user, answer].forEach(({ element }) => element.remove());
-      else answer.element.append(h("p", { class: "muted" }, "This answer was broken off and is not sent again."));
+      // What was not answered is no part of the conversation; it stays in its field, to be sent again.
+      if (turn.content) turn.element.append(h("p", { class: "muted" }, "This answer broke off; it is not sent again."));
+      else turns.forEach(({ element }) => element.remove());
       throw error;
-    } finally {
-      desk.log.removeAttribute("aria-busy");
     }
   },
 };
@@ -79,7 +70,7 @@ export const chat = {
 function forget(desk) {
   desk.stop();
   desk.turns = [];
-  replace(desk.log);
+  replace(desk.output);
   replace(desk.replies);
   desk.say("");
   desk.code.refresh();
@@ -87,40 +78,34 @@ function forget(desk) {
 
 /** Streams the answer into `turn`, and gives its times and what was counted. */
 async function written(desk, request, turn) {
-  const clock = { startedMs: performance.now(), firstMs: null, usage: null, finish: null };
-  const reply = await send({ ...request, headers: { "X-Service-Progress": "1" } }, desk.signal);
-  clock.reply = reply;
-  for await (const { event, data } of eventsOf(reply)) {
-    if (event === "queue_status") {
-      desk.tell(waiting(data));
-      continue;
-    }
+  const clock = { startedMs: performance.now(), firstMs: null, usage: {}, reason: "" };
+  clock.reply = await send({ ...request, headers: { "X-Service-Progress": "1" } }, desk.signal);
+  for await (const { event, data } of eventsOf(clock.reply)) {
+    if (event === "queue_status") desk.tell(waiting(data));
     clock.usage = data.usage ?? clock.usage;
     const [choice] = data.choices;
     if (!choice) continue;
-    clock.finish = choice.finish_reason ?? clock.finish;
+    clock.reason = choice.finish_reason ?? clock.reason;
     turn.take(choice.delta, choice.logprobs);
-    if (clock.firstMs === null && (choice.delta.content || choice.delta.tool_calls || choice.delta.reasoning_content)) {
+    if (clock.firstMs === null && Object.keys(choice.delta).some((name) => name !== "role" && choice.delta[name])) {
       clock.firstMs = performance.now();
       desk.tell("");
     }
   }
-  clock.doneMs = performance.now();
-  return clock;
+  return { ...clock, doneMs: performance.now() };
 }
 
-function finish(turn, { reply, startedMs, firstMs, doneMs, usage, finish: reason }, entry) {
-  const written = usage?.completion_tokens;
-  const speed = written > 1 && firstMs !== null && doneMs > firstMs ? ((written - 1) / (doneMs - firstMs)) * 1000 : null;
+function finish(turn, { reply, startedMs, firstMs, doneMs, usage, reason }, entry) {
+  const { prompt_tokens: input = 0, completion_tokens: output = 0 } = usage;
   const first = duration((firstMs ?? doneMs) - startedMs);
-  turn.end(h("div", {}, pairs([
+  const list = pairs([
     ["first token after", first],
-    ["tokens a second", speed && speed.toFixed(1)],
-    ["tokens", usage && `${usage.prompt_tokens} read, ${written} written`],
-    ["ended by", reason && visible(reason)],
-    ["cost", usage && priced(entry, { input_tokens: usage.prompt_tokens, output_tokens: written })],
-  ]), facts(reply)));
-  const calls = turn.answer.calls.length;
-  if (calls) return `Answered with ${plural(calls, "call")} of tools.`;
-  return usage ? `Answered with ${plural(written, "token")}; the first came after ${first}.` : `Answered; the first token came after ${first}.`;
+    ["tokens a second", output > 1 && (((output - 1) / (doneMs - firstMs)) * 1000).toFixed(1)],
+    ["tokens", `${input} read, ${output} written`],
+    ["ended by", visible(reason)],
+    ["cost", priced(entry, { input_tokens: input, output_tokens: output })],
+  ]);
+  turn.end(h("div", {}, list, facts(reply)));
+  const calls = turn.calls.length ? ` and ${plural(turn.calls.length, "call")} of tools` : "";
+  return `Answered with ${plural(output, "token")}${calls}; the first came after ${first}.`;
 }

@@ -1,10 +1,9 @@
 // The panel of voice design: traits to order, the draft while it is made, its pitch, a listen, and adoption.
 import { call, read } from "../api.js";
 import { h, replace, visible } from "../dom.js";
-import { money } from "../format.js";
+import { money, plural } from "../format.js";
 import { Mistake, present } from "./form.js";
 import { pitch } from "./pitch.js";
-import { pairs } from "./reply.js";
 import { forgetLists, list } from "./sources.js";
 import { reachable } from "./upload.js";
 
@@ -13,64 +12,54 @@ const POLL_MS = 1500;
 const TRAITS = ["timbre", "character", "tempo", "use_case"];
 
 const options = () => list("v1/audio/voices/design-options");
-const english = ({ id, labels }) => [id, labels.en ?? id];
-const from = (pick, first = []) => async () => [...first, ...pick(await options()).map(english)];
-const drawn = [["", "drawn at random"]];
+const choice = (name, label, pick, others = {}) => ({
+  name, label, kind: "choice", ...others,
+  options: async () => [...(others.first ?? []), ...pick(await options()).map(({ id, labels }) => [id, labels.en ?? id])],
+});
 
 export const design = {
   name: "design",
   title: "Voice design",
-  about: "Orders a voice, measures its pitch, and lets you listen before you adopt it. A description fills in the traits.",
+  about: "Orders a voice, measures its pitch, and lets you listen before you adopt it. A description can fill in the traits.",
   verb: "Order the voice",
   fields: [
     { name: "text", label: "Description, in German or English", kind: "text", rows: 2, value: "a warm, deep voice of an old man who tells stories", wide: true },
-    { name: "gender", label: "Gender", kind: "choice", options: from(({ genders }) => genders) },
-    { name: "age_years", label: "Age in years", kind: "number", value: 45, min: 16, max: 90, step: 1 },
-    { name: "language", label: "Language", kind: "choice", value: "en", options: from(({ languages }) => languages) },
-    ...TRAITS.map((axis) => ({ name: axis, label: axis.replace("_", " "), kind: "choice", options: from(({ traits }) => traits[axis], drawn) })),
-    { name: "target_hz", label: "Pitch in Hz", kind: "number", min: 60, max: 400, step: 1, more: true },
-    { name: "free_text", label: "Words of your own at the end", kind: "line", more: true },
+    choice("gender", "Gender", ({ genders }) => genders),
+    { name: "age_years", label: "Age in years", kind: "number", value: 45, min: 16, max: 90 },
+    choice("language", "Language", ({ languages }) => languages, { value: "en" }),
+    ...TRAITS.map((axis) => choice(axis, axis.replace("_", " "), ({ traits }) => traits[axis], { first: [["", "drawn at random"]] })),
+    { name: "target_hz", label: "Pitch in Hz", kind: "number", min: 60, max: 400, more: true },
     { name: "instruct", label: "A description that replaces the traits", kind: "line", more: true },
     { name: "label", label: "Name", kind: "line", more: true },
   ],
   prepare(desk) {
-    desk.drafts = h("div", { class: "drafts" });
-    desk.output.append(desk.drafts);
-    const suggest = h("button", { class: "button quiet", type: "button", onClick: () => desk.run((values) => suggested(desk, values)) }, "Fill in from the description");
-    const earlier = h("button", { class: "button quiet", type: "button", onClick: () => desk.run(() => listed(desk)) }, "Earlier drafts");
-    desk.buttons.prepend(suggest);
-    desk.buttons.append(earlier);
+    desk.output.classList.add("drafts");
+    desk.buttons.prepend(desk.button("Fill in from the description", () => desk.run((values) => suggested(desk, values))));
+    desk.buttons.append(desk.button("Earlier drafts", () => desk.run(() => listed(desk))));
   },
-  request({ text: _, ...order }) {
-    return { path: DRAFTS, json: present(order) };
-  },
+  request: ({ text: _, ...order }) => ({ path: DRAFTS, json: present(order) }),
   async run(desk, values) {
-    const { limits, available } = await options();
-    if (!available) throw new Mistake("No voice designer is set up here.");
+    if (!(await options()).available) throw new Mistake("No voice designer is set up here.");
     const place = h("article", { class: "card draft" });
     let draft = await (await desk.call(this.request(values))).json();
-    desk.drafts.prepend(place);
+    desk.output.prepend(place);
     while (draft.status === "pending") {
-      show(draft, place, limits, desk);
+      await show(draft, place, desk);
       desk.tell("The designer speaks and measures …");
       await pause(POLL_MS, desk.signal);
       draft = await read(`${DRAFTS}/${draft.id}`, { signal: desk.signal });
     }
-    show(draft, place, limits, desk);
-    return ended(draft);
+    await show(draft, place, desk);
+    const { status, error, measurements } = draft;
+    if (status === "failed") return `It failed: ${error}`;
+    return `The draft is ${status}: ${Math.round(measurements.f0_hz)} Hz, ${measurements.in_band ? "in" : "out of"} the band that was ordered.`;
   },
 };
 
-const pause = (ms, signal) =>
-  new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => (clearTimeout(timer), reject(signal.reason)), { once: true });
-  });
-
-function ended({ status, error, measurements: { f0_hz: hz, in_band: inBand } }) {
-  if (status === "failed") return `It failed: ${error}`;
-  return `The draft is ${status}: ${Math.round(hz)} Hz, ${inBand ? "in" : "out of"} the band that was ordered. Listen before you adopt it.`;
-}
+const pause = (ms, signal) => new Promise((resolve, reject) => {
+  setTimeout(resolve, ms);
+  signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+});
 
 async function suggested(desk, { text }) {
   if (!text) throw new Mistake("Description: write what the voice should sound like.");
@@ -80,30 +69,31 @@ async function suggested(desk, { text }) {
 }
 
 async function listed(desk) {
-  const [{ data }, { limits }] = await Promise.all([read(DRAFTS, { signal: desk.signal }), options()]);
-  replace(desk.drafts, data.slice(0, 12).map((draft) => show(draft, h("article", { class: "card draft" }), limits, desk)));
-  return data.length ? `${data.length} drafts.` : "There are no drafts yet.";
+  const { data } = await read(DRAFTS, { signal: desk.signal });
+  replace(desk.output, await Promise.all(data.slice(0, 12).map((draft) => show(draft, h("article", { class: "card draft" }), desk))));
+  return data.length ? `${plural(data.length, "draft")}.` : "There are no drafts yet.";
 }
 
 /** Fills `place` with a draft: what was ordered, its pitch, its clip, and what can be done with it. */
-function show(draft, place, limits, desk) {
+async function show(draft, place, desk) {
   const { label, status, id, instruct, sample_url: sample, cost_micro_eur: cost, voice_slug: slug, error } = draft;
-  const act = (path, method, work) => desk.run(async () => {
-    const reply = await (await call(`${DRAFTS}/${id}${path}`, { method, signal: desk.signal })).json();
+  const act = (path, method, said) => desk.run(async () => {
+    await call(`${DRAFTS}/${id}${path}`, { method, signal: desk.signal });
     forgetLists("v1/audio/voices");
-    show(await work(reply), place, limits, desk);
-    return method === "DELETE" ? "Discarded." : `Adopted as ${visible(reply.slug)}.`;
+    await show(method === "POST" ? await read(`${DRAFTS}/${id}`) : { ...draft, status: "discarded", sample_url: null }, place, desk);
+    return said;
   });
-  const button = (text, isThere, onClick) => isThere && h("button", { class: "button quiet", type: "button", onClick }, text);
+  const name = visible(label);
+  const costs = [status, cost && `cost ${money(cost)}`, slug && `voice ${visible(slug)}`].filter(Boolean).join(", ");
   replace(place,
-    h("h3", {}, visible(label), " ", h("span", { class: "muted" }, status)),
+    h("h3", {}, name),
+    h("p", { class: "muted" }, costs),
     h("p", { class: "muted", dir: "auto" }, instruct),
-    pitch(draft, limits.attempts),
-    sample && h("audio", { controls: true, src: reachable(sample), "aria-label": `Clip of ${visible(label)}` }),
+    pitch(draft, (await options()).limits.attempts),
+    sample && h("audio", { controls: true, src: reachable(sample), "aria-label": `Clip of ${name}` }),
     error && h("p", { class: "error" }, error),
-    pairs([["cost", cost ? money(cost) : null], ["voice", slug && visible(slug)]]),
     h("div", { class: "row" },
-      button("Adopt", status === "ready", () => act("/adopt", "POST", () => read(`${DRAFTS}/${id}`))),
-      button("Discard", !["discarded", "failed"].includes(status), () => act("", "DELETE", (reply) => reply))));
+      status === "ready" && desk.button("Adopt", () => act("/adopt", "POST", "Adopted. The voice can be chosen under Speech in a new page.")),
+      !["discarded", "failed"].includes(status) && desk.button("Discard", () => act("", "DELETE", "Discarded."))));
   return place;
 }

@@ -9,8 +9,8 @@ import { model, modelField } from "./sources.js";
 const LINES = "The cat sleeps on the sofa.\nA dog lies on the carpet.\nInterest rates rise again.\nThe bank lends money.\nKittens play with wool.\nThe currency lost value.";
 const SIZE = { width: 640, height: 360 };
 const EDGE = 30;
-const MOST = 64;
-const MATRIX = 12;
+const MOST = 40;
+const PURPOSES = ["query", "document", "code", "classification", "clustering"];
 
 export const embeddings = {
   name: "embeddings",
@@ -19,16 +19,13 @@ export const embeddings = {
   verb: "Draw",
   fields: [
     modelField("embedding"),
-    { name: "input", label: `Texts, one a line, at most ${MOST}`, kind: "text", as: "lines", rows: 7, value: LINES, wide: true },
-    {
-      name: "input_type", label: "What they are for", kind: "choice", more: true,
-      options: () => [["", "not said"], ...["query", "document", "code", "classification", "clustering"].map((type) => [type, type])],
-    },
+    { name: "input_type", label: "What they are for", kind: "choice", options: () => [["", "not said"], ...PURPOSES.map((name) => [name, name])] },
+    { name: "input", label: `Texts, one a line, at most ${MOST}`, kind: "text", as: "lines", rows: 6, value: LINES, wide: true },
   ],
   request(values) {
     if (values.input.length > MOST) throw new Mistake(`${values.input.length} lines are too many for the map; at most ${MOST} are drawn.`);
-    const json = present(values);
-    return { path: "v1/embeddings", json, sdk: { call: "embeddings.create", takes: ["model", "input"], tail: ")\nprint(len(reply.data), reply.usage)" } };
+    const sdk = { call: "embeddings.create", takes: ["model", "input"], tail: ")\nprint(len(reply.data), reply.usage)" };
+    return { path: "v1/embeddings", json: present(values), sdk };
   },
   async show({ data, usage, model: id }, { input }, desk) {
     const vectors = data.map(({ embedding }) => embedding);
@@ -46,29 +43,21 @@ function map(vectors, texts) {
     return (value) => (high - low < 1e-9 ? size / 2 : EDGE + ((value - low) / (high - low)) * (size - 2 * EDGE));
   };
   const [x, y] = [scale(0, SIZE.width), scale(1, SIZE.height)];
-  const shapes = points.map(([first, second], index) => dot(x(first), SIZE.height - y(second), index, texts[index]));
-  const rows = points.map(([first, second], index) => [visible(texts[index]), String(index + 1), round(first), round(second)]);
+  const shapes = points.map(([across, up], index) => dot(x(across), SIZE.height - y(up), `${index + 1} ${visible(texts[index])}`));
+  const rows = points.map((place, index) => [visible(texts[index]), index + 1, ...place.map((value) => round(value))]);
   const share = shares.map((part) => `${Math.round(part * 100)} %`).join(" and ");
-  const label = `Map of ${points.length} texts; the axes show ${share} of their differences.`;
+  const label = `Map of ${points.length} texts; its axes show ${share} of their differences.`;
   return figure(label, SIZE, shapes, table("Places on the map", ["text", "number", "across", "up"], rows));
 }
 
-function dot(x, y, index, text) {
-  const isRight = x > SIZE.width * 0.6;
-  const words = visible(text);
-  const short = words.length > 34 ? `${words.slice(0, 33)}…` : words;
-  const label = svg("text", { x: x + (isRight ? -10 : 10), y: y + 4, "text-anchor": isRight ? "end" : "start" }, `${index + 1} ${short}`);
+function dot(x, y, words) {
+  const [offset, anchor] = x > SIZE.width * 0.6 ? [-10, "end"] : [10, "start"];
+  const short = words.length > 36 ? `${words.slice(0, 35)}…` : words;
+  const label = svg("text", { x: x + offset, y: y + 4, "text-anchor": anchor }, short);
   return svg("g", { class: "point" }, svg("title", {}, words), svg("circle", { cx: x, cy: y, r: 5 }), label);
 }
 
-// With many lines a whole matrix cannot be read: then each has the line that is most like it.
 function similarities(vectors, texts) {
-  const numbers = vectors.map((_, index) => index);
-  if (vectors.length <= MATRIX) {
-    const rows = numbers.map((row) => [`${row + 1} ${visible(texts[row])}`, ...numbers.map((column) => round(cosine(vectors[row], vectors[column]), 2))]);
-    return table("Similarities, 1 for the same direction", ["text", ...numbers.map((column) => String(column + 1))], rows);
-  }
-  const nearest = (row) => numbers.filter((column) => column !== row).map((column) => [cosine(vectors[row], vectors[column]), column]).sort(([a], [b]) => b - a)[0];
-  const rows = numbers.map((row) => [visible(texts[row]), visible(texts[nearest(row)[1]]), round(nearest(row)[0], 2)]);
-  return table("The most similar line to each", ["text", "most similar", "similarity"], rows);
+  const rows = vectors.map((vector, row) => [`${row + 1} ${visible(texts[row])}`, ...vectors.map((other) => round(cosine(vector, other), 2))]);
+  return table("Similarities, 1 for the same direction", ["text", ...vectors.map((_, index) => index + 1)], rows);
 }

@@ -16,7 +16,7 @@ export const rerank = {
     modelField("rerank"),
     { name: "query", label: "Query", kind: "line", value: "capital of France", wide: true },
     { name: "documents", label: "Documents, one a line", kind: "text", as: "lines", rows: 6, value: DOCUMENTS, wide: true },
-    { name: "top_n", label: "Only the best", kind: "number", min: 1, step: 1 },
+    { name: "top_n", label: "Only the best", kind: "number", min: 1 },
   ],
   request: (values) => ({
     path: "v1/rerank",
@@ -28,7 +28,7 @@ export const rerank = {
     const [low, high] = [Math.min(0, ...scores), Math.max(0, ...scores)];
     const share = (score) => (score - low) / (high - low || 1);
     const rows = results.map(({ index, relevance_score: score }) => [
-      visible(documents[index]), String(index), bar(share(score), { from: share(0) }), round(score),
+      visible(documents[index]), index, bar(share(score), { from: share(0) }), round(score),
     ]);
     desk.output.replaceChildren(table("Documents, best first", ["document", "line", "", "score"], rows));
     const cost = priced(await model(id), { input_tokens: usage.prompt_tokens, search_units: 1 });

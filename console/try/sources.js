@@ -26,24 +26,17 @@ export const models = async (kind) => (await list("v1/models")).data.filter((mod
 export const model = async (id) => (await list("v1/models")).data.find((entry) => entry.id === id);
 
 /** Makes the options of a menu of the models of a kind. */
-export const modelOptions = (kind) => async () => {
+const modelOptions = (kind) => async () => {
   const known = await models(kind);
   if (!known.length) return [["", "no such model is set up here"]];
   return known.map(({ id, load }) => [id, load && load.state !== "ready" ? `${id} (${load.state})` : id]);
 };
 
 /** The field that chooses such a model. */
-export const modelField = (kind, hint) => ({ name: "model", label: "Model", kind: "choice", options: modelOptions(kind), hint });
+export const modelField = (kind) => ({ name: "model", label: "Model", kind: "choice", options: modelOptions(kind) });
 
 /** Codes of languages as options, in words where the browser knows them. */
 export function languageOptions(codes) {
-  const names = new Intl.DisplayNames(["en"], { type: "language", fallback: "code" });
-  const label = (code) => {
-    try {
-      return `${names.of(code)} (${code})`;
-    } catch {
-      return code;
-    }
-  };
-  return codes.map((code) => [code, label(code)]).sort(([, a], [, b]) => a.localeCompare(b));
+  const names = new Intl.DisplayNames(["en"], { type: "language" });
+  return codes.map((code) => [code, `${names.of(code)} (${code})`]).sort(([, a], [, b]) => a.localeCompare(b));
 }

@@ -37,7 +37,7 @@ class TryView extends HTMLElement {
   show(name) {
     const panel = PANELS.find((candidate) => candidate.name === name) ?? PANELS[0];
     for (const [index, link] of this.#links.entries()) {
-      if (PANELS[index] === panel) link.setAttribute("aria-current", "page");
+      if (PANELS[index] === panel) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }
     if (!desks.has(panel.name)) desks.set(panel.name, new Desk(panel));
