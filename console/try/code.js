@@ -72,7 +72,7 @@ export function inPython(request) {
     const part = (isKnown) => Object.fromEntries(Object.entries(args).filter(([name]) => takes.includes(name) === isKnown));
     const extra = Object.keys(part(false)).length ? { extra_body: part(false) } : {};
     const [line, client] = CLIENTS[from];
-    return `import os\n\n${line}\n\nclient = ${client()}, api_key=os.environ["PARLANCE_KEY"])\n${lead}client.${call}(\n${named({ ...part(true), ...extra })})${tail}\n`;
+    return `import os\n\n${line}\n\nclient = ${client()}, api_key=os.environ["PARLANCE_KEY"])\n${lead}client.${call}(\n${named({ ...part(true), ...extra })}${tail}\n`;
   }
   const key = keyless ? {} : { Authorization: new Expression("f\"Bearer {os.environ['PARLANCE_KEY']}\"") };
   const body = present({ headers: { ...key, ...headers }, json, timeout: 300 });

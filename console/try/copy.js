@@ -16,9 +16,11 @@ export function callToCopy(describe) {
   const tools = h("div", { class: "row" }, buttons, copy, said);
   const element = h("details", { class: "call" }, h("summary", {}, "The same call to copy"), tools, block);
 
-  const refresh = () => element.open && write(code, textOf(describe, chosen));
+  // A form that cannot be sent leaves the call of before: after a message of a chat, the one that was sent.
+  const refresh = () => element.open && write(code, textOf(describe, chosen) ?? (code.textContent || "The form cannot be sent yet."));
   function choose(name) {
     chosen = name;
+    write(code, "");
     for (const each of buttons) each.setAttribute("aria-pressed", each.textContent === name);
     write(said, "");
     refresh();
@@ -32,8 +34,8 @@ function textOf(describe, language) {
   try {
     const request = describe();
     return request.texts?.[language] ?? LANGUAGES[language](request);
-  } catch (error) {
-    return `The form cannot be sent yet. ${error.message}`;
+  } catch {
+    return null;
   }
 }
 

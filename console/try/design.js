@@ -9,7 +9,7 @@ import { reachable } from "./upload.js";
 
 const DRAFTS = "v1/audio/voices/designs";
 const POLL_MS = 1500;
-const TRAITS = ["timbre", "character", "tempo", "use_case"];
+const TRAITS = { timbre: "Timbre", character: "Character", tempo: "Tempo", use_case: "Use" };
 
 const options = () => list("v1/audio/voices/design-options");
 const choice = (name, label, pick, others = {}) => ({
@@ -27,7 +27,7 @@ export const design = {
     choice("gender", "Gender", ({ genders }) => genders),
     { name: "age_years", label: "Age in years", kind: "number", value: 45, min: 16, max: 90 },
     choice("language", "Language", ({ languages }) => languages, { value: "en" }),
-    ...TRAITS.map((axis) => choice(axis, axis.replace("_", " "), ({ traits }) => traits[axis], { first: [["", "drawn at random"]] })),
+    ...Object.entries(TRAITS).map(([axis, label]) => choice(axis, label, ({ traits }) => traits[axis], { first: [["", "drawn at random"]] })),
     { name: "target_hz", label: "Pitch in Hz", kind: "number", min: 60, max: 400, more: true },
     { name: "instruct", label: "A description that replaces the traits", kind: "line", more: true },
     { name: "label", label: "Name", kind: "line", more: true },
@@ -64,7 +64,7 @@ const pause = (ms, signal) => new Promise((resolve, reject) => {
 async function suggested(desk, { text }) {
   if (!text) throw new Mistake("Description: write what the voice should sound like.");
   const reply = await read(`${DRAFTS}/suggest`, { json: { text }, signal: desk.signal });
-  for (const name of ["gender", "age_years", "language", ...TRAITS]) desk.form.set(name, reply[name]);
+  for (const name of ["gender", "age_years", "language", ...Object.keys(TRAITS)]) desk.form.set(name, reply[name]);
   return [reply.reason, ...reply.hints].join(" ");
 }
 

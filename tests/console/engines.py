@@ -35,7 +35,7 @@ class Talker(ObedientChat):
         request = job.request
         verb, _, text = str(request.messages[-1].content[-1].text if request.messages[-1].content else "").partition(" ")
         if verb == "busy":
-            raise PROVIDER_BUSY()
+            raise PROVIDER_BUSY(retry_after_s=2)
         chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": request.model}
         deltas = _calls(request.tools[0].function.name) if request.tools else _words(text or verb)
         for index, (delta, token) in enumerate(deltas):
@@ -85,7 +85,7 @@ class Whistler(ObedientSpeaker):
 
     async def speak(self, job: SpeechJob) -> AsyncGenerator[AudioBlock, None]:
         if "busy" in job.text.split():
-            raise PROVIDER_BUSY()
+            raise PROVIDER_BUSY(retry_after_s=2)
         sound = tone(0.5)
         yield AudioBlock(sound[:8000], len(job.text) // 2, 0.25)
         yield AudioBlock(sound[8000:], len(job.text), 0.5)

@@ -72,7 +72,7 @@ async def test_calls_of_tools_are_shown_and_their_results_go_back(panel: Panel) 
 
 @pytest.mark.parametrize(
     ("schema", "said"),
-    [("{", "JSON schema of the answer: this is not JSON"), ('{"type": "strange"}', "It failed: `response_format")],
+    [("{", "JSON schema of the answer: this is not JSON"), ('{"$ref": "#"}', "It failed: the JSON schema in `response_format` has a `$ref` to `#`")],
 )
 async def test_a_wrong_schema_is_said(panel: Panel, schema: str, said: str) -> None:
     await panel.open_more()
@@ -100,7 +100,7 @@ async def test_a_stream_that_waits_tells_its_place(panel: Panel) -> None:
         await route.fulfill(body=EVENTS, headers={"content-type": "text/event-stream"})  # type: ignore[attr-defined]
 
     places: list[str] = []
-    await panel.page.expose_function("placed", places.append)
+    await panel.page.expose_function("placed", lambda text: places.append(text))
     await panel.page.evaluate(
         """() => new MutationObserver(() => placed(document.querySelector('.status + p').textContent))
                    .observe(document.querySelector('.status + p'), {childList: true})"""
