@@ -3,6 +3,7 @@
     errors.py                       every error, one row each
     limits.py                       numbers that hold for all models, and their units
     access.py  usage.py             scopes, tariffs, the caller behind a key; what it was billed, by day
+    console.py                      what the console is told: engines, requests, keys
     catalog/                        types of the catalogue: what a model's stanza may say, and who runs the service
     models.py                       how a model is listed
     base.py  body.py  images.py     how strictly bodies are read: types, JSON, `data:` addresses

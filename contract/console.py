@@ -213,7 +213,7 @@ class RecordQuery:
             )
         if outcome is not None and outcome not in tuple(Outcome):
             raise INVALID_REQUEST(
-                f"`outcome` is {outcome[:64]!r}; allowed are {', '.join(f'`{one}`' for one in Outcome)}",
+                f"`outcome` is {outcome[:64]!r}; allowed are {', '.join(f'`{name}`' for name in Outcome)}",
                 param="outcome",
             )
         return cls(CONSOLE_DEFAULT_ROWS if limit is None else int(limit), before, parameters.get("model"), outcome)

@@ -1,8 +1,8 @@
 """What ingress replicas share of the console, in Redis: what each sees of the graph, and the last requests.
 
-Each replica's part is a text under its name, with a lease: what a dead one saw is gone when that ends. The last
+What each replica sees is a text under its name, with a lease: what a dead one saw is gone when that ends. The last
 requests of an organisation are a list of ids, the newest first, and a hash of texts by id, which lose their oldest
-together.
+together. Names hold a number that changes with the form of the texts: replicas of two versions do not read each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ LEASE_S = 5
 KEPT_S = 86_400
 """Seconds after its last request for which those of an organisation are kept."""
 
-PARTS, LEASES = "parlance:console:parts", "parlance:console:leases"
+PAST_S = 3_600
+"""Seconds for which it is known in which states engines were."""
+
+PREFIX = "parlance:console:1"
+VIEWS, LEASES, PAST = f"{PREFIX}:views", f"{PREFIX}:leases", f"{PREFIX}:past"
 
 EXCHANGE = """
 local now = tonumber(redis.call('TIME')[1])
@@ -30,6 +34,7 @@ for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. now)) 
 end
 redis.call('EXPIRE', KEYS[1], ARGV[1])
 redis.call('EXPIRE', KEYS[2], ARGV[1])
+redis.call('SET', KEYS[3], ARGV[4], 'EX', ARGV[5])
 return redis.call('HGETALL', KEYS[1])
 """
 
@@ -60,14 +65,19 @@ class SharedConsole:
         self._exchange = redis.register_script(EXCHANGE)
         self._remember = redis.register_script(REMEMBER)
 
-    async def exchange(self, name: str, part: str) -> list[bytes]:
-        """Stores the part of the process of that name, and returns those of all others that live."""
-        pairs = await self._exchange(keys=[PARTS, LEASES], args=[LEASE_S, name, part])
+    async def exchange(self, name: str, view: str, past: str) -> list[bytes]:
+        """Stores what the process of that name sees, and saw; returns what all others see that live."""
+        pairs = await self._exchange(keys=[VIEWS, LEASES, PAST], args=[LEASE_S, name, view, past, PAST_S])
         return [text for other, text in zip(pairs[::2], pairs[1::2], strict=True) if _text(other) != name]
 
+    async def past(self) -> bytes | None:
+        """What a process saw that was here before, or has begun before."""
+        text: bytes | None = await self._redis.get(PAST)
+        return text
+
     async def leave(self, name: str) -> None:
-        """Removes the part of the process of that name."""
-        await self._redis.hdel(PARTS, name)
+        """Removes what the process of that name sees."""
+        await self._redis.hdel(VIEWS, name)
         await self._redis.zrem(LEASES, name)
 
     async def remember(self, rows: Mapping[int, list[tuple[str, str]]]) -> None:
@@ -76,16 +86,14 @@ class SharedConsole:
             texts = [text for request in requests for text in request]
             await self._remember(keys=_names(org_id), args=[self._most, KEPT_S, *texts])
 
-    async def newest_first(self, org_id: int) -> AsyncIterator[bytes]:
-        """The texts of an organisation's requests."""
+    async def newest_first(self, org_id: int) -> AsyncIterator[list[bytes]]:
+        """The texts of an organisation's requests, BATCH at a time."""
         ids, texts = _names(org_id)
         for start in range(0, self._most, self.BATCH):
             batch = await self._redis.lrange(ids, start, start + self.BATCH - 1)
             if not batch:
                 return
-            for text in await self._redis.hmget(texts, batch):
-                if text is not None:
-                    yield text
+            yield [text for text in await self._redis.hmget(texts, batch) if text is not None]
 
     async def find(self, org_id: int, request_id: str) -> bytes | None:
         """The text of one request of an organisation."""
@@ -94,7 +102,7 @@ class SharedConsole:
 
 
 def _names(org_id: int) -> list[str]:
-    return [f"parlance:console:requests:{org_id}", f"parlance:console:records:{org_id}"]
+    return [f"{PREFIX}:requests:{org_id}", f"{PREFIX}:records:{org_id}"]
 
 
 def _text(name: bytes | str) -> str:

@@ -4,6 +4,7 @@
     ignore_client_control_headers    clients cannot switch off how disconnects and time limits are treated
     keep_replica_port_local          the replicas' own port stays off the network on a machine that serves alone
     send_token_as_metadata           calls carry the cluster's token without an interceptor around each
+    call_at_shutdown                 streams without an end are ended, for which the replica would wait before it goes
 
 Serve's replica takes a body from the network as fast as it comes and queues it without a bound: of a recording that
 comes faster than the disk writes, and of one that never ends, all would be in memory. With a bound the network waits.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -43,6 +45,10 @@ PORT_OPENER = "add_port_to_grpc_server"
 
 STUB = "ASGIServiceStub"
 """The class with which Serve's router calls replicas."""
+
+
+SHUTDOWN = "_perform_graceful_shutdown"
+"""The method with which Serve's replica ends: it waits for every request that is under way."""
 
 
 def ignore_client_control_headers() -> None:
@@ -116,6 +122,27 @@ def send_token_as_metadata() -> None:
             "with calls of replicas; install the version in requirements/"
         )
     setattr(replica_wrapper, STUB, partial(_stub, getattr(replica_wrapper, STUB)))
+
+
+def call_at_shutdown(callback: Callable[[], None]) -> None:
+    """Called in a replica's constructor: has `callback` called in this loop once the replica is told to go.
+
+    Raises RuntimeError where this version of Ray has another way to do so: the start is refused then.
+    """
+    from ray.serve._private import replica
+
+    loop, shut_down = asyncio.get_running_loop(), getattr(replica.Replica, SHUTDOWN, None)
+    if shut_down is None:
+        raise RuntimeError(
+            f"this version of Ray has no `{SHUTDOWN}` in `{replica.__name__}`, so a replica would wait for streams of "
+            "the console before it goes; install the version in requirements/"
+        )
+
+    async def announced(self: Any) -> None:
+        loop.call_soon_threadsafe(callback)
+        await shut_down(self)
+
+    setattr(replica.Replica, SHUTDOWN, announced)
 
 
 def _stub(ray_stub: Any, channel: Any) -> Any:

@@ -100,14 +100,12 @@ class Trace:
         request_id: ours, never the client's: usage lines are unique by it.
         started_s: `time.perf_counter()` when the request came.
         timings: filled by the gate; the reply shows them in `Server-Timing`.
-        rate: set by admission.
+        rate, caller, scope: where its key stands, whose it is, what the route demands of it; set by admission.
         resources: what is given back when the request is over.
         holder: on whose limits these count, set by admission.
-        scope: what the route demands of a key, set by admission.
         model: the first one that was picked or billed.
         fault: with which the request has failed, also where its status had gone out.
         names: by which others know it, where a client or this process traces it or tells of it.
-        caller: whose key came with it, also where it was refused for its scope or rate.
         bills: its reservations, for what was used.
     """
 
@@ -236,13 +234,9 @@ class RequestContext:
         Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT, STATE_UNAVAILABLE.
         """
         self.trace.model = self.trace.model or model
-        state, cost = self.service.state, model.cost_micro_eur(**estimate)
+        state, cost, request_id = self.service.state, model.cost_micro_eur(**estimate), self.trace.request_id
         reservation = await state.ledger.reserve(
-            self.caller,
-            line=model.billing_key,
-            model=model.id,
-            estimate_micro_eur=cost,
-            request_id=self.trace.request_id,
+            self.caller, line=model.billing_key, model=model.id, estimate_micro_eur=cost, request_id=request_id
         )
         self.trace.bills.append(reservation)
         return Account(

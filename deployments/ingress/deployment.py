@@ -25,6 +25,7 @@ from autoscaling.ray_internals.logs import join_serve_logs, logging_config
 from autoscaling.ray_internals.metrics import report_only_news
 from autoscaling.ray_internals.replica import (
     bound_body_queue,
+    call_at_shutdown,
     ignore_client_control_headers,
     keep_replica_port_local,
     send_token_as_metadata,
@@ -210,6 +211,7 @@ class Ingress:
             asyncio.create_task(share_times_forever(engines, state.database), name="share times"),
         ]
         if console := self.service.console:
+            call_at_shutdown(console.feed.close)
             self._tasks.append(asyncio.create_task(console.share_forever(), name="console"))
 
     def __serve_build_asgi_app__(self) -> FastAPI:

@@ -19,6 +19,7 @@ from state.billing.purse import Purse
 from state.billing.usage import NO_USAGE, Bill, Entry, OverLimit, Usage, over_limit
 
 T = TypeVar("T")
+Quantities = Mapping[str, int] | None
 
 MARK_S = 1.0
 """Time between marks, and the age from which a request gets any."""
@@ -47,6 +48,7 @@ class Reservation:
         marked: what of that the database has; None before the first time.
         is_stored: whether the database may have a row of it.
         purse: what holds the money where that is no row of its own.
+        end: gives the micro-EUR that were charged, 0 where it is void; None until it is on the way there.
     """
 
     def __init__(self, ledger: Books, caller: Caller, *, request_id: str, line: str, model: str) -> None:
@@ -60,20 +62,14 @@ class Reservation:
         self._ledger = ledger
         self.caller = caller
         self._opened_s = time.monotonic()
-        self._end: asyncio.Future[int] | None = None
+        self.end: asyncio.Future[int] | None = None
 
     @property
     def has_ended(self) -> bool:
         """Whether it is settled or void, or on the way there."""
-        return self._end is not None
+        return self.end is not None
 
-    @property
-    def charged_micro_eur(self) -> int | None:
-        """What was billed; 0 where it is void, None where neither is certain yet."""
-        end = self._end
-        return end.result() if end and end.done() and not (end.cancelled() or end.exception()) else None
-
-    def note(self, cost_micro_eur: int, quantity: int, unit: str, quantities: Mapping[str, int] | None = None) -> None:
+    def note(self, cost_micro_eur: int, quantity: int, unit: str, quantities: Quantities = None) -> None:
         """What the request has used so far: what is billed if the process ends before the request does."""
         self.used = Usage(cost_micro_eur, quantity, unit, quantities)
 
@@ -103,9 +99,7 @@ class Reservation:
             raise STATE_UNAVAILABLE()
         self.held_micro_eur += micro_eur
 
-    async def settle(
-        self, cost_micro_eur: int, quantity: int, unit: str, quantities: Mapping[str, int] | None = None
-    ) -> int:
+    async def settle(self, cost_micro_eur: int, quantity: int, unit: str, quantities: Quantities = None) -> int:
         """Bills the request once, even if the caller is cancelled. `quantities` says by unit what `quantity` adds up.
 
         Returns the micro-EUR charged: less than the cost only where that exceeds what was held and no room is left.
@@ -117,20 +111,20 @@ class Reservation:
         await (self._bill(self.used) if self.used.quantity else self.void())
 
     async def _bill(self, used: Usage) -> int:
-        if self._end is None:
+        if self.end is None:
             self.used = used
             bill = self.purse.bill(self, used) if self.purse else Bill(self.entry, used, has_row=self.is_stored)
-            self._end = self._ledger.settle(bill)
-        return await asyncio.shield(self._end)
+            self.end = self._ledger.settle(bill)
+        return await asyncio.shield(self.end)
 
     async def void(self) -> None:
         """Releases what is held without billing, unless the request was settled."""
-        if self._end is None:
-            self._end = self._ledger.spawn(self._void())
+        if self.end is None:
+            self.end = self._ledger.spawn(self._void())
             if self.purse and not self.is_stored:
                 self.purse.free_micro_eur += self.held_micro_eur
                 self.purse = None
-        await asyncio.shield(self._end)
+        await asyncio.shield(self.end)
 
     async def _void(self) -> int:
         if self.is_stored:

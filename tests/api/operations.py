@@ -113,10 +113,13 @@ OPEN = {
     "/openapi.json": 200,
     "/docs": 307,
     "/docs/{path}": 404,
+    "/console": 404,
+    "/console/{path}": 404,
     "/files/{name}": 403,
     "/audio/voices/{slug}/samples/{language}.mp3": 404,
     "/v1/audio/voices/{slug}/samples/{language}.mp3": 404,
     "/mcp/docs/mcp": 405,
     "/v1/mcp/docs/mcp": 405,
 }
-"""Paths without a key, and what they answer as they stand here: nobody signed this name, no voice is called so."""
+"""Paths without a key, and what they answer as they stand here: nobody signed this name, no voice is called
+so, and there is no console."""

@@ -86,7 +86,9 @@ async def test_what_waits_is_told_with_whose_calls_it_is(view: View, handle: Han
     calls = [asyncio.create_task(ask(engine, owner=owner)) for owner in ("a", "a", "a", "b")]
     await asyncio.sleep(0)
     loads = engine._waker.loads
-    assert engine.view() == EngineView(EngineState.BUSY, waiting=3, organisations=2, used=1, slots=1, loads=loads)
+    assert engine.view() == EngineView(
+        EngineState.BUSY, waiting=3, organisations=2, used=1, slots=1, loads=loads, lines={"a": 2, "b": 1}
+    )
     handle.response.outcome.set()
     await asyncio.gather(*calls)
     assert engine.view() == EngineView(EngineState.READY, waiting=0, organisations=0, used=0, slots=1, loads=loads)

@@ -24,6 +24,7 @@ FUNCTIONS = {
     "ray.serve._private.replica:parse_disconnect_disabled_header": ["headers"],
     "ray.serve._private.replica:parse_request_timeout_header": ["headers", "default_timeout_s"],
     "ray.serve._private.replica:add_port_to_grpc_server": ["server", "address"],
+    "ray.serve._private.replica:Replica._perform_graceful_shutdown": ["self"],
     # autoscaling/ray_internals/replica.py
     "ray.serve.generated.serve_pb2_grpc:ASGIServiceStub": ["channel"],
     "ray._private.authentication.grpc_authentication_client_interceptor:_get_authentication_metadata_tuple": [],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from autoscaling.ray_internals.replica import (
     LOOPBACK_VARIABLE,
     MESSAGES,
     PORT_OPENER,
+    SHUTDOWN,
     UNTRUSTED_HEADER_PARSERS,
+    call_at_shutdown,
     ignore_client_control_headers,
     keep_replica_port_local,
 )
@@ -100,3 +103,22 @@ def test_a_body_that_nobody_reads_stays_in_the_network() -> None:
 def test_where_routes_have_an_event_loop_of_their_own_all_is_as_serve_has_it() -> None:
     taken, read = _taken_and_read(RAY_SERVE_THROUGHPUT_OPTIMIZED="0", RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD="1")
     assert (taken, read) == (1000, 999)
+
+
+async def test_a_replica_that_is_told_to_go_says_so_before_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    acts: list[str] = []
+
+    async def waits(self: object) -> None:
+        await asyncio.sleep(0)
+        acts.append("waited")
+
+    monkeypatch.setattr(replica.Replica, SHUTDOWN, waits)
+    call_at_shutdown(lambda: acts.append("told"))
+    await getattr(replica.Replica, SHUTDOWN)(object())
+    assert acts == ["told", "waited"]
+
+
+async def test_a_ray_that_ends_replicas_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(replica.Replica, SHUTDOWN)
+    with pytest.raises(RuntimeError, match=SHUTDOWN):
+        call_at_shutdown(lambda: None)

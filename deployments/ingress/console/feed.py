@@ -13,7 +13,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -23,7 +23,7 @@ from contract.access import Caller, Scope
 from contract.console import CHANGE, SNAPSHOT
 from contract.limits import CONSOLE_LOOK_S, KEY_CACHE_S
 from contract.wires import named_event
-from deployments.ingress.console.picture import EVERYBODY, Bands, Fields, Picture
+from deployments.ingress.console.picture import EVERYBODY, Bands, Fields, Picture, Run
 
 RING = 300
 """Changes that are remembered: those of a minute at least."""
@@ -50,7 +50,7 @@ class Audience:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Difference:
     """What one look saw that was new: fields of engines, and the watched owners whose traffic is another.
 
     `owners` is None where all watchers have to know.
@@ -87,7 +87,7 @@ class Feed:
         self._epoch, self._number = secrets.token_hex(4), 0
         self._picture = Picture()
         self._bands = {name: Bands() for name in about}
-        self._ring: deque[Change] = deque(maxlen=RING)
+        self._ring: deque[Difference] = deque(maxlen=RING)
         self._events: dict[tuple[int | None, Audience], bytes] = {}
         self._watched: Counter[str] = Counter()
         self._news = asyncio.Event()
@@ -115,7 +115,7 @@ class Feed:
         owners = frozenset(who for who in self._watched if picture.traffic.get(who) != before.traffic.get(who))
         self._picture = picture
         self._number += 1
-        self._ring.append(Change(self._number, engines, None if is_for_all else owners))
+        self._ring.append(Difference(self._number, engines, None if is_for_all else owners))
         self._events.clear()
         self._news.set()
         self._news = asyncio.Event()
@@ -144,6 +144,16 @@ class Feed:
                 await current(caller)
                 event = self._event(known, audience) if self._concerns(known, audience) else None
 
+    def past(self) -> dict[str, list[Run]]:
+        """In which states each engine was."""
+        return {name: list(bands.runs) for name, bands in self._bands.items()}
+
+    def adopt(self, past: Mapping[str, Sequence[Run]]) -> None:
+        """Goes on from what another process, or an earlier one, has noted of engines."""
+        for name, runs in past.items():
+            if name in self._bands:
+                self._bands[name].adopt(runs)
+
     def close(self) -> None:
         """Ends all streams: the process is to end."""
         self._is_closed = True
@@ -168,7 +178,7 @@ class Feed:
             await self._sleep(CONSOLE_LOOK_S)
             self._see(is_second=number % LOOKS_A_SECOND == 0)
 
-    def _missed(self, known: int) -> list[Change] | None:
+    def _missed(self, known: int) -> list[Difference] | None:
         """The changes since the number `known`; None where the ring has forgotten some."""
         if self._ring and self._ring[0].number > known + 1:
             return None
@@ -189,18 +199,20 @@ class Feed:
             missed = None if known is None else self._missed(known)
             name, engines = (SNAPSHOT, self._whole()) if missed is None else (CHANGE, _joined(missed))
             event = self._events[known, audience] = self._encoded(name, engines, audience)
-        return event
+        # The time is that of the sending, also of an event that was made for somebody before.
+        return event + b"%d}\n\n" % self._now_ms()
 
     def _encoded(self, name: str, engines: list[Fields], audience: Audience) -> bytes:
+        """An event up to its time."""
         picture = self._picture
         content = {
             "engines": engines,
             "organisation": picture.traffic_of(audience.owner),
             "everybody": picture.traffic_of(EVERYBODY) if audience.is_operator else None,
             "processes": picture.processes,
-            "time_ms": self._now_ms(),
+            "time_ms": 0,
         }
-        return f"id: {self._epoch}-{self._number}\n".encode() + named_event(name, content)
+        return f"id: {self._epoch}-{self._number}\n".encode() + named_event(name, content).removesuffix(b"0}\n\n")
 
     def _whole(self) -> list[Fields]:
         return [
@@ -209,7 +221,7 @@ class Feed:
         ]
 
     def _number_of(self, last_id: str | None) -> int | None:
-        """Of which change an event told, if it was an event of this feed."""
+        """The number of the change that an event told of, if it was an event of this feed."""
         epoch, _, number = (last_id or "").partition("-")
         is_ours = epoch == self._epoch and number.isascii() and number.isdecimal() and len(number) < 16
         return int(number) if is_ours and int(number) <= self._number else None
@@ -219,7 +231,7 @@ def _differences(before: Fields, now: Fields) -> Fields:
     return {name: value for name, value in now.items() if name not in before or before[name] != value}
 
 
-def _joined(changes: list[Change]) -> list[Fields]:
+def _joined(changes: list[Difference]) -> list[Fields]:
     """The engines of several changes: the last value of each field, and all runs of their bands."""
     engines: dict[str, Fields] = {}
     for change in changes:

@@ -1,15 +1,16 @@
-"""What the console shows of the graph: the part that one process sees, and the picture that all parts make.
+"""What the console shows of the graph: the view of one process, and the picture that those of all make.
 
-    Minute     what ended in the last minute, counted by engine and organisation
-    Part       engines and traffic as one process sees them
-    merged     the picture of several parts
-    Bands      in which states an engine was in the last hour
+    Minute       what ended in the last minute, counted by engine and organisation
+    ProcessView  engines and traffic as one process sees them
+    merged       the picture of several of these
+    Bands       in which states an engine was in the last hour
 
 A picture of one process is made in the same way as that of ten.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ FIRST_OF = (EngineState.STARTING, EngineState.FAILED, EngineState.COLD)
 """Where no process sees a replica, the first of these that any sees is the state."""
 
 Fields = dict[str, Any]
+Run = tuple[int, str]
+"""A state of an engine, and since when, in milliseconds since 1970."""
 
 
 class Minute:
@@ -62,7 +65,7 @@ class Minute:
 
 
 @dataclass(frozen=True)
-class Part:
+class ProcessView:
     """What one process sees. It crosses to others as JSON.
 
     Attributes:
@@ -87,7 +90,7 @@ class Observer:
         self._loads: dict[str, tuple[float, int]] = {}
         """The last load of each engine, in seconds, and when it was first seen, in milliseconds since 1970."""
 
-    def part(self, names: Iterable[str], now_ms: int) -> Part:
+    def view(self, names: Iterable[str], now_ms: int) -> ProcessView:
         """The engines of these names now."""
         views = {name: self._engines[name].view() for name in names}
         waiting = Counter[str]()
@@ -97,7 +100,7 @@ class Observer:
                 waiting[EVERYBODY] += view.waiting
         requests, errors = self._minute.requests, self._minute.errors
         owners = [name for name in requests if name not in views] + [name for name in waiting if name not in requests]
-        return Part(
+        return ProcessView(
             {name: self._fields(name, view, now_ms) for name, view in views.items()},
             {owner: [requests[owner], errors[owner], waiting[owner]] for owner in owners},
         )
@@ -138,22 +141,22 @@ SUMS = ("used", "waiting", "requests_per_minute", "errors_per_minute")
 MAXIMA = ("slots", "organisations", "expected_load_s")
 
 
-def merged(parts: Sequence[Part]) -> Picture:
-    """The picture that `parts` make; the first is that of this process, and says which engines there are."""
+def merged(views: Sequence[ProcessView]) -> Picture:
+    """The picture that `views` make; the first is that of this process, and says which engines there are."""
     engines: dict[str, Fields] = {}
-    for name in parts[0].engines:
-        seen = [part.engines[name] for part in parts if name in part.engines]
+    for name in views[0].engines:
+        seen = [view.engines[name] for view in views if name in view.engines]
         newest = max(seen, key=lambda fields: fields["loaded_ms"])
-        fields = {field: sum(one[field] for one in seen) for field in SUMS}
-        fields |= {field: max(one[field] for one in seen) for field in MAXIMA}
+        fields = {field: sum(fields[field] for fields in seen) for field in SUMS}
+        fields |= {field: max(fields[field] for fields in seen) for field in MAXIMA}
         fields["last_load_s"] = newest["last_load_s"]
-        states = {one["state"] for one in seen}
+        states = {fields["state"] for fields in seen}
         fields["state"] = seen[0]["state"] if len(states) == 1 and len(seen) == 1 else _state(states, fields)
         engines[name] = fields
-    owners = {owner for part in parts for owner in part.traffic}
-    lines = {owner: [part.traffic.get(owner, (0, 0, 0)) for part in parts] for owner in owners}
+    owners = {owner for view in views for owner in view.traffic}
+    lines = {owner: [view.traffic.get(owner, (0, 0, 0)) for view in views] for owner in owners}
     traffic = {owner: tuple(map(sum, zip(*counts, strict=True))) for owner, counts in lines.items()}
-    return Picture(engines, traffic, len(parts))
+    return Picture(engines, traffic, len(views))
 
 
 def _state(states: set[str], fields: Fields) -> str:
@@ -167,14 +170,14 @@ class Bands:
     """In which states an engine was in the last hour.
 
     Attributes:
-        runs: each state, and since when, in milliseconds since 1970; the last one goes on.
+        runs: its states, the oldest first; the last one goes on.
     """
 
     def __init__(self) -> None:
-        self.runs: deque[tuple[int, str]] = deque()
+        self.runs: deque[Run] = deque()
         self._busy_ms = 0
 
-    def note(self, now_ms: int, state: str) -> tuple[int, str] | None:
+    def note(self, now_ms: int, state: str) -> Run | None:
         """Takes the state of now; returns the run that begins with it, if one does."""
         if state == EngineState.BUSY:
             self._busy_ms = now_ms
@@ -186,3 +189,11 @@ class Bands:
             return None
         self.runs.append((now_ms, state))
         return self.runs[-1]
+
+    def adopt(self, earlier: Sequence[Run]) -> None:
+        """Puts what others have noted before the first run."""
+        since_ms = self.runs[0][0] if self.runs else math.inf
+        runs = [(from_ms, state) for from_ms, state in earlier if from_ms < since_ms]
+        if runs and self.runs and runs[-1][1] == self.runs[0][1]:
+            self.runs.popleft()
+        self.runs.extendleft(reversed(runs))

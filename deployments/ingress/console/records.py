@@ -7,7 +7,7 @@ requests; whoever reads records has that done first.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -23,6 +23,10 @@ NAMES = {Stage.SETTLE.value: "gateway"}
 """What stages are called here where that is not their own name."""
 
 FIELDS_OF_STAGE = 4
+
+
+Row = Sequence[Any]
+"""A record as it is stored: a plain tuple, which the garbage collector need not look at, or a list of JSON."""
 
 
 class Ended(NamedTuple):
@@ -51,7 +55,7 @@ class Ended(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What is remembered of a request. It is stored as a plain tuple, which the garbage collector need not look at.
+    """What is remembered of a request.
 
     Attributes:
         queue_ms, load_ms, engine_ms: where its time went, beside ingress itself.
@@ -105,14 +109,6 @@ class Record(NamedTuple):
             tuple(_flat(stages, ended.started_s)),
         )
 
-    def may_see(self, caller: Caller) -> bool:
-        """Whether it is for the eyes of `caller`, who is of the same organisation: a user's key shows its user's."""
-        return caller.user_id is None or caller.user_id == self.user_id
-
-    def fits(self, query: RecordQuery) -> bool:
-        """Whether it is one of those that `query` is about."""
-        return query.model in (None, self.model) and query.outcome in (None, self.outcome)
-
     def shown(self) -> RequestRecord:
         """What a client is told of it."""
         spans = list(self._spans())
@@ -161,13 +157,18 @@ class Record(NamedTuple):
             }
 
 
+MODEL, OUTCOME, USER_ID = (Record._fields.index(name) for name in ("model", "outcome", "user_id"))
+
+
 def _ms(seconds: float) -> float:
     return round(1000 * seconds, 2)
 
 
 def _cost(bills: Sequence[Reservation]) -> int | None:
-    charged = [bill.charged_micro_eur for bill in bills]
-    return sum(amount or 0 for amount in charged) if any(amount is not None for amount in charged) else None
+    """What was charged, as far as that is certain; None where nothing was to be billed."""
+    ends = [bill.end for bill in bills if bill.end and bill.end.done() and not bill.end.cancelled()]
+    charges = [end.result() for end in ends if end.exception() is None]
+    return sum(charges) if charges else None
 
 
 def _flat(stages: list[StageEntry], started_s: float) -> Iterator[str | float | None]:
@@ -189,15 +190,15 @@ class Records:
 
     def __init__(self, most: int = CONSOLE_RECORDS, most_of_all: int = CONSOLE_RECORDS_OF_PROCESS) -> None:
         self._most, self._most_of_all = most, most_of_all
-        self._lines: dict[int, deque[tuple[Any, ...]]] = {}
+        self._lines: dict[int, deque[Row]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
 
-    def add(self, org_id: int, records: Iterable[Record]) -> None:
-        """Remembers requests of an organisation, the one that ended last at the end."""
-        line = self._lines.setdefault(org_id, deque(maxlen=self._most))
-        line.extend(map(tuple, records))
+    def add(self, records: Mapping[int, Iterable[Record]]) -> None:
+        """Remembers requests of organisations, the one that ended last at the end."""
+        for org_id, line in records.items():
+            self._lines.setdefault(org_id, deque(maxlen=self._most)).extend(map(tuple, line))
         surplus = len(self) - self._most_of_all
         while surplus > 0:
             longest = max(self._lines.values(), key=len)
@@ -206,6 +207,40 @@ class Records:
                 longest.popleft()
             surplus -= lost
 
-    def newest_first(self, org_id: int) -> Iterator[Record]:
+    def newest_first(self, org_id: int) -> Iterator[Row]:
         """Those of an organisation."""
-        return map(Record._make, reversed(self._lines.get(org_id, ())))
+        return reversed(self._lines.get(org_id, deque()))
+
+    def find(self, org_id: int, request_id: str) -> Row | None:
+        """That of one request of an organisation."""
+        return next((row for row in self.newest_first(org_id) if row[0] == request_id), None)
+
+
+class Selection:
+    """The page that a caller asks for, while rows come, the newest first. A user's key sees its user's requests.
+
+    Attributes:
+        records: those of the page.
+        has_more: whether more would have fitted.
+    """
+
+    def __init__(self, query: RecordQuery, caller: Caller) -> None:
+        self.records: list[Record] = []
+        self.has_more = False
+        self._query, self._user_id = query, caller.user_id
+        self._has_begun = query.before is None
+
+    def take(self, rows: Iterable[Row]) -> bool:
+        """Takes those that fit. Returns whether the page is full, and it is known whether there are more."""
+        query, user_id = self._query, self._user_id
+        for row in rows:
+            if not self._has_begun:
+                self._has_begun = row[0] == query.before
+                continue
+            is_seen = user_id is None or row[USER_ID] == user_id
+            if is_seen and query.model in (None, row[MODEL]) and query.outcome in (None, row[OUTCOME]):
+                if len(self.records) == query.limit:
+                    self.has_more = True
+                    return True
+                self.records.append(Record._make(row))
+        return False

@@ -1,7 +1,7 @@
 """The console of one process, and what it shares with the other ingress processes where there is a Redis.
 
-What is shared goes out once a second: a part of the picture, and the records of requests that have ended. A process
-that dies takes the records of its last second with it; without Redis, all of its own.
+What is shared goes out once a second: what this process sees of the graph, and the records of requests that have ended.
+A process that dies takes the records of its last second with it; without Redis, all of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from redis.exceptions import RedisError
@@ -25,8 +25,8 @@ from contract.limits import CONSOLE_RECORDS
 from contract.telemetry import Outcome
 from deployments.ingress.console.bundle import read_bundle
 from deployments.ingress.console.feed import Feed
-from deployments.ingress.console.picture import EVERYBODY, Minute, Observer, Part, Picture, merged
-from deployments.ingress.console.records import Ended, Record, Records
+from deployments.ingress.console.picture import EVERYBODY, Minute, Observer, Picture, ProcessView, merged
+from deployments.ingress.console.records import Ended, Record, Records, Selection
 from state.shared_console import SharedConsole
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -58,7 +58,8 @@ class Console:
             model.deployment: {"capability": model.noun, "models": [model.id]} for model in catalog.deployed()
         }
         self._shared, self._name = shared, secrets.token_hex(8)
-        self._others: list[Part] = []
+        self._others: list[ProcessView] = []
+        self._is_alone = self._has_past = False
         self._unshared: deque[tuple[int, Record]] = deque(maxlen=CONSOLE_RECORDS)
         self.feed = Feed(self._look, self._about, self._count)
 
@@ -68,50 +69,56 @@ class Console:
 
     async def page(self, caller: Caller, query: RecordQuery) -> RequestPage:
         """Requests that `caller` may see, the one that ended last first."""
-        rows: list[Record] = []
-        has_begun, has_more = query.before is None, False
-        async for record in self._newest_first(caller.org_id):
-            if not has_begun:
-                has_begun = record.request_id == query.before
-            elif record.may_see(caller) and record.fits(query):
-                if has_more := len(rows) == query.limit:
-                    break
-                rows.append(record)
+        self._take()
+        page = Selection(query, caller)
+        page.take(self._records.newest_first(caller.org_id))
+        if self._shared:
+            try:
+                page = await self._shared_page(self._shared, caller, query)
+            except RedisError as error:
+                self._note_loss(error)
         return {
-            "data": [record.shown() for record in rows],
-            "has_more": has_more,
-            "next_cursor": rows[-1].request_id if has_more else None,
+            "data": [record.shown() for record in page.records],
+            "has_more": page.has_more,
+            "next_cursor": page.records[-1].request_id if page.has_more else None,
         }
 
     async def find(self, caller: Caller, request_id: str) -> Record | None:
         """The record of a request, if there is one and `caller` may see it."""
         self._take()
-        own = (record for record in self._records.newest_first(caller.org_id) if record.request_id == request_id)
-        record = next(own, None)
-        if record is None and self._shared:
+        row = self._records.find(caller.org_id, request_id)
+        if row is None and self._shared:
             try:
                 text = await self._shared.find(caller.org_id, request_id)
-                record = _read(text) if text else None
+                row = json.loads(text) if text else None
             except RedisError as error:
-                _warn(error)
-        return record if record and record.may_see(caller) else None
+                self._note_loss(error)
+        page = Selection(RecordQuery(), caller)
+        page.take([row] if row else [])
+        return page.records[0] if page.records else None
 
     async def share_forever(self) -> None:
         """Exchanges with the other processes every SHARE_S, if there is anything to exchange with. Until cancelled."""
         while self._shared:
+            await self.share()
             await asyncio.sleep(SHARE_S)
-            try:
-                await self.share(self._shared)
-            except RedisError as error:
-                self._others = []
-                _warn(error)
 
-    async def share(self, shared: SharedConsole) -> None:
-        """Hands on what this process sees and remembers, and takes what the others see. Raises RedisError."""
-        part = json.dumps(asdict(self._part()), separators=(",", ":"))
-        texts = await shared.exchange(self._name, part)
-        self._others = [Part(**json.loads(text)) for text in texts]
-        await self._share_records(shared)
+    async def share(self) -> None:
+        """Hands on what this process sees and remembers, and takes what the others see, if there is a Redis."""
+        if self._shared is None:
+            return
+        try:
+            if not self._has_past:
+                self.feed.adopt(json.loads(await self._shared.past() or "{}"))
+                self._has_past = True
+            view = _json(asdict(self._view()))
+            texts = await self._shared.exchange(self._name, view, _json(self.feed.past()))
+            self._others = [ProcessView(**json.loads(text)) for text in texts]
+            await self._share_records(self._shared)
+            self._is_alone = False
+        except RedisError as error:
+            self._others = []
+            self._note_loss(error)
 
     async def close(self) -> None:
         """Ends all streams, and takes this process out of the picture."""
@@ -121,13 +128,13 @@ class Console:
                 await self._share_records(self._shared)
                 await self._shared.leave(self._name)
             except RedisError as error:
-                _warn(error)
+                self._note_loss(error)
 
-    def _part(self) -> Part:
-        return self._observer.part(self._about, time.time_ns() // 1_000_000)
+    def _view(self) -> ProcessView:
+        return self._observer.view(self._about, time.time_ns() // 1_000_000)
 
     def _look(self) -> Picture:
-        return merged([self._part(), *self._others])
+        return merged([self._view(), *self._others])
 
     def _count(self) -> None:
         self._take()
@@ -136,16 +143,18 @@ class Console:
 
     def _take(self) -> None:
         """Makes records of what has ended."""
+        records: dict[int, list[Record]] = {}
         while self.ended:
             ended = self.ended.popleft()
             record, org_id = Record.of(ended), ended.caller.org_id
-            self._records.add(org_id, (record,))
+            records.setdefault(org_id, []).append(record)
             names = [EVERYBODY, owner_name(org_id), *([record.engine] if record.engine else [])]
             self._requests.update(names)
             if ended.outcome is Outcome.FAILED:
                 self._errors.update(names)
             if self._shared:
                 self._unshared.append((org_id, record))
+        self._records.add(records)
 
     async def _share_records(self, shared: SharedConsole) -> None:
         self._take()
@@ -153,31 +162,27 @@ class Console:
             batch = [self._unshared.popleft() for _ in range(min(len(self._unshared), SharedConsole.BATCH))]
             rows: dict[int, list[tuple[str, str]]] = {}
             for org_id, record in batch:
-                rows.setdefault(org_id, []).append((record.request_id, json.dumps(record, separators=(",", ":"))))
+                rows.setdefault(org_id, []).append((record.request_id, _json(record)))
             try:
                 await shared.remember(rows)
             except BaseException:
                 self._unshared.extendleft(reversed(batch))
                 raise
 
-    async def _newest_first(self, org_id: int) -> AsyncIterator[Record]:
-        """Those of all processes, where they are shared and Redis answers; else those of this process."""
-        self._take()
-        if self._shared:
-            try:
-                await self._share_records(self._shared)
-                async for text in self._shared.newest_first(org_id):
-                    yield _read(text)
-                return
-            except RedisError as error:
-                _warn(error)
-        for record in self._records.newest_first(org_id):
-            yield record
+    async def _shared_page(self, shared: SharedConsole, caller: Caller, query: RecordQuery) -> Selection:
+        """A page of what all processes remember. Raises RedisError."""
+        await self._share_records(shared)
+        page = Selection(query, caller)
+        async for texts in shared.newest_first(caller.org_id):
+            if page.take(map(json.loads, texts)):
+                break
+        return page
+
+    def _note_loss(self, error: RedisError) -> None:
+        if not self._is_alone:
+            log.warning("the console shows this process only: Redis does not answer: %s", type(error).__name__)
+        self._is_alone = True
 
 
-def _read(text: bytes) -> Record:
-    return Record(*json.loads(text))
-
-
-def _warn(error: RedisError) -> None:
-    log.warning("the console shows this process only, because Redis does not answer: %s", type(error).__name__)
+def _json(content: object) -> str:
+    return json.dumps(content, separators=(",", ":"))

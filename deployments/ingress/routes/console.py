@@ -146,7 +146,9 @@ def _file(console: Console, request: Request, name: str) -> Response:
         return Response(status_code=304, headers=headers)
     if is_packed:
         headers["content-encoding"] = "gzip"
-    return Response(file.packed if is_packed else file.plain, headers=headers, media_type=file.media_type)
+    content = file.packed if is_packed else file.plain
+    headers["content-length"] = str(len(content))
+    return Response(b"" if request.method == "HEAD" else content, headers=headers, media_type=file.media_type)
 
 
 def _admit_anyone(trace: Trace, request: Request) -> None:
