@@ -2,10 +2,10 @@
 import { h, replace, visible } from "../dom.js";
 import { duration, plural } from "../format.js";
 import { Mistake, present } from "./form.js";
-import { waiting } from "./panel.js";
-import { facts, pairs, priced, send } from "./reply.js";
+import { button, muted } from "./parts.js";
+import { facts, pairs, priced } from "./reply.js";
 import { model, modelField } from "./sources.js";
-import { eventsOf } from "./stream.js";
+import { streamed } from "./stream.js";
 import { Turn } from "./turns.js";
 
 const TAKES = ["model", "messages", "temperature", "max_tokens", "tools", "response_format", "logprobs", "top_logprobs", "stream", "stream_options"];
@@ -29,7 +29,7 @@ export const chat = {
 
   prepare(desk) {
     desk.turns = [];
-    desk.buttons.append(desk.button("New conversation", () => forget(desk)));
+    desk.buttons.append(button("New conversation", () => forget(desk)));
     desk.form.control("user").addEventListener("keydown", (event) => event.key === "Enter" && event.ctrlKey && desk.run());
   },
 
@@ -60,7 +60,7 @@ export const chat = {
       return finish(turn, clock, await model(values.model));
     } catch (error) {
       // What was not answered is no part of the conversation; it stays in its field, to be sent again.
-      if (turn.content) turn.element.append(h("p", { class: "muted" }, "This answer broke off; it is not sent again."));
+      if (turn.content) turn.element.append(muted("This answer broke off; it is not sent again."));
       else turns.forEach(({ element }) => element.remove());
       throw error;
     }
@@ -79,11 +79,10 @@ function forget(desk) {
 /** Streams the answer into `turn`, and gives its times and what was counted. */
 async function written(desk, request, turn) {
   const clock = { startedMs: performance.now(), firstMs: null, usage: {}, reason: "" };
-  clock.reply = await send({ ...request, headers: { "X-Service-Progress": "1" } }, desk.signal);
-  for await (const { event, data } of eventsOf(clock.reply)) {
-    if (event === "queue_status") desk.tell(waiting(data));
-    clock.usage = data.usage ?? clock.usage;
-    const [choice] = data.choices;
+  const onReply = (reply) => (clock.reply = reply);
+  for await (const { usage, choices } of streamed(request, desk.signal, (text) => desk.tell(text), onReply)) {
+    clock.usage = usage ?? clock.usage;
+    const [choice] = choices;
     if (!choice) continue;
     clock.reason = choice.finish_reason ?? clock.reason;
     turn.take(choice.delta, choice.logprobs);

@@ -100,6 +100,6 @@ export function inJavaScript(request) {
     "});\nif (!reply.ok) throw new Error(await reply.text());",
     saves ? `await writeFile("${saves}", Buffer.from(await reply.arrayBuffer()));`
       : streams ? "for await (const piece of reply.body.pipeThrough(new TextDecoderStream())) process.stdout.write(piece);"
-        : "console.log(await reply.json());",
+        : "console.dir(await reply.json(), { depth: null });",
   ].filter(Boolean).join("\n");
 }

@@ -1,5 +1,6 @@
 // The call that a panel makes, to copy: for a shell, in Python, in JavaScript.
 import { h, write } from "../dom.js";
+import { button, folded, row } from "./parts.js";
 import { curl, inJavaScript, inPython } from "./code.js";
 
 const LANGUAGES = { curl, Python: inPython, JavaScript: inJavaScript };
@@ -9,12 +10,10 @@ export function callToCopy(describe) {
   let chosen = "curl";
   const code = h("code", {});
   const said = h("span", { class: "muted", role: "status" });
-  const button = (text, onClick) => h("button", { class: "button quiet", type: "button", onClick }, text);
   const buttons = Object.keys(LANGUAGES).map((name) => button(name, () => choose(name)));
   const copy = button("Copy", () => put(code.textContent, said));
   const block = h("pre", { class: "code", tabindex: "0", role: "region", "aria-label": "The call" }, code);
-  const tools = h("div", { class: "row" }, buttons, copy, said);
-  const element = h("details", { class: "call" }, h("summary", {}, "The same call to copy"), tools, block);
+  const element = folded("The same call to copy", row(buttons, copy, said), block);
 
   // A form that cannot be sent leaves the call of before: after a message of a chat, the one that was sent.
   const refresh = () => element.open && write(code, textOf(describe, chosen) ?? (code.textContent || "The form cannot be sent yet."));

@@ -2,6 +2,7 @@
 import { h, replace, visible } from "../dom.js";
 import { bar, round, table } from "./drawing.js";
 import { Mistake, present } from "./form.js";
+import { joined, muted, row } from "./parts.js";
 import { priced } from "./reply.js";
 import { list } from "./sources.js";
 
@@ -45,12 +46,12 @@ export const decisions = {
   },
   async show({ answers, model, usage }, values, desk) {
     const { questions } = values.preset ? (await list(PRESETS)).data.find(({ id }) => id === values.preset) : this.request(values).json;
-    const runner = h("p", { class: "muted" }, `Read by ${visible(model.runtime)} (${visible(model.via)}), run by ${visible(model.operator)} (${visible(model.country)}).`);
+    const runner = muted(`Read by ${visible(model.runtime)} (${visible(model.via)}), run by ${visible(model.operator)} (${visible(model.country)}).`);
     replace(desk.output, decided(answers, questions), runner);
     const entry = await list(MODELS).then(({ data }) => data.find(({ id }) => id === model.id), () => null);
     const cost = priced(entry, { input_tokens: usage.input_tokens, questions: usage.forward_passes });
     const best = Object.entries(answers).map(([name, answer]) => nameOf(questions[name], likeliest(answer)));
-    return `Most likely: ${best.join(", ")}. ${usage.input_tokens} tokens${cost ? `, ${cost}` : ""}.`;
+    return `Most likely: ${best.join(", ")}. ${joined(`${usage.input_tokens} tokens`, cost)}.`;
   },
 };
 
@@ -78,7 +79,7 @@ function decided(answers, questions) {
   };
   slider.addEventListener("input", update);
   update();
-  return [h("div", { class: "row" }, h("label", { for: "threshold" }, "Decide from"), slider, shown), place];
+  return [row(h("label", { for: "threshold" }, "Decide from"), slider, shown), place];
 }
 
 function answerOf(answer, question, threshold) {
@@ -88,7 +89,7 @@ function answerOf(answer, question, threshold) {
   return [
     table(visible(question.instructions), ["answer", "", "probability"], rows),
     h("p", { class: reasons.length ? "verdict" : "verdict good" }, verdict),
-    h("p", { class: "muted" }, `Mass on the answers ${round(answer.diagnostics.label_mass)}, entropy ${round(answer.normalized_entropy)}; ${answer.calibration.status}.`),
+    muted(`Mass on the answers ${round(answer.diagnostics.label_mass)}, entropy ${round(answer.normalized_entropy)}; ${answer.calibration.status}.`),
   ];
 }
 

@@ -3,6 +3,7 @@ import { call, read } from "../api.js";
 import { h, replace, visible } from "../dom.js";
 import { money, plural } from "../format.js";
 import { Mistake, present } from "./form.js";
+import { button, joined, muted, row } from "./parts.js";
 import { pitch } from "./pitch.js";
 import { forgetLists, list } from "./sources.js";
 import { reachable } from "./upload.js";
@@ -34,8 +35,8 @@ export const design = {
   ],
   prepare(desk) {
     desk.output.classList.add("drafts");
-    desk.buttons.prepend(desk.button("Fill in from the description", () => desk.run((values) => suggested(desk, values))));
-    desk.buttons.append(desk.button("Earlier drafts", () => desk.run(() => listed(desk))));
+    desk.buttons.prepend(button("Fill in from the description", () => desk.run((values) => suggested(desk, values))));
+    desk.buttons.append(button("Earlier drafts", () => desk.run(() => listed(desk))));
   },
   request: ({ text: _, ...order }) => ({ path: DRAFTS, json: present(order) }),
   async run(desk, values) {
@@ -84,16 +85,15 @@ async function show(draft, place, desk) {
     return said;
   });
   const name = visible(label);
-  const costs = [status, cost && `cost ${money(cost)}`, slug && `voice ${visible(slug)}`].filter(Boolean).join(", ");
   replace(place,
     h("h3", {}, name),
-    h("p", { class: "muted" }, costs),
+    muted(joined(status, cost && `cost ${money(cost)}`, slug && `voice ${visible(slug)}`)),
     h("p", { class: "muted", dir: "auto" }, instruct),
     pitch(draft, (await options()).limits.attempts),
     sample && h("audio", { controls: true, src: reachable(sample), "aria-label": `Clip of ${name}` }),
     error && h("p", { class: "error" }, error),
-    h("div", { class: "row" },
-      status === "ready" && desk.button("Adopt", () => act("/adopt", "POST", "Adopted. The voice can be chosen under Speech in a new page.")),
-      !["discarded", "failed"].includes(status) && desk.button("Discard", () => act("", "DELETE", "Discarded."))));
+    row(
+      status === "ready" && button("Adopt", () => act("/adopt", "POST", "Adopted. After a reload the voice can be chosen under Speech.")),
+      !["discarded", "failed"].includes(status) && button("Discard", () => act("", "DELETE", "Discarded."))));
   return place;
 }

@@ -1,9 +1,10 @@
 // The panel of the MCP endpoints: a search of the documentation, a section to read, and the tools that a key may call.
-import { read } from "../api.js";
+import { read as fetched } from "../api.js";
 import { h, replace, visible } from "../dom.js";
 import { plural } from "../format.js";
 import { table } from "./drawing.js";
 import { Mistake } from "./form.js";
+import { button, row } from "./parts.js";
 
 const headers = { Accept: "application/json, text/event-stream" };
 const [DOCS, TOOLS] = ["v1/mcp/docs/mcp", "v1/mcp/mcp"];
@@ -21,7 +22,7 @@ export const documentation = {
     { name: "top_n", label: "Sections", kind: "number", value: 5, min: 1, max: 20 },
   ],
   prepare(desk) {
-    desk.buttons.append(desk.button("List the tools", () => desk.run(() => listTools(desk))));
+    desk.buttons.append(button("List the tools", () => desk.run(() => listTools(desk))));
   },
   request({ query, top_n = 5 }) {
     if (!query) throw new Mistake("Words: write what you look for.");
@@ -46,14 +47,14 @@ function sectionOf({ id, title, excerpt }, desk) {
   const open = async () => {
     if (!text.textContent) await desk.run(() => readPage(id, text));
     text.hidden = !text.hidden;
-    button.setAttribute("aria-expanded", !text.hidden);
+    read.setAttribute("aria-expanded", !text.hidden);
   };
-  const button = desk.button("Read", open);
-  button.setAttribute("aria-expanded", "false");
-  return h("article", { class: "section" }, h("h3", {}, visible(title)), h("p", { dir: "auto" }, excerpt), h("p", { class: "row" }, button, h("code", {}, visible(id))), text);
+  const read = button("Read", open);
+  read.setAttribute("aria-expanded", "false");
+  return h("article", { class: "section" }, h("h3", {}, visible(title)), h("p", { dir: "auto" }, excerpt), row(read, h("code", {}, visible(id))), text);
 }
 
-const ask = ({ path, ...request }) => read(path, request).then(answered);
+const ask = ({ path, ...request }) => fetched(path, request).then(answered);
 
 async function readPage(id, place) {
   const { text } = await ask(tool("read_doc", { id }));

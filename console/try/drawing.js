@@ -1,5 +1,6 @@
 // Drawings that are tables as well: bars in rows, and figures with a table that opens beneath them.
 import { h, svg } from "../dom.js";
+import { folded } from "./parts.js";
 
 export const round = (value, digits = 3) => (Number.isFinite(value) ? value.toFixed(digits) : "–");
 
@@ -22,5 +23,5 @@ export function table(caption, heads, rows) {
 /** A drawing of `width` by `height` units with what it shows in words, and its table. */
 export function figure(label, { width, height }, shapes, twin) {
   const drawing = svg("svg", { class: "figure", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, shapes);
-  return h("figure", {}, drawing, h("details", {}, h("summary", {}, "As a table"), twin));
+  return h("figure", {}, drawing, folded("As a table", twin));
 }

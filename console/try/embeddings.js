@@ -2,6 +2,7 @@
 import { svg, visible } from "../dom.js";
 import { figure, round, table } from "./drawing.js";
 import { Mistake, present } from "./form.js";
+import { joined } from "./parts.js";
 import { cosine, principal } from "./projection.js";
 import { priced } from "./reply.js";
 import { model, modelField } from "./sources.js";
@@ -31,7 +32,7 @@ export const embeddings = {
     const vectors = data.map(({ embedding }) => embedding);
     desk.output.replaceChildren(map(vectors, input), similarities(vectors, input));
     const cost = priced(await model(id), { input_tokens: usage.prompt_tokens });
-    return `${input.length} texts, ${vectors[0].length} dimensions, ${usage.total_tokens} tokens${cost ? `, ${cost}` : ""}.`;
+    return `${joined(`${input.length} texts`, `${vectors[0].length} dimensions`, `${usage.total_tokens} tokens`, cost)}.`;
   },
 };
 
@@ -43,18 +44,18 @@ function map(vectors, texts) {
     return (value) => (high - low < 1e-9 ? size / 2 : EDGE + ((value - low) / (high - low)) * (size - 2 * EDGE));
   };
   const [x, y] = [scale(0, SIZE.width), scale(1, SIZE.height)];
-  const shapes = points.map(([across, up], index) => dot(x(across), SIZE.height - y(up), `${index + 1} ${visible(texts[index])}`));
+  const shapes = points.map(([across, up], index) => dot(x(across), SIZE.height - y(up), index + 1, visible(texts[index])));
   const rows = points.map((place, index) => [visible(texts[index]), index + 1, ...place.map((value) => round(value))]);
   const share = shares.map((part) => `${Math.round(part * 100)} %`).join(" and ");
   const label = `Map of ${points.length} texts; its axes show ${share} of their differences.`;
   return figure(label, SIZE, shapes, table("Places on the map", ["text", "number", "across", "up"], rows));
 }
 
-function dot(x, y, words) {
+function dot(x, y, number, words) {
   const [offset, anchor] = x > SIZE.width * 0.6 ? [-10, "end"] : [10, "start"];
   const short = words.length > 36 ? `${words.slice(0, 35)}…` : words;
-  const label = svg("text", { x: x + offset, y: y + 4, "text-anchor": anchor }, short);
-  return svg("g", { class: "point" }, svg("title", {}, words), svg("circle", { cx: x, cy: y, r: 5 }), label);
+  const label = svg("text", { x: x + offset, y: y + 4, "text-anchor": anchor }, number, svg("tspan", {}, ` ${short}`));
+  return svg("g", { class: "point" }, svg("title", {}, `${number} ${words}`), svg("circle", { cx: x, cy: y, r: 5 }), label);
 }
 
 function similarities(vectors, texts) {

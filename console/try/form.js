@@ -1,5 +1,6 @@
 // Builds the form of a panel from a table of its fields, and reads what stands in it.
 import { h, replace, visible } from "../dom.js";
+import { folded } from "./parts.js";
 
 /** A field that cannot be sent as it stands. */
 export class Mistake extends Error {}
@@ -39,8 +40,8 @@ export class Form {
     this.fields = fields;
     const rows = (isMore) => fields.filter(({ more = false }) => more === isMore).map((field) => this.#row(field, prefix));
     const [plain, more] = [rows(false), rows(true)];
-    const folded = more.length > 0 && h("details", {}, h("summary", {}, "More fields"), h("div", { class: "fields" }, more));
-    this.element = h("div", {}, h("div", { class: "fields" }, plain), folded);
+    const part = more.length > 0 && folded("More fields", h("div", { class: "fields" }, more));
+    this.element = h("div", {}, h("div", { class: "fields" }, plain), part);
   }
 
   #row(field, prefix) {

@@ -3,6 +3,7 @@ import { h, replace, write } from "../dom.js";
 import { duration } from "../format.js";
 import { callToCopy } from "./copy.js";
 import { Form, Mistake } from "./form.js";
+import { button, muted, row } from "./parts.js";
 import { facts, failure, send } from "./reply.js";
 
 /**
@@ -19,21 +20,17 @@ export class Desk {
     this.output = h("div", { class: "output" });
     this.replies = h("div", {});
     this.status = h("p", { class: "status", role: "status" });
-    this.progress = h("p", { class: "muted" });
+    this.progress = muted();
     this.runButton = h("button", { class: "button", type: "submit" }, verb);
-    this.stopButton = this.button("Stop", () => this.stop());
-    this.buttons = h("div", { class: "row" }, this.runButton, this.stopButton);
+    this.stopButton = button("Stop", () => this.stop());
+    this.buttons = row(this.runButton, this.stopButton);
     this.code = callToCopy(() => panel.request(this.form.values(), this));
     const onSubmit = (event) => (event.preventDefault(), this.run());
     const form = h("form", { onSubmit, onInput: () => this.code.refresh() }, this.form.element, this.buttons);
-    const parts = [h("h2", { id: `try-${name}` }, title), h("p", { class: "muted" }, about), form, this.status, this.progress, this.output, this.replies];
+    const parts = [h("h2", { id: `try-${name}` }, title), muted(about), form, this.status, this.progress, this.output, this.replies];
     this.element = h("section", { class: "card panel", "aria-labelledby": `try-${name}` }, parts, this.code.element);
     this.#busy(false);
     panel.prepare?.(this);
-  }
-
-  button(text, onClick) {
-    return h("button", { class: "button quiet", type: "button", onClick }, text);
   }
 
   get signal() {
@@ -98,10 +95,4 @@ export class Desk {
     place.append(facts(reply));
     return reply;
   }
-}
-
-/** How long a stream has to wait, from an event `queue_status`, in words. */
-export function waiting({ position, of, eta_ms: etaMs, why }) {
-  const time = etaMs ? `, about ${duration(etaMs)}` : "";
-  return `Position ${position} of ${of}${time}${why === "queue" ? "" : "; the engine starts"}`;
 }

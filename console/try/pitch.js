@@ -2,10 +2,10 @@
 import { svg } from "../dom.js";
 import { figure, round, table } from "./drawing.js";
 
-const SIZE = { width: 640, height: 132 };
+const SIZE = { width: 640, height: 148 };
 const [LOWEST, HIGHEST] = [60, 400];
 const TICKS = [60, 80, 100, 140, 200, 280, 400];
-const [TOP, AXIS] = [22, 104];
+const [TOP, AXIS] = [34, 114];
 
 // Pitch is heard in ratios, so the axis is logarithmic.
 const x = (hz) => 20 + (Math.log(Math.min(Math.max(hz, LOWEST), HIGHEST) / LOWEST) / Math.log(HIGHEST / LOWEST)) * (SIZE.width - 40);
@@ -17,16 +17,16 @@ const hertz = (value) => (value ? `${round(value, 1)} Hz` : "–");
 export function pitch({ band_hz: [from, to], target_hz: target, measurements }, attempts) {
   const { f0_hz: median, p25_hz: low, p75_hz: high, in_band: inBand, attempts_used: used } = measurements;
   const measured = median ? [
-    line("quartiles", low, high, 58, 58),
-    svg("circle", { class: inBand ? "median good" : "median", cx: x(median), cy: 58, r: 7 }),
-    text(median, 84, `${Math.round(median)} Hz`),
-  ] : text(155, 66, "not measured yet");
+    line("quartiles", low, high, 64, 64),
+    svg("circle", { class: inBand ? "median good" : "median", cx: x(median), cy: 64, r: 7 }),
+    text(median, 98, `${Math.round(median)} Hz`),
+  ] : text(155, 80, "not measured yet");
   const shapes = [
     svg("rect", { class: "ordered", x: x(from), width: x(to) - x(from), y: TOP, height: AXIS - TOP }),
     line("target", target, target, TOP, AXIS),
-    text(target, 14, `ordered ${target} Hz`),
+    text(target, 25, `ordered ${target} Hz`),
     line("axis", LOWEST, HIGHEST, AXIS, AXIS),
-    TICKS.map((hz) => text(hz, AXIS + 18, hz)),
+    TICKS.map((hz) => text(hz, AXIS + 24, hz)),
     measured,
     used && attemptDots(used, attempts),
   ];
@@ -40,4 +40,4 @@ export function pitch({ band_hz: [from, to], target_hz: target, measurements }, 
 
 // The server keeps the pitch of the best attempt only; the others are known by their number.
 const attemptDots = (used, attempts) => Array.from({ length: attempts }, (_, index) =>
-  svg("circle", { class: index < used ? "attempt used" : "attempt", cx: SIZE.width - 10 - (attempts - index) * 16, cy: 12, r: 5 }));
+  svg("circle", { class: index < used ? "attempt used" : "attempt", cx: SIZE.width - 10 - (attempts - index) * 16, cy: 16, r: 5 }));

@@ -1,5 +1,6 @@
 // Records from the microphone, or says in words why it cannot.
 import { h, write } from "../dom.js";
+import { button } from "./parts.js";
 
 const REFUSALS = {
   NotAllowedError: "The browser did not allow the microphone. Allow it for this page in the browser's settings, or choose a file.",
@@ -13,7 +14,7 @@ export function recorder(onRecording) {
   const said = h("span", { class: "muted", role: "status" });
   let recording = null;
   const tell = (text) => {
-    write(button, recording ? "Stop recording" : "Record");
+    write(record, recording ? "Stop recording" : "Record");
     write(said, text);
   };
   async function press() {
@@ -29,8 +30,8 @@ export function recorder(onRecording) {
       tell(REFUSALS[name] ?? `The microphone could not be opened: ${message || name}.`);
     }
   }
-  const button = h("button", { class: "button quiet", type: "button", onClick: press }, "Record");
-  return [button, said];
+  const record = button("Record", press);
+  return [record, said];
 }
 
 async function recordingOf(onFile) {

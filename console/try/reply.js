@@ -2,6 +2,7 @@
 import { call, read } from "../api.js";
 import { h, visible } from "../dom.js";
 import { duration, money } from "../format.js";
+import { button } from "./parts.js";
 
 /** What `quantities` cost at the prices of `model`, an entry of a list of models; null where no price is told. */
 export function priced(model, quantities) {
@@ -49,8 +50,8 @@ async function billed(id) {
 
 /** What went wrong, with a button that tries again once the server allows it. */
 export function failure({ message, code, type, status, requestId, retryAfterS }, retry) {
-  const button = h("button", { class: "button quiet", type: "button", onClick: retry }, "Try again");
-  if (retryAfterS) countDown(button, Date.now() + retryAfterS * 1000);
+  const again = button("Try again", retry);
+  if (retryAfterS) countDown(again, Date.now() + retryAfterS * 1000);
   const details = pairs([
     ["code", code && visible(code)],
     ["type", type && visible(type)],
@@ -58,14 +59,14 @@ export function failure({ message, code, type, status, requestId, retryAfterS },
     ["retry after", retryAfterS && `${retryAfterS} s`],
     ["request", requestLink(requestId)],
   ]);
-  return h("div", { class: "error" }, h("p", {}, message), details, button);
+  return h("div", { class: "error" }, h("p", {}, message), details, again);
 }
 
-function countDown(button, dueMs) {
+function countDown(again, dueMs) {
   const leftS = Math.ceil((dueMs - Date.now()) / 1000);
-  button.disabled = leftS > 0;
-  button.textContent = leftS > 0 ? `Try again in ${leftS} s` : "Try again";
-  if (leftS > 0) setTimeout(countDown, 250, button, dueMs);
+  again.disabled = leftS > 0;
+  again.textContent = leftS > 0 ? `Try again in ${leftS} s` : "Try again";
+  if (leftS > 0) setTimeout(countDown, 250, again, dueMs);
 }
 
 /** Sends a request of a panel, described as for `code.js`. */

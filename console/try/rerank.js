@@ -2,6 +2,7 @@
 import { visible } from "../dom.js";
 import { bar, round, table } from "./drawing.js";
 import { present } from "./form.js";
+import { joined } from "./parts.js";
 import { priced } from "./reply.js";
 import { model, modelField } from "./sources.js";
 
@@ -30,8 +31,8 @@ export const rerank = {
     const rows = results.map(({ index, relevance_score: score }) => [
       visible(documents[index]), index, bar(share(score), { from: share(0) }), round(score),
     ]);
-    desk.output.replaceChildren(table("Documents, best first", ["document", "line", "", "score"], rows));
-    const cost = priced(await model(id), { input_tokens: usage.prompt_tokens, search_units: 1 });
-    return `${results.length} documents sorted: the best is number ${results[0].index}. ${usage.total_tokens} tokens${cost ? `, ${cost}` : ""}.`;
+    desk.output.replaceChildren(table("Documents, best first", ["document", "index", "", "score"], rows));
+    const spent = joined(`${usage.total_tokens} tokens`, priced(await model(id), { input_tokens: usage.prompt_tokens, search_units: 1 }));
+    return `${results.length} documents sorted: the best has index ${results[0].index}. ${spent}.`;
   },
 };

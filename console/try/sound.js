@@ -1,5 +1,6 @@
 // Sound that came or was recorded: a player and its waveform.
 import { h, svg } from "../dom.js";
+import { muted } from "./parts.js";
 import { figure, table } from "./drawing.js";
 
 const SIZE = { width: 640, height: 90 };
@@ -13,7 +14,7 @@ export async function player(blob, label) {
     const sound = await new OfflineAudioContext(1, 1, 48_000).decodeAudioData(await blob.arrayBuffer());
     return { element: h("div", { class: "sound" }, audio, waveform(sound, label, audio)), audio, seconds: sound.duration };
   } catch {
-    const note = h("p", { class: "muted" }, "This browser cannot draw this kind of sound.");
+    const note = muted("This browser cannot draw this kind of sound.");
     return { element: h("div", { class: "sound" }, audio, note), audio, seconds: null };
   }
 }
@@ -29,9 +30,10 @@ function waveform(sound, label, audio) {
     const x = (audio.currentTime / sound.duration) * SIZE.width;
     for (const end of ["x1", "x2"]) cursor.setAttribute(end, x);
   });
-  const peak = (columns) => Math.max(...columns.map(([low, high]) => Math.max(high, -low)));
-  const tenths = Array.from({ length: 10 }, (_, part) => peaks.slice((part * COLUMNS) / 10, ((part + 1) * COLUMNS) / 10));
-  const rows = tenths.map((columns, part) => [`${((part * sound.duration) / 10).toFixed(2)} s`, `${Math.round(peak(columns) * 100)} %`]);
+  const rows = Array.from({ length: 10 }, (_, tenth) => {
+    const loudest = Math.max(...peaks.slice(tenth * (COLUMNS / 10), (tenth + 1) * (COLUMNS / 10)).map(([low, high]) => high - low)) / 2;
+    return [`${((tenth * sound.duration) / 10).toFixed(2)} s`, `${Math.round(loudest * 100)} %`];
+  });
   const words = `Waveform of ${label}, ${sound.duration.toFixed(1)} s`;
   return figure(words, SIZE, [svg("path", { class: "wave", d: line.join("") }), cursor], table("Loudness", ["from", "highest"], rows));
 }

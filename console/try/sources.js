@@ -27,9 +27,8 @@ export const model = async (id) => (await list("v1/models")).data.find((entry) =
 
 /** Makes the options of a menu of the models of a kind. */
 const modelOptions = (kind) => async () => {
-  const known = await models(kind);
-  if (!known.length) return [["", "no such model is set up here"]];
-  return known.map(({ id, load }) => [id, load && load.state !== "ready" ? `${id} (${load.state})` : id]);
+  const known = (await models(kind)).map(({ id }) => [id, id]);
+  return known.length ? known : [["", "no such model is set up here"]];
 };
 
 /** The field that chooses such a model. */

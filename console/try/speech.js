@@ -2,11 +2,11 @@
 import { h, replace, visible, write } from "../dom.js";
 import { duration } from "../format.js";
 import { Mistake, present } from "./form.js";
-import { waiting } from "./panel.js";
-import { facts, failure, pairs, priced, send } from "./reply.js";
+import { muted } from "./parts.js";
+import { facts, failure, pairs, priced } from "./reply.js";
 import { player, sized } from "./sound.js";
 import { languageOptions, list, model, models } from "./sources.js";
-import { eventsOf } from "./stream.js";
+import { streamed } from "./stream.js";
 
 const TYPES = { wav: "audio/wav", flac: "audio/flac", mp3: "audio/mpeg", ogg: "audio/ogg", opus: "audio/ogg", aac: "audio/aac" };
 const TAKES = ["model", "voice", "input", "response_format", "speed", "instructions"];
@@ -37,7 +37,7 @@ export const speech = {
 
   async run(desk, values) {
     const speakers = chosen(desk.voices);
-    const places = speakers.map((speaker) => h("article", { class: "card spoken" }, h("h3", {}, nameOf(speaker)), h("p", { class: "muted" }, "waiting …")));
+    const places = speakers.map((speaker) => h("article", { class: "card spoken" }, h("h3", {}, nameOf(speaker)), muted("waiting …")));
     replace(desk.output, h("div", { class: "side-by-side" }, places));
     const spoken = await Promise.all(speakers.map((speaker, index) => speak(desk, described(values, speaker), speaker, places[index])));
     desk.signal.throwIfAborted();
@@ -57,7 +57,7 @@ async function fillVoices(place) {
     place.append(...engines.map((engine, index) => voiceRow(engine, voicesOf(engine), index === 0)));
     place.dispatchEvent(new Event("input", { bubbles: true }));
   } catch (error) {
-    place.append(h("p", { class: "muted" }, `The voices could not be read: ${error.message}`));
+    place.append(muted(`The voices could not be read: ${error.message}`));
   }
 }
 
@@ -92,11 +92,10 @@ async function speak(desk, request, speaker, place) {
   const startedMs = performance.now();
   try {
     const json = { ...request.json, stream_format: "sse" };
-    const reply = await send({ ...request, json, headers: { "X-Service-Progress": "1" } }, desk.signal);
-    const sound = await collected(reply, (event) => write(place.lastChild, waiting(event)));
+    const sound = await collected({ ...request, json }, desk.signal, (text) => write(place.lastChild, text));
     const blob = new Blob([sized(sound.bytes)], { type: TYPES[request.json.response_format] });
     const { element, seconds } = await player(blob, nameOf(speaker));
-    fill(element, told(reply, sound, { startedMs, seconds, entry: await model(speaker.model) }), facts(reply));
+    fill(element, told(sound, startedMs, seconds, await model(speaker.model)), facts(sound.reply));
     return true;
   } catch (error) {
     const again = () => desk.run(async () => ((await speak(desk, request, speaker, place)) ? "Spoken." : "Not spoken."));
@@ -105,19 +104,18 @@ async function speak(desk, request, speaker, place) {
   }
 }
 
-async function collected(reply, onWait) {
+async function collected(request, signal, tell) {
   const pieces = [];
-  let [firstMs, usage] = [null, {}];
-  for await (const { event, data } of eventsOf(reply)) {
-    if (event === "queue_status") onWait(data);
-    if (data.type === "speech.audio.delta") pieces.push(Uint8Array.from(atob(data.audio), (char) => char.charCodeAt(0)));
-    if (pieces.length) firstMs ??= performance.now();
-    usage = data.usage ?? usage;
+  let reply, firstMs, last;
+  for await (last of streamed(request, signal, tell, (came) => (reply = came))) {
+    if (last.audio) pieces.push(Uint8Array.from(atob(last.audio), (char) => char.charCodeAt(0)));
+    firstMs ??= performance.now();
   }
-  return { bytes: new Uint8Array(await new Blob(pieces).arrayBuffer()), usage, firstMs, doneMs: performance.now() };
+  const bytes = new Uint8Array(await new Blob(pieces).arrayBuffer());
+  return { reply, bytes, usage: last?.usage ?? {}, firstMs, doneMs: performance.now() };
 }
 
-function told(reply, { bytes, usage, firstMs, doneMs }, { startedMs, seconds, entry }) {
+function told({ reply, bytes, usage, firstMs, doneMs }, startedMs, seconds, entry) {
   const wholeMs = doneMs - startedMs;
   return pairs([
     ["spoken by", visible(reply.headers.get("x-service-model-served") ?? "")],

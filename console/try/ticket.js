@@ -27,7 +27,7 @@ with httpx.Client(base_url=${literal(address("v1").href)}, timeout=900) as clien
 `;
   const script = `import { readFile } from "node:fs/promises";
 
-${inJavaScript({ path: TICKETS, json: order }).replace("console.log(await reply.json())", "const ticket = await reply.json()")}
+${inJavaScript({ path: TICKETS, json: order }).replace(/console.*$/, "const ticket = await reply.json();")}
 const headers = { "Content-Type": ticket.content_type };
 await fetch(ticket.upload_url, { method: "PUT", headers, body: await readFile(${name}) });
 ${inJavaScript(last).replace('"UPLOAD_ID"', "ticket.upload_id").replaceAll("reply", "answer")}`;

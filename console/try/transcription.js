@@ -4,12 +4,12 @@ import { plural } from "../format.js";
 import { opened } from "./code.js";
 import { round, table } from "./drawing.js";
 import { Mistake, present } from "./form.js";
-import { waiting } from "./panel.js";
-import { priced } from "./reply.js";
+import { folded, joined, row } from "./parts.js";
+import { facts, priced } from "./reply.js";
 import { recorder } from "./recorder.js";
 import { player } from "./sound.js";
 import { model, modelField } from "./sources.js";
-import { eventsOf } from "./stream.js";
+import { streamed } from "./stream.js";
 import { ticketTexts } from "./ticket.js";
 import { DIRECT_BYTES, orderOf, upload } from "./upload.js";
 
@@ -23,7 +23,7 @@ export const transcription = {
   fields: [
     modelField("stt"),
     { name: "file", label: "Recording", kind: "file", accept: "audio/*,.webm,.ogg,.opus,.mp3,.wav,.m4a,.aac,.flac" },
-    { name: "language", label: "Language, two letters; empty to detect it", kind: "line" },
+    { name: "language", label: "Language; empty to detect it", kind: "line" },
     { name: "ticket", label: "Send it under a ticket, whatever its size", kind: "switch" },
     { name: "prompt", label: "A hint at spelling and style", kind: "line", more: true },
     { name: "format_text", label: "Add paragraphs and lists", kind: "switch", more: true },
@@ -39,7 +39,7 @@ export const transcription = {
     };
     desk.form.control("file").addEventListener("change", ({ target }) => take(target.files[0]));
     desk.form.control("model").addEventListener("input", async ({ target }) => (desk.model = await model(target.value)));
-    desk.form.element.append(h("div", { class: "row" }, recorder(take), note));
+    desk.form.element.append(row(recorder(take), note));
   },
 
   request(values, desk) {
@@ -58,10 +58,10 @@ export const transcription = {
     const text = h("p", { class: "transcript", dir: "auto" });
     const { element, audio } = await player(file, visible(file.name));
     replace(desk.output, element, text);
-    const done = await written(desk, await desk.call(sent), text);
+    const done = await written(desk, sent, text);
     light(done, text, audio, desk.output);
-    const cost = priced(await model(values.model), { audio_seconds: done.usage?.seconds });
-    return `Transcribed: ${plural(done.text.split(/\s+/).filter(Boolean).length, "word")}${cost ? `, ${cost}` : ""}.`;
+    const words = plural(done.text.split(/\s+/).filter(Boolean).length, "word");
+    return `Transcribed: ${joined(words, priced(await model(values.model), { audio_seconds: done.usage?.seconds }))}.`;
   },
 };
 
@@ -76,28 +76,26 @@ function fields({ model: id, language, prompt, format_text }, entry) {
 
 // The request as the page sends it: as a stream, and its file uploaded where it is large.
 async function readied(desk, values, request, file) {
-  const headers = { "X-Service-Progress": "1" };
-  if (!isLarge(values, file)) return { ...request, headers, pairs: [...request.pairs, ["stream", "true"]] };
+  if (!isLarge(values, file)) return { ...request, pairs: [...request.pairs, ["stream", "true"]] };
   const progress = h("progress", { max: file.size, value: 0, "aria-label": "Uploaded" });
   const words = h("span", { class: "muted" });
-  replace(desk.output, h("div", { class: "row" }, progress, words));
+  replace(desk.output, row(progress, words));
   const onProgress = (loaded) => {
     progress.value = loaded;
     words.textContent = `${Math.round((loaded / file.size) * 100)} % of ${Math.ceil(file.size / 1024)} KiB uploaded`;
   };
   const id = await upload(file, values.model, { onProgress, signal: desk.signal });
   desk.say("Uploaded; transcribing …");
-  return { path: request.path, headers, json: { ...request.json, upload_id: id, stream: true } };
+  return { path: request.path, json: { ...request.json, upload_id: id, stream: true } };
 }
 
-async function written(desk, reply, text) {
-  let done = { text: "" };
-  for await (const { event, data } of eventsOf(reply)) {
-    if (event === "queue_status") desk.tell(waiting(data));
-    if (data.type === "transcript.text.delta") text.append(data.delta);
-    if (data.type === "transcript.text.done") done = data;
+// Pieces of the text, and at the end all that is known.
+async function written(desk, request, text) {
+  let last = {};
+  for await (last of streamed(request, desk.signal, (words) => desk.tell(words), (reply) => desk.replies.append(facts(reply)))) {
+    text.append(last.delta ?? "");
   }
-  return done;
+  return { text: "", ...last };
 }
 
 function light(done, text, audio, output) {
@@ -108,7 +106,7 @@ function light(done, text, audio, output) {
   follow(audio, parts, spans);
   const rows = parts.map(({ text: words, start, end }) => [visible(words), round(start, 2), round(end, 2)]);
   const structured = done.text_raw && h("p", { class: "transcript card", dir: "auto" }, done.text);
-  output.append(...[structured, h("details", {}, h("summary", {}, "Times as a table"), table("Times in seconds", ["words", "from", "to"], rows))].filter(Boolean));
+  output.append(...[structured, folded("Times as a table", table("Times in seconds", ["words", "from", "to"], rows))].filter(Boolean));
 }
 
 // A word is lit from its beginning to the beginning of the next one, so that none blinks between two. While it plays this

@@ -1,5 +1,6 @@
 // Turns of a conversation on the page: text as it comes, thoughts, tokens by their probability, and calls of tools.
 import { h, visible } from "../dom.js";
+import { folded } from "./parts.js";
 import { round, table } from "./drawing.js";
 
 const STEPS = [0.95, 0.8, 0.5, 0.2, 0];
@@ -32,7 +33,7 @@ export class Turn {
   #think(text) {
     if (!this.thoughts) {
       this.thoughts = h("p", { class: "thoughts", dir: "auto" });
-      this.text.before(h("details", {}, h("summary", {}, "Thoughts"), this.thoughts));
+      this.text.before(folded("Thoughts", this.thoughts));
     }
     this.thoughts.append(text);
   }
@@ -73,5 +74,5 @@ function probabilities(logprobs) {
     words(token), percent(logprob), others.filter((other) => other.token !== token).map((other) => `${words(other.token)} ${percent(other.logprob)}`).join(", "),
   ]);
   const shades = STEPS.map((least, step) => h("span", { class: `p${step}` }, least ? `from ${least * 100} %` : "less"));
-  return [h("p", { class: "row shades" }, "Probability: ", shades), h("details", {}, h("summary", {}, "Probabilities as a table"), table("Tokens", ["token", "probability", "others"], rows))];
+  return [h("p", { class: "row shades" }, "Probability: ", shades), folded("Probabilities as a table", table("Tokens", ["token", "probability", "others"], rows))];
 }

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import math
 import struct
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from contract.catalog import Catalog, Model, Serving
+from contract.catalog import Catalog, Model
 from contract.chat.engine import ChatBatch, ChatJob
 from contract.chat.usage import usage_of
 from contract.embeddings import Embeddings, EmbeddingsJob
@@ -33,7 +32,9 @@ class Talker(ObedientChat):
 
     async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         request = job.request
-        verb, _, text = str(request.messages[-1].content[-1].text if request.messages[-1].content else "").partition(" ")
+        verb, _, text = str(request.messages[-1].content[-1].text if request.messages[-1].content else "").partition(
+            " "
+        )
         if verb == "busy":
             raise PROVIDER_BUSY(retry_after_s=2)
         chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": request.model}
@@ -75,8 +76,22 @@ def tone(seconds: float, hertz: float = 220.0) -> bytes:
     samples = (
         int(20_000 * math.sin(math.pi * i / count) * math.sin(2 * math.pi * hertz * i / RATE)) for i in range(count)
     )
-    head = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 0xFFFFFFFF, b"WAVE", b"fmt ", 16, 1, 1, RATE, 2 * RATE, 2, 16,
-                       b"data", 0xFFFFFFFF)
+    head = struct.pack(
+        "<4sI4s4sIHHIIHH4sI",
+        b"RIFF",
+        0xFFFFFFFF,
+        b"WAVE",
+        b"fmt ",
+        16,
+        1,
+        1,
+        RATE,
+        2 * RATE,
+        2,
+        16,
+        b"data",
+        0xFFFFFFFF,
+    )
     return head + struct.pack(f"<{count}h", *samples)
 
 

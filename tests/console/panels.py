@@ -10,7 +10,7 @@ from tests.console.tabs import Tab, playwright
 PANELS = ("chat", "speech", "transcription", "design", "decisions", "embeddings", "rerank", "documentation")
 
 HOSTILE = "<img src=x onerror=alert(1)> javascript:alert(1) \u202eevil"
-"""What a model, a voice or a file may be called: markup, an address that is a program, a mark that turns the writing."""
+"""What a model, a voice or a file may be called: markup, a program as an address, a mark that turns writing."""
 
 
 class Panel:
@@ -69,7 +69,7 @@ class Panel:
 
     async def call_to_copy(self, language: str) -> str:
         """The text of the call in a language."""
-        part = self.root.locator("details.call")
+        part = self.root.locator("details:has(.code)")
         if await part.get_attribute("open") is None:
             await part.locator("summary").click()
         await part.get_by_role("button", name=language, exact=True).click()

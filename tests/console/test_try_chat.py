@@ -15,7 +15,8 @@ from tests.console.tabs import Tab
 pytestmark = pytest.mark.browser
 
 WEATHER = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
-EVENTS = 'event: queue_status\ndata: {"type":"queue_status","choices":[],"position":3,"of":7,"eta_ms":4200,"why":"queue"}\n\n'
+STATUS = '{"type":"queue_status","choices":[],"position":3,"of":7,"eta_ms":4200,"why":"queue"}'
+EVENTS = f"event: queue_status\ndata: {STATUS}\n\n"
 
 
 @pytest.fixture
@@ -72,7 +73,10 @@ async def test_calls_of_tools_are_shown_and_their_results_go_back(panel: Panel) 
 
 @pytest.mark.parametrize(
     ("schema", "said"),
-    [("{", "JSON schema of the answer: this is not JSON"), ('{"$ref": "#"}', "It failed: the JSON schema in `response_format` has a `$ref` to `#`")],
+    [
+        ("{", "JSON schema of the answer: this is not JSON"),
+        ('{"$ref": "#"}', "It failed: the JSON schema in `response_format` has a `$ref` to `#`"),
+    ],
 )
 async def test_a_wrong_schema_is_said(panel: Panel, schema: str, said: str) -> None:
     await panel.open_more()

@@ -76,7 +76,7 @@ async def test_lines_become_points_of_a_map(tab: Tab, key: str) -> None:
 
 async def test_documents_are_sorted_with_bars(tab: Tab, key: str) -> None:
     panel = await Panel.open(tab, key, "rerank")
-    await panel.run("3 documents sorted: the best is number 2.", documents=f"a\nbb\n{HOSTILE}")
+    await panel.run("3 documents sorted: the best has index 2.", documents=f"a\nbb\n{HOSTILE}")
     assert await cells(panel, 2) == ["2", "1", "0"]
     widths = [await bar.get_attribute("width") for bar in await panel.output.locator("rect.fill").all()]
     assert widths[0] == "100.00%"

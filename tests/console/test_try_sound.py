@@ -24,7 +24,9 @@ navigator.mediaDevices.getUserMedia = async () => {
   return end.stream;
 };
 """
-DURATION = "audio => audio.readyState ? audio.duration : new Promise(r => audio.onloadedmetadata = () => r(audio.duration))"
+DURATION = (
+    "audio => audio.readyState ? audio.duration : new Promise(r => audio.onloadedmetadata = () => r(audio.duration))"
+)
 
 
 @pytest.fixture
