@@ -118,7 +118,8 @@ export async function* events(path, { method, json, signal, lastEventId, headers
   }
 }
 
-async function* parsed(body, onBytes) {
+/** The server-sent events in the body of a reply, as `events` gives them; `onBytes` hears of whatever comes. */
+export async function* parsed(body, onBytes = () => {}) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   let fields = {};

@@ -8,10 +8,11 @@ import { login } from "./login.js";
 import { themeSwitch } from "./theme.js";
 import * as graph from "./graph.js";
 import * as requests from "./requests.js";
+import * as playground from "./try/view.js";
 import * as usage from "./usage.js";
 
 /** Each view is a module with `name`, `title` and `element()`. An element may have `show(rest)`, for `#name/rest`. */
-const VIEWS = [graph, requests, usage];
+const VIEWS = [graph, requests, usage, playground];
 
 const links = new Map(VIEWS.map((view) => [view.name, h("a", { href: `#${view.name}` }, view.title)]));
 const who = h("span", { class: "who" });

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from contract.catalog import Catalog
 from state import State, open_state
 from tests.catalogs import behaving, chat
 from tests.console.stage import Stage
@@ -37,8 +38,13 @@ async def state(migrated: Path, tmp_path: Path) -> AsyncIterator[State]:
 
 
 @pytest.fixture
-async def stage(state: State) -> AsyncIterator[Stage]:
-    stage = Stage(CATALOG, state)
+def catalog() -> Catalog:
+    return CATALOG
+
+
+@pytest.fixture
+async def stage(catalog: Catalog, state: State) -> AsyncIterator[Stage]:
+    stage = Stage(catalog, state)
     await stage.start()
     await stage.api.organisation("acme")
     yield stage
