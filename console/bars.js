@@ -69,8 +69,8 @@ function table(rows) {
     h("summary", {}, "As a table"),
     h(
       "div",
-      { class: "scroll" },
-      h("table", {}, h("caption", { class: "visually-hidden" }, "Usage by day and model"), h("thead", {}, h("tr", {}, titles.map((title) => h("th", { scope: "col" }, title)))), h("tbody", {}, rows.toReversed().map(line))),
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Usage as a table" },
+      h("table", {}, h("caption", { class: "visually-hidden" }, "Usage by day and model"), h("thead", {}, h("tr", {}, titles.map((title) => h("th", { scope: "col", class: title === "Requests" || title === "Cost" ? "number" : null }, title)))), h("tbody", {}, rows.toReversed().map(line))),
     ),
   );
 }

@@ -112,11 +112,11 @@ class RequestsView extends HTMLElement {
 const field = (label, control) => h("div", {}, h("label", { class: "field", for: control.id }, label), control);
 
 const head = () =>
-  h("thead", {}, h("tr", {}, ["Time", "Model", "Route", "Outcome", "Took", "Of that, waiting"].map((text) => h("th", { scope: "col" }, text))));
+  h("thead", {}, h("tr", {}, ["Time", "Model", "Route", "Outcome", "Took", "Waited"].map((text, index) => h("th", { scope: "col", class: index > 3 ? "number" : null }, text))));
 
 function row(request) {
   const { parts } = request;
-  const waitMs = parts.admission + parts.queue + parts.load;
+  const waitMs = parts.queue + parts.load;
   const link = h("a", { href: `#requests/${encodeURIComponent(request.request_id)}`, title: moment(request.time_ms) }, clock(request.time_ms));
   const tr = h(
     "tr",

@@ -116,7 +116,7 @@ function keys(list) {
     h("p", { class: "muted" }, "Keys are made on the server's command line, and shown once:"),
     h("pre", { tabindex: "0" }, h("code", {}, "python -m state key create --org NAME --scopes all")),
     list.length
-      ? h("div", { class: "scroll" }, h("table", {}, h("caption", { class: "visually-hidden" }, "Keys"), h("thead", {}, h("tr", {}, titles.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, list.map(row))))
+      ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Keys as a table" }, h("table", {}, h("caption", { class: "visually-hidden" }, "Keys"), h("thead", {}, h("tr", {}, titles.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, list.map(row))))
       : h("p", { class: "note" }, "Your key may see no keys."),
   ];
 }

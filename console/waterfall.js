@@ -5,6 +5,7 @@ import { duration, moment, money } from "./format.js";
 
 const WIDTH = 1000;
 const ROW = 22;
+const PHASES = { "load.start": "start of the process", "load.model": "imports and weights" };
 
 /** The section of a request. */
 export function waterfall(request) {
@@ -34,7 +35,7 @@ export function why({ parts, outcome, code, status, engine, waited_behind: behin
   ];
   const [longestMs, sentence] = waits.reduce((one, other) => (other[0] > one[0] ? other : one));
   const isShort = longestMs < 50 && longestMs < tookMs / 4;
-  const work = parts.engine > 0 ? ` ${name} worked on it for ${duration(parts.engine)}.` : "";
+  const work = parts.engine >= 1 ? ` ${name} worked on it for ${duration(parts.engine)}.` : "";
   return `${isShort ? "It did not wait." : sentence}${work}${ending(outcome, status, code)}`;
 }
 
@@ -88,7 +89,7 @@ function table(spans) {
     h(
       "tr",
       { class: span.depth ? "phase" : null },
-      h("th", { scope: "row" }, h("span", { class: `key part-${className(span.kind ?? span.name)}`, "aria-hidden": "true" }), visible(span.name), span.engine && !span.depth ? [" of ", named(span.engine)] : []),
+      h("th", { scope: "row" }, h("span", { class: `key part-${className(span.kind ?? span.name)}`, "aria-hidden": "true" }), PHASES[span.name] ?? visible(span.name), span.engine && !span.depth ? [" of ", named(span.engine)] : []),
       h("td", { class: "number" }, duration(span.from_ms)),
       h("td", { class: "number" }, duration(span.to_ms - span.from_ms)),
     );
@@ -96,7 +97,7 @@ function table(spans) {
     "table",
     {},
     h("caption", { class: "visually-hidden" }, "Parts of the request"),
-    h("thead", {}, h("tr", {}, ["Part", "After", "For"].map((text) => h("th", { scope: "col" }, text)))),
+    h("thead", {}, h("tr", {}, ["Part", "After", "For"].map((text, index) => h("th", { scope: "col", class: index ? "number" : null }, text)))),
     h("tbody", {}, spans.map(row)),
   );
 }
