@@ -19,7 +19,7 @@ FORBIDDEN = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|createContextualFragment"
     r"|DOMParser|setAttribute\(\s*[\"']style|style:\s*[\"'`]"
 )
-OUTSIDE = re.compile(r"^(?:import|export)\b[^=\n]*[\"'](?![.]{1,2}/)|^} from [\"'](?![.]{1,2}/)", re.MULTILINE)
+OUTSIDE = re.compile(r"^(?:import|export|})[^=\n]*[\"'](?![.]{1,2}/)[^\"'\n]+[\"']", re.MULTILINE)
 
 
 @pytest.mark.parametrize("file", MODULES, ids=lambda file: file.name)

@@ -1,7 +1,7 @@
 """Draws the pictures of the console in the docs: `python -m tests.console.pictures [FOLDER]`, which needs a browser.
 
-Without FOLDER it writes docs/images/console-light.png and console-dark.png. With it, every view in both themes, wide and
-narrow, for whoever changes how they look.
+Without FOLDER it writes docs/images/console-light.png and console-dark.png. With it, every view in both themes, wide
+and narrow, for whoever changes how they look.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ async def played() -> AsyncIterator[tuple[Stage, str]]:
 async def look(browser: Any, url: str, key: str, theme: str, width: int) -> Tab:
     """A tab with the graph."""
     context = await browser.new_context(
-        color_scheme=theme, viewport={"width": width, "height": 800}, reduced_motion="reduce", locale="en-GB"
+        color_scheme=theme, viewport={"width": width, "height": 1000}, reduced_motion="reduce", locale="en-GB"
     )
     tab = Tab(await context.new_page(), url)
     await tab.log_in(key)
@@ -119,7 +119,6 @@ async def look(browser: Any, url: str, key: str, theme: str, width: int) -> Tab:
 
 async def draw_all(browser: Any, stage: Stage, key: str, folder: Path) -> None:
     """Every view in both themes, wide and narrow."""
-    folder.mkdir(parents=True, exist_ok=True)
     for theme in ("light", "dark"):
         for width in (1280, 360):
             tab = await look(browser, stage.url, key, theme, width)

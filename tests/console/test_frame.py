@@ -104,7 +104,8 @@ async def test_a_thousand_changes_leave_as_many_nodes_as_there_were(tab: Tab, st
           const states = ["busy", "ready"];
           for (let number = 0; number < 1000; number += 1) {
             feed.engines.get("chat-obedient").state = states[number % 2];
-            feed.dispatchEvent(new CustomEvent("change", { detail: { names: ["chat-obedient"], changes: [], isWhole: false } }));
+            const detail = { names: ["chat-obedient"], changes: [], isWhole: false };
+            feed.dispatchEvent(new CustomEvent("change", { detail }));
           }
         }"""
     )

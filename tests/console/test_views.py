@@ -1,4 +1,4 @@
-"""Views graph, requests and usage: in both themes and on a narrow page, with nothing to show, and with hostile names."""
+"""Views graph, requests and usage: in both themes, on a narrow page, with nothing to show, with hostile names."""
 
 from __future__ import annotations
 
