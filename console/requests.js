@@ -16,6 +16,7 @@ class RequestsView extends HTMLElement {
   #model = h("input", { id: "by-model", list: "models", autocomplete: "off", spellcheck: "false", placeholder: "all" });
   #outcome = h("select", { id: "by-outcome" }, Object.entries(OUTCOMES).map(([value, label]) => h("option", { value }, label)));
   #id = h("input", { id: "by-id", autocomplete: "off", spellcheck: "false", placeholder: "x-request-id of a reply" });
+  #reads = h("input", { type: "checkbox", onChange: () => this.#draw() });
   #known = h("datalist", { id: "models" });
   #rows = h("tbody");
   #table = h("div", { class: "scroll" }, h("table", { class: "requests" }, h("caption", { class: "visually-hidden" }, "Requests, newest first"), head(), this.#rows));
@@ -66,7 +67,7 @@ class RequestsView extends HTMLElement {
       "div",
       { class: "bar" },
       h("form", { class: "row", role: "search", "aria-label": "One request", onSubmit: search }, field("Request id", this.#id), h("button", { class: "button" }, "Find")),
-      h("form", { class: "row", "aria-label": "Filters", onSubmit: filter }, field("Model", this.#model), field("Outcome", this.#outcome), h("button", { class: "button quiet" }, "Refresh")),
+      h("form", { class: "row", "aria-label": "Filters", onSubmit: filter }, field("Model", this.#model), field("Outcome", this.#outcome), h("label", { class: "check" }, this.#reads, " Reads, too"), h("button", { class: "button quiet" }, "Refresh")),
     );
   }
 
@@ -87,7 +88,7 @@ class RequestsView extends HTMLElement {
   }
 
   #draw() {
-    const requests = this.#requests.slice(0, MOST);
+    const requests = this.#requests.filter((request) => this.#reads.checked || !isRead(request)).slice(0, MOST);
     const unique = [...new Map(requests.map((request) => [request.request_id, request])).values()];
     keep(this.#rows, unique, (request) => request.request_id, row);
     const isFull = this.#requests.length >= MOST;
@@ -100,7 +101,8 @@ class RequestsView extends HTMLElement {
     if (isFull) return `The newest ${MOST} are shown. Filter, or find one by its id.`;
     if (number) return `${number} shown, newest first${this.#cursor ? "; there are older ones" : ""}.`;
     if (this.#model.value.trim() || this.#outcome.value) return "No request of the kept ones is like that. Clear the filters to see all.";
-    return "No request has come yet. Send one from Try or with curl, then refresh.";
+    if (this.#cursor) return "The newest ones only read, as this page does. There are older ones.";
+    return "No request to a model has come yet. Send one from Try or with curl, then refresh.";
   }
 
   async #listModels() {
@@ -108,6 +110,9 @@ class RequestsView extends HTMLElement {
     replace(this.#known, models.data.map((model) => h("option", { value: model.id })));
   }
 }
+
+// What pages and clients ask all the time, and no engine works for.
+const isRead = (request) => request.method === "GET" && request.engine === null && request.outcome === "ok";
 
 const field = (label, control) => h("div", {}, h("label", { class: "field", for: control.id }, label), control);
 

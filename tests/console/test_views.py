@@ -78,7 +78,9 @@ async def test_requests_are_filtered_by_model_and_outcome(tab: Tab, stage: Stage
 
 
 async def test_where_there_is_nothing_the_page_says_what_to_do(tab: Tab, key: str) -> None:
-    await tab.log_in(key, "usage")
+    await tab.log_in(key, "requests")
+    await tab.page.get_by_text("No request to a model has come yet.").wait_for()
+    await tab.page.goto(f"{tab.url}/console/#usage")
     await tab.page.get_by_text("Nothing was used in this time.").wait_for()
     await tab.page.get_by_text("There is no limit.").wait_for()
     await tab.page.goto(f"{tab.url}/console/#requests/req_{'0' * 32}")
