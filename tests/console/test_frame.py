@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from contract.telemetry import EngineState
 from tests.console.conftest import OpenTab
 from tests.console.stage import Stage
@@ -80,6 +84,26 @@ async def test_the_page_recovers_when_the_server_is_killed_and_comes_back(tab: T
     await stage.start()
     await tab.page.locator("[data-state=failed]").wait_for()
     await tab.page.locator(".banner:empty").wait_for(state="attached")
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+async def test_a_page_of_before_an_upgrade_reloads_once_or_offers_to(
+    tab: Tab, stage: Stage, key: str, *, remembers: bool
+) -> None:
+    await tab.log_in(key, remember=remembers)
+    await tab.page.locator(".engine").first.wait_for()
+    await tab.page.evaluate("window.isOld = true")
+    await stage.stop()
+    await tab.page.locator(".banner .note").wait_for()
+    await stage.start()
+    bundle = stage.console.bundle
+    bundle["theme.js"] = replace(bundle["theme.js"], digest="of-the-next-version")
+    if remembers:
+        await tab.page.wait_for_function("!window.isOld")
+        await tab.page.locator(".engine").first.wait_for()
+    else:
+        await tab.page.get_by_role("button", name="Reload").wait_for()
+        assert await tab.page.evaluate("window.isOld")
 
 
 async def test_several_tabs_follow_at_once(open_tab: OpenTab, stage: Stage, key: str) -> None:
