@@ -64,15 +64,7 @@ class EngineFields(TypedDict):
 
 
 class GraphEvent(TypedDict):
-    """The data of an event of the console.
-
-    Attributes:
-        engines: all of them in a `snapshot`, those that are new in something in a `change`.
-        organisation: what requests of the key's organisation do.
-        everybody: the same of all organisations; null for a key without the scope `console:operate`.
-        processes: of the ingress, whose parts make this picture.
-        time_ms: when it was made, in milliseconds since 1970.
-    """
+    """The data of an event of the console."""
 
     engines: list[EngineFields]
     organisation: Traffic
@@ -118,19 +110,7 @@ class TimeParts(TypedDict):
 
 
 class RequestRecord(TypedDict):
-    """What is remembered of a request of the organisation.
-
-    Attributes:
-        request_id: `x-request-id` of its reply.
-        time_ms: when it came, in milliseconds since 1970.
-        route: the template of its path, which holds nothing of a client's.
-        engine: the first that it asked.
-        status: 0 where none went out.
-        outcome: ok, refused, failed or left.
-        code: of its error.
-        waited_behind: calls that waited already when one of this request came to wait; the most of them.
-        cost_micro_eur: what was billed; null where nothing was to be.
-    """
+    """What is remembered of a request of the organisation."""
 
     request_id: str
     time_ms: int
@@ -159,7 +139,7 @@ class RequestPage(TypedDict):
 
 
 class KeyObject(TypedDict):
-    """A key that was not revoked. Its text is kept nowhere."""
+    """A key that was not revoked."""
 
     key_id: str
     label: str | None

@@ -92,13 +92,14 @@ class Response:
 
 
 class Handle:
-    """A deployment handle whose answers are set by the test. `started` lets a warm call return."""
+    """A deployment handle whose answers are set by the test. `started` lets a warm call return `model_s`."""
 
     def __init__(self, view: View) -> None:
         self.view = view
         self.response = Response("done")
         self.started = asyncio.Event()
         self.warm_calls = 0
+        self.model_s = 1.0
         self.jobs: list[tuple[Any, ...]] = []
 
     def options(self, stream: bool, **_: str) -> Handle:
@@ -117,5 +118,6 @@ class Handle:
     async def _warm(self) -> float:
         self.warm_calls += 1
         await self.started.wait()
+        await asyncio.sleep(2 * self.model_s if self.model_s < 1 else 0)
         self.view.replicas = 1
-        return 1.0
+        return self.model_s

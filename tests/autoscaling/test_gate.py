@@ -79,6 +79,31 @@ async def test_free_slots_are_those_that_this_process_leaves(view: View, handle:
     assert engine.free() == 2
 
 
+async def test_a_call_that_waits_is_told_behind_how_many(running: Handle) -> None:
+    engine = gate(running)
+    running.response.outcome = asyncio.Event()
+    timings = [Timings() for _ in range(4)]
+    calls = [asyncio.create_task(ask(engine, each)) for each in timings]
+    await asyncio.sleep(0)
+    assert [each.waited_behind for each in timings] == [0, 0, 1, 2]
+    running.response.outcome.set()
+    await asyncio.gather(*calls)
+
+
+async def test_a_start_says_how_long_it_took(handle: Handle) -> None:
+    engine = gate(handle)
+    assert engine.view().last_load_s is None
+    waiting = asyncio.create_task(engine.ready(10, timings=Timings()))
+    await asyncio.sleep(0.01)
+    handle.started.set()
+    await waiting
+    assert engine.view().last_load_s is None, "the model took longer than we have waited: it was about to run"
+    handle.model_s, handle.view.replicas = 0.001, 0
+    await asyncio.sleep(0)
+    await engine.ready(10, timings=Timings())
+    assert 0.001 <= (engine.view().last_load_s or 0) < 10
+
+
 async def test_what_waits_is_told_with_whose_calls_it_is(view: View, handle: Handle) -> None:
     engine = gate(handle)
     handle.response.outcome = asyncio.Event()
