@@ -159,7 +159,7 @@ class RequestPage(TypedDict):
 
 
 class KeyObject(TypedDict):
-    """A key that was not revoked. Its text is kept nowhere."""
+    """A key that was not revoked."""
 
     key_id: str
     label: str | None

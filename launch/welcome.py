@@ -30,7 +30,8 @@ def say_ready(
         shown = f": [bold]{new_key}[/] (stored in {key_file})" if console.is_terminal else f", stored in {key_file}"
         console.print(f"The organisation `demo` has a key with every scope{shown}")
     lines = [f"  {verb:<10} {command}" for verb, command in things_to_try(url, key_file, models)]
-    message = ["Try, in another terminal:", "", *lines, "", f"Metrics for Prometheus: {metrics_url}", STOP]
+    look = f"Look at it, and try every route, in a browser: {url}/console/"
+    message = ["Try, in another terminal:", "", *lines, "", look, f"Metrics for Prometheus: {metrics_url}", STOP]
     console.print("\n".join(message), markup=False)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 import tomllib
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +80,8 @@ JSON_CALLS = (
     Call("GET", "/v1/me"),
     Call("GET", "/v1/me/usage"),
     Call("GET", "/v1/audio/voices"),
+    Call("GET", "/v1/console/requests"),
+    Call("GET", "/v1/console/keys"),
     Call("GET", "/healthz"),
     Call("GET", "/v1/decisions/models"),
     Call("GET", "/v1/decisions/presets"),
@@ -136,7 +140,9 @@ ERRORS_ONLY = (
     Call("GET", "/files/{name}", values=(("name", "x"),)),
     Call("PUT", "/files/{name}", values=(("name", "x"),)),
 )
-EVERY = (*JSON_CALLS, *DESIGNS, *TRANSCRIPTIONS, *SOUNDS, *ERRORS_ONLY)
+RECORD = Call("GET", "/v1/console/requests/{request_id}", values=(("request_id", "x"),))
+FEED = Call("GET", "/v1/console/events")
+EVERY = (RECORD, FEED, *JSON_CALLS, *DESIGNS, *TRANSCRIPTIONS, *SOUNDS, *ERRORS_ONLY)
 
 
 def operation_of(document: dict[str, Any], call: Call) -> dict[str, Any]:
@@ -188,6 +194,24 @@ async def test_a_draft_is_as_documented_in_all_its_states(api: Api, document: di
     assert (await call(GET, design_id=draft_id))["voice"]
     assert (await call(LIST))["data"]
     await call(DISCARD, design_id=draft_id)
+
+
+async def test_requests_are_as_documented(api: Api, document: dict[str, Any]) -> None:
+    request_id = (await api.chat()).headers["x-request-id"]
+    reply = await api.send(RECORD.method, RECORD.path.format(request_id=request_id))
+    check(document, operation_of(document, RECORD), "200", reply.json())
+    page = (await api.send("GET", "/v1/console/requests")).json()
+    check(document, document["paths"]["/v1/console/requests"]["get"], "200", page)
+
+
+async def test_events_of_the_console_are_as_documented(api: Api, document: dict[str, Any]) -> None:
+    assert api.service.console
+    schema = operation_of(document, FEED)["responses"]["200"]["content"]["text/event-stream"]["x-event"]
+    async with aclosing(api.service.console.feed.watch(await api.caller(), None, api.state.accounts.current)) as events:
+        for _ in range(2):
+            data = json.loads((await anext(events)).partition(b"data: ")[2])
+            jsonschema.validate(data, closed({**schema, "components": document["components"]}))
+            await api.chat()
 
 
 @pytest.mark.parametrize("call", TRANSCRIPTIONS, ids=str)
