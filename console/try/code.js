@@ -88,8 +88,8 @@ export function inJavaScript(request) {
   const key = keyless ? [] : ["Authorization: `Bearer ${process.env.PARLANCE_KEY}`"];
   const headers = [...key, ...Object.entries(headersOf(request)).map((header) => header.map((text) => literal(text)).join(": "))];
   return [
-    file && 'import { openAsBlob } from "node:fs";\n',
-    saves && 'import { writeFile } from "node:fs/promises";\n',
+    file && `import { openAsBlob } from ${literal("node:fs")};\n`,
+    saves && `import { writeFile } from ${literal("node:fs/promises")};\n`,
     pairs && "const form = new FormData();",
     file && `form.append("file", await openAsBlob(${name}), ${name});`,
     ...(pairs ?? []).map((pair) => `form.append(${pair.map((text) => literal(text)).join(", ")});`),

@@ -79,7 +79,7 @@ function decided(answers, questions) {
   };
   slider.addEventListener("input", update);
   update();
-  return [row(h("label", { for: "threshold" }, "Decide from"), slider, shown), place];
+  return [row(h("label", { for: "threshold" }, "Threshold"), slider, shown), place];
 }
 
 function answerOf(answer, question, threshold) {

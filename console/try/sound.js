@@ -35,7 +35,7 @@ function waveform(sound, label, audio) {
     return [`${((tenth * sound.duration) / 10).toFixed(2)} s`, `${Math.round(loudest * 100)} %`];
   });
   const words = `Waveform of ${label}, ${sound.duration.toFixed(1)} s`;
-  return figure(words, SIZE, [svg("path", { class: "wave", d: line.join("") }), cursor], table("Loudness", ["from", "highest"], rows));
+  return figure(words, SIZE, [svg("path", { class: "wave", d: line.join("") }), cursor], table("Loudness", ["start", "highest"], rows));
 }
 
 // Lowest and highest sample of each column; of a column shorter than a sample, that sample.

@@ -25,7 +25,7 @@ with httpx.Client(base_url=${literal(address("v1").href)}, timeout=900) as clien
     reply = client.post("/audio/transcriptions", json=body | {"upload_id": ticket["upload_id"]}, headers=key)
     print(reply.raise_for_status().json()["text"])
 `;
-  const script = `import { readFile } from "node:fs/promises";
+  const script = `import { readFile } from ${literal("node:fs/promises")};
 
 ${inJavaScript({ path: TICKETS, json: order }).replace(/console.*$/, "const ticket = await reply.json();")}
 const headers = { "Content-Type": ticket.content_type };

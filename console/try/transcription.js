@@ -106,7 +106,7 @@ function light(done, text, audio, output) {
   follow(audio, parts, spans);
   const rows = parts.map(({ text: words, start, end }) => [visible(words), round(start, 2), round(end, 2)]);
   const structured = done.text_raw && h("p", { class: "transcript card", dir: "auto" }, done.text);
-  output.append(...[structured, folded("Times as a table", table("Times in seconds", ["words", "from", "to"], rows))].filter(Boolean));
+  output.append(...[structured, folded("Times as a table", table("Times in seconds", ["words", "start", "end"], rows))].filter(Boolean));
 }
 
 // A word is lit from its beginning to the beginning of the next one, so that none blinks between two. While it plays this

@@ -32,7 +32,7 @@ async def test_bars_of_a_decision_sum_to_one_and_the_threshold_decides(tab: Tab,
     widths = [await bar.get_attribute("width") for bar in await panel.output.locator("rect.fill").all()]
     assert [round(float(width.removesuffix("%")), 1) for width in widths] == shares
     await panel.expect(panel.output.locator(".verdict")).to_have_text("Withheld: below threshold.")
-    await panel.output.get_by_label("Decide from").fill("0.5")
+    await panel.output.get_by_label("Threshold").fill("0.5")
     await panel.expect(panel.output.locator(".verdict")).to_have_text("Decided: billing.")
 
 
