@@ -6,6 +6,7 @@ LIBS    ?= $(if $(filter gpu,$(PROFILE)),gpu,cpu)
 QWEN    ?= .venv/qwen
 BATCH   ?= .venv/batch
 CLIENTS ?= .venv/conformance
+PLAYWRIGHT ?= .venv/browser
 PEERS := infinity kokoro litellm llama
 TESTERS ?= 2
 
@@ -15,12 +16,12 @@ RUN := $(BIN)/python -m
 TIMED := --durations=80 --durations-min=0.05
 TOGETHER := $(RUN) pytest $(TIMED) --junitxml=var/tests.xml --numprocesses=$(TESTERS) --dist=loadfile --no-loadscope-reorder
 ALONE := $(RUN) pytest $(TIMED) --junitxml=var/tests-cluster.xml tests/cluster
-LONG := slow or engines or forks or crashes
+LONG := slow or browser or engines or forks or crashes
 # What is installed is named by its hash, and comes as a wheel: what has to be built runs tools that no hash names.
 HASHED := --no-deps --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-qwen setup-batch serve weights test test-all check bench evaluate attack conformance check-gpu audit docs lock
+.PHONY: help setup setup-dev setup-qwen setup-batch setup-browser serve weights test test-all check bench evaluate attack conformance check-gpu audit docs lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -32,6 +33,8 @@ setup-dev: .venv/dev.done
 setup-qwen: $(QWEN)/done ## make an environment for Qwen3-TTS beside .venv (QWEN=folder)
 
 setup-batch: $(BATCH)/done ## make one for Ray Data, which puts data sets through models without the graph (BATCH=folder)
+
+setup-browser: $(PLAYWRIGHT)/done tests/console/node_modules/done ## what drives Chromium in the tests of the console (PLAYWRIGHT=folder)
 
 serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT, METRICS_PORT, WARM=no, SMALL=yes)
 	@exec $(RUN) launch configs/$(PROFILE).yaml --port $(PORT) $(if $(METRICS_PORT),--metrics-port $(METRICS_PORT)) $(if $(filter no,$(WARM)),,--warm) $(if $(filter yes,$(SMALL)),--small)
@@ -140,6 +143,19 @@ benchmarks/clients/node/node_modules/done: benchmarks/clients/node/package-lock.
 	@if command -v npm >/dev/null; then \
 		cd benchmarks/clients/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/done; \
 	else echo "no npm here: the clients of Node are not run"; fi
+
+# A folder of packages that the tests of the console see beside their own.
+$(PLAYWRIGHT)/done: requirements/browser.lock | .venv/bin/python
+	@echo "setting up $(PLAYWRIGHT)"
+	@rm -rf $(PLAYWRIGHT)
+	@$(BIN)/pip install --quiet $(HASHED) --target $(PLAYWRIGHT) -r $<
+	@touch $@
+
+# What judges accessibility runs in the page; npm checks it by its hash.
+tests/console/node_modules/done: tests/console/package-lock.json
+	@if command -v npm >/dev/null; then \
+		cd tests/console && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/done; \
+	else echo "no npm here: the accessibility of the console is not judged"; fi
 
 .venv/audit/done: requirements/audit.lock | .venv/bin/python
 	@$(BIN)/python -m venv --without-pip --clear .venv/audit

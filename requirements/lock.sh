@@ -39,6 +39,7 @@ beside cosyvoice-build --constraint cosyvoice.lock
 beside pip
 beside uv
 beside conformance
+beside browser
 beside audit
 beside peer-litellm
 beside peer-kokoro

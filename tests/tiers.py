@@ -8,6 +8,7 @@ from __future__ import annotations
 
 MARKERS = {
     "tests/cluster/": "cluster",
+    "tests/console/": "browser",
     "tests/fork_server/": "forks",
     "tests/models/chat/": "engines",
     "tests/models/decisions/": "engines",
@@ -61,6 +62,8 @@ def marker_of(file: str) -> str | None:
 
 def scope_of(file: str) -> str:
     """Files of one scope are run by one process."""
+    if file.startswith("tests/console/"):
+        return "browser"  # one is started for all of them
     return "vLLM" if file.startswith(ON_VLLM) else file
 
 

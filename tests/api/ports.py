@@ -29,10 +29,10 @@ def as_in_serve(app: ASGIApp) -> ASGIApp:
 
 
 @asynccontextmanager
-async def at_port(app: ASGIApp) -> AsyncIterator[str]:
-    """Serves `app` at a port of its own, and gives its address."""
+async def at_port(app: ASGIApp, port: int = 0) -> AsyncIterator[str]:
+    """Serves `app` at this port of loopback or one of its own, and gives its address."""
     bound_body_queue()
-    server = uvicorn.Server(uvicorn.Config(as_in_serve(app), port=0, lifespan="off", log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(as_in_serve(app), port=port, lifespan="off", log_level="error"))
     serving = asyncio.create_task(server.serve())
     await until(lambda: server.started)
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"

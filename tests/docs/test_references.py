@@ -60,7 +60,7 @@ def test_a_picture_is_shown_in_two_themes_and_in_words(page: Path) -> None:
 
 def test_every_picture_is_shown_somewhere() -> None:
     shown = {Path(name).name for page in SHOWING for name, _ in PICTURE.findall(page.read_text("utf-8"))}
-    assert shown == {light.name.removesuffix("-light.svg") for light in LIGHT} | {"observability"}
+    assert shown == {light.name.removesuffix("-light.svg") for light in LIGHT} | {"console", "observability"}
 
 
 @pytest.mark.parametrize("light", LIGHT, ids=lambda file: file.stem)

@@ -1,0 +1,150 @@
+// The way to the server: the session's key, calls and streams with it, and the server's errors as `Fault`.
+
+const ROOT = new URL("../", import.meta.url);
+const STORED = "parlance-key";
+
+class Session extends EventTarget {
+  #key = sessionStorage.getItem(STORED) ?? "";
+  #remembers = sessionStorage.getItem(STORED) !== null;
+
+  /** The key, or an empty string. It is in memory only, unless `remember` is true. */
+  get key() {
+    return this.#key;
+  }
+
+  set key(key) {
+    if (key === this.#key) return;
+    this.#key = key;
+    this.#store();
+    this.dispatchEvent(new Event("change"));
+  }
+
+  /** Whether the key outlasts a reload: it is in the storage of this tab then, until the tab is closed. */
+  get remember() {
+    return this.#remembers;
+  }
+
+  set remember(remembers) {
+    this.#remembers = remembers;
+    this.#store();
+  }
+
+  #store() {
+    if (this.#remembers && this.#key) sessionStorage.setItem(STORED, this.#key);
+    else sessionStorage.removeItem(STORED);
+  }
+}
+
+export const session = new Session();
+
+/** What went wrong, as the server says it. `status` is 0 where no reply came. */
+export class Fault extends Error {
+  constructor(message, { status = 0, type = null, code = null, requestId = null, retryAfterS = null } = {}) {
+    super(message);
+    this.name = "Fault";
+    Object.assign(this, { status, type, code, requestId, retryAfterS });
+  }
+}
+
+/** Where `path` is, as `v1/models`: below the root of the API, wherever a proxy has put that. */
+export const address = (path) => new URL(path.replace(/^\/+/, ""), ROOT);
+
+/**
+ * Calls the server with the session's key and gives the reply, whose status is below 400.
+ * `json` is sent as such; `form` is a FormData; `body` is sent as it is. Throws Fault, or AbortError of `signal`.
+ */
+export async function call(path, { method, json, form, body, headers, signal } = {}) {
+  const sent = new Headers(headers);
+  if (session.key && !sent.has("Authorization")) sent.set("Authorization", `Bearer ${session.key}`);
+  if (json !== undefined) sent.set("Content-Type", "application/json");
+  const payload = json === undefined ? (form ?? body) : JSON.stringify(json);
+  const request = { method: method ?? (payload === undefined ? "GET" : "POST"), headers: sent, body: payload, signal };
+  const reply = await send(address(path), { ...request, cache: "no-store", credentials: "omit" });
+  if (!reply.ok) throw await faultOf(reply);
+  return reply;
+}
+
+async function send(url, request) {
+  try {
+    return await fetch(url, request);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Fault("The server cannot be reached.", { code: "unreachable" });
+  }
+}
+
+async function faultOf(reply) {
+  const { error } = await reply.json().catch(() => ({}));
+  const retryAfter = reply.headers.get("Retry-After");
+  return new Fault(error?.message ?? `The server answered ${reply.status} ${reply.statusText}.`, {
+    status: reply.status,
+    type: error?.type ?? null,
+    code: error?.code ?? null,
+    requestId: reply.headers.get("X-Request-ID"),
+    retryAfterS: retryAfter === null ? null : Number(retryAfter),
+  });
+}
+
+/** The JSON of a reply. */
+export async function read(path, options) {
+  return (await call(path, options)).json();
+}
+
+/**
+ * The server-sent events of a reply as `{id, event, data}`, `data` as text. With `idleS`, a stream on which nothing
+ * came for so many seconds, not even a comment, is a Fault.
+ */
+export async function* events(path, { method, json, signal, lastEventId, headers, idleS } = {}) {
+  const watch = new AbortController();
+  const ending = signal ? AbortSignal.any([signal, watch.signal]) : watch.signal;
+  const sent = new Headers(headers);
+  sent.set("Accept", "text/event-stream");
+  if (lastEventId) sent.set("Last-Event-ID", lastEventId);
+  let timer = 0;
+  const rewind = () => {
+    clearTimeout(timer);
+    if (idleS) timer = setTimeout(() => watch.abort(), idleS * 1000);
+  };
+  rewind();
+  try {
+    const reply = await call(path, { method, json, signal: ending, headers: sent });
+    yield* parsed(reply.body, rewind);
+  } catch (error) {
+    if (error instanceof Fault || signal?.aborted) throw error;
+    throw new Fault("The connection to the server was lost.", { code: "disconnected" });
+  } finally {
+    clearTimeout(timer);
+    watch.abort();
+  }
+}
+
+/** The server-sent events in the body of a reply, as `events` gives them; `onBytes` hears of whatever comes. */
+export async function* parsed(body, onBytes = () => {}) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  let fields = {};
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      onBytes();
+      const lines = (rest + value).split(/\r\n|\n|\r(?!$)/);
+      rest = lines.pop();
+      for (const line of lines) {
+        if (line) take(fields, line);
+        else {
+          if (fields.data !== undefined) yield { id: fields.id ?? null, event: fields.event ?? "message", data: fields.data };
+          fields = {};
+        }
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+function take(fields, line) {
+  const [, name, value] = /^([^:]*):? ?(.*)$/s.exec(line);
+  if (name === "data") fields.data = fields.data === undefined ? value : `${fields.data}\n${value}`;
+  else if (name === "id" || name === "event") fields[name] = value;
+}

@@ -1,0 +1,155 @@
+// The feed of the graph: one stream of differences for the whole page, which recovers by itself.
+
+import { events, session } from "./api.js";
+import { Timeline } from "./timeline.js";
+
+const SILENCE_S = 40; // the server writes a comment every 15 s
+const FIRST_WAIT_S = 0.5;
+const LONGEST_WAIT_S = 15;
+const HIDDEN_S = 60;
+
+class Feed extends EventTarget {
+  /** Engines by name, as the server says them, each with its `timeline`. */
+  engines = new Map();
+  /** Traffic of the organisation, and of everybody where the key may see it. */
+  organisation = null;
+  everybody = null;
+  processes = 0;
+  /** `idle`, `connecting`, `live`, `lost` (and tries again), `refused` (the server does not want this key). */
+  connection = "idle";
+  fault = null;
+  #skewMs = 0;
+  #lostMs = null;
+  #lastEventId = null;
+  #running = null;
+  #wake = () => {};
+
+  /** The server's clock, in ms. It stands still while nothing is known of the server. */
+  now() {
+    return this.#lostMs ?? Date.now() + this.#skewMs;
+  }
+
+  /** Begins, where there is a key and it has not begun. */
+  start() {
+    if (this.#running || !session.key) return;
+    this.#running = new AbortController();
+    this.#run(this.#running.signal);
+  }
+
+  stop() {
+    this.#running?.abort();
+    this.#running = null;
+    this.#wake();
+  }
+
+  /** Drops what another key has seen, and begins with the session's. */
+  restart() {
+    this.stop();
+    this.engines.clear();
+    this.organisation = this.everybody = this.#lastEventId = null;
+    this.#say("idle");
+    this.start();
+  }
+
+  /** Tries now, instead of after the wait. */
+  hurry() {
+    this.#wake();
+  }
+
+  async #run(signal) {
+    for (let failures = 0; !signal.aborted; failures += 1) {
+      if (this.connection === "idle") this.#say("connecting");
+      try {
+        for await (const event of this.#stream(signal)) {
+          failures = 0;
+          this.#take(event);
+        }
+      } catch (fault) {
+        if (signal.aborted) return;
+        if (fault.status === 401 || fault.status === 403 || fault.status === 404) {
+          this.#running = null;
+          return this.#say("refused", fault);
+        }
+        this.#say("lost", fault);
+      }
+      if (signal.aborted) return;
+      if (this.connection === "live") this.#say("lost");
+      await this.#wait(failures);
+    }
+  }
+
+  #stream(signal) {
+    return events("console/events", { signal, lastEventId: this.#lastEventId, idleS: SILENCE_S });
+  }
+
+  // Jitter keeps the pages of a server that comes back from all asking at once.
+  #wait(failures) {
+    const seconds = Math.min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** failures) * (0.5 + Math.random() / 2);
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, seconds * 1000);
+      this.#wake = () => (clearTimeout(timer), resolve());
+    });
+  }
+
+  #take({ id, event, data }) {
+    const news = JSON.parse(data);
+    if (id !== null) this.#lastEventId = id;
+    if (news.time_ms) this.#skewMs = news.time_ms - Date.now();
+    const isWhole = event === "snapshot";
+    if (isWhole) for (const name of this.#gone(news.engines)) this.engines.delete(name);
+    const names = [];
+    const changes = [];
+    for (const engine of news.engines ?? []) {
+      const before = isWhole ? null : this.engines.get(engine.name);
+      const after = this.#merge(this.engines.get(engine.name), engine, isWhole);
+      names.push(engine.name);
+      if (before && engine.state && engine.state !== before.state) changes.push({ name: engine.name, from: before.state, to: engine.state });
+      this.engines.set(engine.name, after);
+    }
+    for (const field of ["organisation", "everybody", "processes"]) this.#fill(field, news[field], isWhole);
+    this.dispatchEvent(new CustomEvent("change", { detail: { names, changes, isWhole } }));
+    this.#say("live");
+  }
+
+  #gone(engines) {
+    const present = new Set(engines.map((engine) => engine.name));
+    return [...this.engines.keys()].filter((name) => !present.has(name));
+  }
+
+  #merge(before, { bands = [], ...fields }, isWhole) {
+    const timeline = before?.timeline ?? new Timeline();
+    if (isWhole) timeline.pause();
+    for (const band of bands) timeline.add(band);
+    return { ...before, ...fields, timeline };
+  }
+
+  #fill(field, value, isWhole) {
+    if (value === undefined) return;
+    const isObject = typeof value === "object" && value !== null;
+    this[field] = isObject && !isWhole ? { ...this[field], ...value } : value;
+  }
+
+  #say(connection, fault = null) {
+    if (this.connection === connection && this.fault?.message === fault?.message) return;
+    this.#lostMs = connection === "lost" ? this.now() : null;
+    this.connection = connection;
+    this.fault = fault;
+    this.dispatchEvent(new Event("connection"));
+  }
+}
+
+export const feed = new Feed();
+
+// Browsers open six connections to a server for all tabs together, so a page that nobody sees gives its own back.
+let hiding = 0;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(hiding);
+  if (document.hidden) hiding = setTimeout(() => feed.stop(), HIDDEN_S * 1000);
+  else {
+    feed.start();
+    feed.hurry();
+  }
+});
+addEventListener("online", () => feed.hurry());
+session.addEventListener("change", () => feed.restart());
+feed.start();

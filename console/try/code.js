@@ -1,0 +1,105 @@
+// Writes a request as a call of curl, in Python and in JavaScript. The key is always a variable of the environment.
+import { address } from "../api.js";
+import { present } from "./form.js";
+
+// Marks that cannot be seen, or turn the direction of writing, are written out: a copied call is what one reads.
+const UNSEEN = /[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+const escape = (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
+
+/** `value` as JSON, which is a literal of JavaScript, and of Python where it is a text. */
+export const literal = (value, indent) => JSON.stringify(value, null, indent).replace(UNSEEN, escape);
+
+/** `text` for a shell. */
+export const shell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
+/** The name of a file, where it can be shown and typed; otherwise a plain one with its ending. */
+export function fileName({ name }) {
+  const isPlain = name.length < 100 && !/[\u0000-\u001f"\\$`]/.test(name) && name.search(UNSEEN) < 0;
+  return isPlain ? name : `recording${/\.[a-z0-9]{1,5}$/i.exec(name)?.[0] ?? ""}`;
+}
+
+/** A piece of Python that stands in a literal as it is. */
+export class Expression {
+  constructor(text) {
+    this.text = text;
+  }
+}
+
+export const opened = (file) => new Expression(`open(${literal(fileName(file))}, "rb")`);
+
+const CONSTANTS = new Map([[true, "True"], [false, "False"], [null, "None"]]);
+
+/** `value` as a literal of Python. */
+export function python(value, indent = "    ") {
+  if (value instanceof Expression) return value.text;
+  if (CONSTANTS.has(value)) return CONSTANTS.get(value);
+  if (typeof value !== "object") return literal(value);
+  const isList = Array.isArray(value);
+  const inner = `${indent}    `;
+  const items = Object.entries(value).map(([key, item]) => `${isList ? "" : `${literal(key)}: `}${python(item, inner)}`);
+  const [open, close] = isList ? "[]" : "{}";
+  const short = open + items.join(", ") + close;
+  return short.length < 90 ? short : `${open}\n${items.map((item) => `${inner}${item},\n`).join("")}${indent}${close}`;
+}
+
+const methodOf = ({ json, pairs }) => (json || pairs ? "POST" : "GET");
+const headersOf = ({ json, headers }) => ({ ...(json && { "Content-Type": "application/json" }), ...headers });
+const urlOf = ({ path }) => address(path).href;
+
+/** `request` for a shell. */
+export function curl(request) {
+  const { streams, saves, keyless, json, pairs = [], file } = request;
+  const parts = [`curl${streams ? " -N" : ""}${saves ? ` -o ${saves}` : ""} ${shell(urlOf(request))}`];
+  if (!keyless) parts.push('-H "Authorization: Bearer $PARLANCE_KEY"');
+  for (const [name, value] of Object.entries(headersOf(request))) parts.push(`-H ${shell(`${name}: ${value}`)}`);
+  if (json) parts.push(`-d ${shell(literal(json, 2))}`);
+  for (const [name, value] of pairs) parts.push(`--form-string ${shell(`${name}=${value.replace(UNSEEN, "")}`)}`);
+  if (file) parts.push(`-F ${shell(`file=@"${fileName(file)}"`)}`);
+  return parts.join(" \\\n  ");
+}
+
+const CLIENTS = {
+  openai: ["from openai import OpenAI", () => `OpenAI(base_url=${literal(address("v1").href)}`],
+  cohere: ["import cohere", () => `cohere.ClientV2(base_url=${literal(address("").href.slice(0, -1))}`],
+};
+const named = (values) => Object.entries(values).map(([name, value]) => `    ${name}=${python(value)},\n`).join("");
+
+/** `request` in Python: with the official package where `request.sdk` says how, else with httpx. */
+export function inPython(request) {
+  const { sdk, keyless, saves, json, headers } = request;
+  if (sdk) {
+    const { from = "openai", call, takes, lead = "reply = ", tail, args = json } = sdk;
+    const part = (isKnown) => Object.fromEntries(Object.entries(args).filter(([name]) => takes.includes(name) === isKnown));
+    const extra = Object.keys(part(false)).length ? { extra_body: part(false) } : {};
+    const [line, client] = CLIENTS[from];
+    return `import os\n\n${line}\n\nclient = ${client()}, api_key=os.environ["PARLANCE_KEY"])\n${lead}client.${call}(\n${named({ ...part(true), ...extra })}${tail}\n`;
+  }
+  const key = keyless ? {} : { Authorization: new Expression("f\"Bearer {os.environ['PARLANCE_KEY']}\"") };
+  const body = present({ headers: { ...key, ...headers }, json, timeout: 300 });
+  const last = saves ? `open("${saves}", "wb").write(reply.content)` : "print(reply.json())";
+  const first = `import os\n\nimport httpx\n\nreply = httpx.${methodOf(request).toLowerCase()}(\n    ${literal(urlOf(request))},\n`;
+  return `${first}${named(body)})\nreply.raise_for_status()\n${last}\n`;
+}
+
+/** `request` in JavaScript, for Node. */
+export function inJavaScript(request) {
+  const { saves, streams, json, pairs, file, keyless } = request;
+  const name = file && literal(fileName(file));
+  const key = keyless ? [] : ["Authorization: `Bearer ${process.env.PARLANCE_KEY}`"];
+  const headers = [...key, ...Object.entries(headersOf(request)).map((header) => header.map((text) => literal(text)).join(": "))];
+  return [
+    file && `import { openAsBlob } from ${literal("node:fs")};\n`,
+    saves && `import { writeFile } from ${literal("node:fs/promises")};\n`,
+    pairs && "const form = new FormData();",
+    file && `form.append("file", await openAsBlob(${name}), ${name});`,
+    ...(pairs ?? []).map((pair) => `form.append(${pair.map((text) => literal(text)).join(", ")});`),
+    `const reply = await fetch(${literal(urlOf(request))}, {`,
+    `  method: "${methodOf(request)}",\n  headers: { ${headers.join(", ")} },`,
+    json && `  body: JSON.stringify(${literal(json, 2).replaceAll("\n", "\n  ")}),`,
+    pairs && "  body: form,",
+    "});\nif (!reply.ok) throw new Error(await reply.text());",
+    saves ? `await writeFile("${saves}", Buffer.from(await reply.arrayBuffer()));`
+      : streams ? "for await (const piece of reply.body.pipeThrough(new TextDecoderStream())) process.stdout.write(piece);"
+        : "console.dir(await reply.json(), { depth: null });",
+  ].filter(Boolean).join("\n");
+}

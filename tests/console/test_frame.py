@@ -1,0 +1,153 @@
+"""The frame of the console: log in, change view by keyboard, lose the server and get it back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from contract.telemetry import EngineState
+from tests.console.conftest import OpenTab
+from tests.console.stage import Stage
+from tests.console.tabs import Tab
+
+FOLLOWS_MS = 2_000
+"""Within which the picture follows the graph."""
+
+WRONG_KEY = "prl_" + "x" * 40
+
+
+async def test_a_wrong_key_gets_the_server_s_own_sentence(tab: Tab, stage: Stage) -> None:
+    reply = await stage.api.send("GET", "/v1/me", key=WRONG_KEY)
+    await tab.page.goto(f"{tab.url}/console/")
+    await tab.page.get_by_label("Key", exact=True).fill(WRONG_KEY)
+    await tab.page.keyboard.press("Enter")
+    await tab.page.get_by_role("alert").filter(has_text=reply.json()["error"]["message"]).wait_for()
+
+
+async def test_the_console_is_used_by_keyboard_alone(tab: Tab, stage: Stage, key: str) -> None:
+    stage.api.everything = key
+    request_id = (await stage.api.chat()).headers["x-request-id"]
+    await tab.page.goto(f"{tab.url}/console/")
+    await tab.page.locator("#key:focus").wait_for()
+    await tab.page.keyboard.type(key)
+    await tab.page.keyboard.press("Enter")
+    await tab.page.locator("graph-view").wait_for()
+    await reach(tab, "Requests")
+    await tab.page.keyboard.press("Enter")
+    await tab.page.locator(f"[href='#requests/{request_id}']").wait_for()
+    while not await tab.page.evaluate("document.activeElement.hash?.startsWith('#requests/')"):
+        await tab.page.keyboard.press("Tab")
+    await tab.page.keyboard.press("Enter")
+    await tab.page.locator(".detail h2:focus").wait_for()
+
+
+async def reach(tab: Tab, text: str) -> None:
+    """Presses Tab until the link with this text has the focus."""
+    for _ in range(40):
+        await tab.page.keyboard.press("Tab")
+        if await tab.page.evaluate("document.activeElement.textContent") == text:
+            return
+    raise AssertionError(f"no Tab reaches {text}")
+
+
+async def test_the_key_is_in_no_address_and_is_stored_only_when_that_is_ticked(open_tab: OpenTab, key: str) -> None:
+    for remembers in (False, True):
+        tab = await open_tab()
+        addresses: list[str] = []
+        tab.page.on("request", lambda request, seen=addresses: seen.append(request.url))
+        await tab.log_in(key, remember=remembers)
+        await tab.page.get_by_role("link", name="Usage").click()
+        await tab.page.locator(".budget p").first.wait_for()
+        stored = await tab.page.evaluate("[JSON.stringify(localStorage), JSON.stringify(sessionStorage)]")
+        assert key not in stored[0]
+        assert (key in stored[1]) is remembers
+        assert not [address for address in [*addresses, tab.page.url] if key in address]
+        await tab.page.reload()
+        await tab.page.locator("usage-view" if remembers else "#key").wait_for()
+
+
+async def test_an_engine_goes_cold_ready_cold_and_the_picture_follows(tab: Tab, stage: Stage, key: str) -> None:
+    await tab.log_in(key)
+    card = tab.page.locator(".engine", has=tab.page.get_by_role("heading", name="chat-obedient"))
+    for state in (EngineState.COLD, EngineState.READY, EngineState.COLD):
+        stage.engines["chat-obedient"].show(state)
+        await card.locator(f"[data-state={state.value}]").wait_for(timeout=FOLLOWS_MS)
+
+
+async def test_the_page_recovers_when_the_server_is_killed_and_comes_back(tab: Tab, stage: Stage, key: str) -> None:
+    await tab.log_in(key)
+    await tab.page.locator(".engine").first.wait_for()
+    await stage.stop()
+    await tab.page.locator(".banner .note").wait_for()
+    stage.engines["chat-obedient"].show(EngineState.FAILED)
+    await stage.start()
+    await tab.page.locator("[data-state=failed]").wait_for()
+    await tab.page.locator(".banner:empty").wait_for(state="attached")
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+async def test_a_page_of_before_an_upgrade_reloads_once_or_offers_to(
+    tab: Tab, stage: Stage, key: str, *, remembers: bool
+) -> None:
+    await tab.log_in(key, remember=remembers)
+    await tab.page.locator(".engine").first.wait_for()
+    await tab.page.evaluate("window.isOld = true")
+    await stage.stop()
+    await tab.page.locator(".banner .note").wait_for()
+    if remembers:
+        async with tab.page.expect_event("load"):
+            await upgrade(stage)
+        await tab.page.locator(".engine").first.wait_for()
+        assert not await tab.page.evaluate("window.isOld")
+    else:
+        await upgrade(stage)
+        await tab.page.get_by_role("button", name="Reload").wait_for()
+        assert await tab.page.evaluate("window.isOld")
+
+
+async def upgrade(stage: Stage) -> None:
+    """Starts the server with another version of a module."""
+    await stage.start()
+    bundle = stage.console.bundle
+    stage.console.bundle = bundle | {"theme.js": replace(bundle["theme.js"], digest="of-the-next-version")}
+
+
+async def test_several_tabs_follow_at_once(open_tab: OpenTab, stage: Stage, key: str) -> None:
+    first = await open_tab()
+    tabs = [first, *[await open_tab(context=first.page.context) for _ in range(3)]]
+    for tab in tabs:
+        await tab.log_in(key)
+    stage.engines["chat-obedient"].show(EngineState.STARTING)
+    for tab in tabs:
+        await tab.page.locator("[data-state=starting]").wait_for()
+
+
+async def test_a_thousand_changes_leave_as_many_nodes_as_there_were(tab: Tab, stage: Stage, key: str) -> None:
+    await tab.log_in(key)
+    await tab.page.locator(".engine").first.wait_for()
+    client = await tab.page.context.new_cdp_session(tab.page)
+    await client.send("Performance.enable")
+    before = await counted(tab, client)
+    await tab.page.evaluate(
+        """async () => {
+          const { feed } = await import("./events.js");
+          const states = ["busy", "ready"];
+          for (let number = 0; number < 1000; number += 1) {
+            feed.engines.get("chat-obedient").state = states[number % 2];
+            const detail = { names: ["chat-obedient"], changes: [], isWhole: false };
+            feed.dispatchEvent(new CustomEvent("change", { detail }));
+          }
+        }"""
+    )
+    after = await counted(tab, client)
+    assert after["JSEventListeners"] <= before["JSEventListeners"]
+    assert after["elements"] <= before["elements"] + 5  # slices of a band
+
+
+async def counted(tab: Tab, client: object) -> dict[str, float]:
+    """What the page holds after a collection of garbage."""
+    await client.send("HeapProfiler.collectGarbage")  # type: ignore[attr-defined]
+    metrics = (await client.send("Performance.getMetrics"))["metrics"]  # type: ignore[attr-defined]
+    elements = await tab.page.evaluate("document.querySelectorAll('*').length")
+    return {one["name"]: one["value"] for one in metrics} | {"elements": elements}

@@ -1,0 +1,46 @@
+"""The files of the console: small, and made so that what others have named stays text."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+
+from contract.limits import CONSOLE_BUNDLE_BYTES
+from tests.docs.pages import ROOT
+
+FILES = sorted(file for file in (ROOT / "console").rglob("*") if file.is_file())
+MODULES = [file for file in FILES if file.suffix == ".js"]
+LONGEST = 250
+
+FORBIDDEN = re.compile(
+    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|createContextualFragment"
+    r"|DOMParser|setAttribute\(\s*[\"']style|style:\s*[\"'`]"
+)
+OUTSIDE = re.compile(r"^(?:import|export|})[^=\n]*[\"'](?![.]{1,2}/)[^\"'\n]+[\"']", re.MULTILINE)
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: file.name)
+def test_a_module_makes_no_markup_and_imports_nothing_from_outside(file: Path) -> None:
+    text = file.read_text("utf-8")
+    assert text.startswith("//"), "begins with what it is for"
+    assert FORBIDDEN.findall(text) == []
+    assert OUTSIDE.findall(text) == []
+
+
+def test_no_file_is_long() -> None:
+    assert [file.name for file in FILES if len(file.read_text("utf-8").splitlines()) > LONGEST] == []
+
+
+def test_the_bundle_is_small() -> None:
+    assert sum(len(gzip.compress(file.read_bytes())) for file in FILES) < CONSOLE_BUNDLE_BYTES
+
+
+def test_the_page_has_no_script_and_no_style_of_its_own() -> None:
+    page = (ROOT / "console/index.html").read_text("utf-8")
+    assert "<style" not in page
+    assert " style=" not in page
+    assert re.findall(r"<script(?![^>]* src=)", page) == []
+    assert re.findall(r"(?:src|href)=\"(?:https?:)?//", page) == []
