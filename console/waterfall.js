@@ -5,7 +5,12 @@ import { duration, moment, money } from "./format.js";
 
 const WIDTH = 1000;
 const ROW = 22;
-const PHASES = { "load.start": "start of the process", "load.model": "imports and weights" };
+const PHASES = {
+  "load.place": "a place for the replica",
+  "load.process": "start of the process",
+  "load.import": "imports",
+  "load.weights": "weights",
+};
 
 /** The section of a request. */
 export function waterfall(request) {

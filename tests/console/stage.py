@@ -12,6 +12,7 @@ from autoscaling.sketch import Sketch
 from contract.access import Scope
 from contract.catalog import Catalog, Model
 from contract.telemetry import EngineState
+from contract.tracing import Loading
 from contract.tracing import Stage as Part
 from deployments.ingress.app import build_app
 from deployments.ingress.console import Console
@@ -53,7 +54,8 @@ class StagedEngine(LocalEngine):
             timings.enter(Part.LOAD, self.name)
             await asyncio.sleep(self.load_s)
             timings.load += self.load_s
-            timings.loaded(self.load_s / 2)
+            part_s = self.load_s / 4  # for a place, the process, imports, weights
+            timings.loaded(Loading(process_s=part_s, model_s=2 * part_s, import_s=part_s, way="fork"))
         if self.queue_s:
             timings.enter(Part.QUEUE, self.name)
             await asyncio.sleep(self.queue_s)
