@@ -8,13 +8,14 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from contract.catalog import Catalog
 from tests.console import engines
 from tests.console.conftest import OpenTab
-from tests.console.panels import PANELS, Panel
+from tests.console.panels import HOSTILE, PANELS, Panel
 from tests.console.tabs import Tab
 from tests.docs.pages import ROOT
 
@@ -147,3 +148,34 @@ async def test_a_panel_is_used_with_the_keyboard_alone(tab: Tab, key: str) -> No
         if await panel.output.locator(":focus").count():
             break
     await panel.expect(panel.output.locator(":focus")).to_have_attribute("aria-label", "Documents, best first")
+
+
+def renamed(content: Any) -> Any:
+    """The same reply, in which every name and label is hostile."""
+    match content:
+        case list():
+            return [renamed(item) for item in content]
+        case dict():
+            return {
+                name: f"{value} {HOSTILE}"
+                if name in ("id", "label", "name") and isinstance(value, str)
+                else renamed(value)
+                for name, value in content.items()
+            }
+    return content
+
+
+async def test_ids_of_models_labels_of_voices_and_what_errors_quote_are_text(tab: Tab, key: str) -> None:
+    async def rename(route: Any) -> None:
+        reply = await route.fetch()
+        await route.fulfill(response=reply, json=renamed(await reply.json()))
+
+    await tab.page.route(re.compile(r"/v1/(models|audio/voices)$"), rename)
+    panel = await Panel.open(tab, key, "chat")
+    await panel.expect(panel.root.locator("option", has_text="<img src=x onerror=alert(1)>").first).to_be_attached()
+    await panel.run("there is no model `", user="Hello")
+    await panel.expect(panel.root.get_by_text("<img src=x onerror=alert(1)>").last).to_be_visible()
+    assert await panel.markup() == 0
+    panel = await panel.go("speech")
+    await panel.expect(panel.root.locator("option, .voice", has_text="<img src=x").first).to_be_attached()
+    assert await panel.markup() == 0
