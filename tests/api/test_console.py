@@ -139,7 +139,7 @@ def test_the_page_is_small_and_loads_nothing_from_elsewhere() -> None:
     assert "index.html" in files
     assert sum(len(file.packed) for file in files.values()) < CONSOLE_BUNDLE_BYTES
     assert all(gzip.decompress(file.packed) == file.plain for file in files.values())
-    loaded = rb"""(?:src|href)\s*=\s*["']?(?:https?:)?//|\b(?:import|from)\s*["'(]+(?:https?:)?//|@import|url\("""
+    loaded = rb"""(?:src|href)\s*=\s*["']?(?:https?:)?//|\b(?:import|from)\s*["'(]+(?:https?:)?//|@import|\burl\(\s*["']?(?:https?:)?//"""
     assert [name for name, file in files.items() if re.search(loaded, file.plain)] == []
 
 
