@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from contract.access import Scope
+from contract.access import OPERATORS, Scope
 from contract.telemetry import EngineState
 from docs.made.alerts import ALERTS, GROUPS, Alert
 from docs.made.panels import DASHBOARDS, STATES, Panel, Row
@@ -30,6 +30,8 @@ pytestmark = pytest.mark.cluster
 WINDOW = "30s"
 """Three times as long as Ray takes to hand on what is counted."""
 WITHIN_S = 60
+CAPABILITIES = sorted(frozenset(Scope) - OPERATORS)
+"""What requests need a scope for."""
 PANELS = [
     (name, row, panel) for name in ("overview", "capabilities") for row in DASHBOARDS[name][1] for panel in row.panels
 ]
@@ -122,12 +124,12 @@ def has_seen(prometheus: Prometheus) -> bool:
     """Whether the last things of the script have come."""
     refused = {series["metric"]["code"] for series in prometheus.ask("ray_parlance_refusals_total")}
     capabilities = prometheus.ask("count by (capability) (ray_parlance_request_duration_seconds_count)")
-    return {"upstream_error", "engine_failed", "busy"} <= refused and len(capabilities) >= len(Scope)
+    return {"upstream_error", "engine_failed", "busy"} <= refused and len(capabilities) >= len(CAPABILITIES)
 
 
 def asked(row: Row, expression: str) -> Iterator[str]:
     """As Grafana asks it: once for each row that a variable makes."""
-    for value in Scope if row.repeat else [""]:
+    for value in CAPABILITIES if row.repeat else [""]:
         yield expression.replace(INTERVAL, WINDOW).replace("$capability", value)
 
 
