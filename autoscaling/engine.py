@@ -150,7 +150,6 @@ class EngineView:
 
     Attributes:
         waiting: calls that wait for a slot, or for a start.
-        organisations: whose calls these are, counted.
         used: slots that calls of this process hold.
         slots: of all running replicas.
         loads: how long its starts take.
@@ -160,7 +159,6 @@ class EngineView:
 
     state: EngineState
     waiting: int
-    organisations: int
     used: int
     slots: int
     loads: Sketch

@@ -106,7 +106,7 @@ class Gate:
         """What it does now. It is busy where every slot of every replica is taken, by calls of this process."""
         slots, queue, waker, lines = self._running_slots(), self._queue, self._waker, self._queue.lines
         return EngineView(
-            self._state(slots), queue.waiting, len(lines), queue.at_work, slots, waker.loads, lines, waker.last_load_s
+            self._state(slots), queue.waiting, queue.at_work, slots, waker.loads, lines, waker.last_load_s
         )
 
     @property

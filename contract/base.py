@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
+from contract.errors import INVALID_REQUEST
+
 
 @dataclass(frozen=True, slots=True)
 class Items:
@@ -87,3 +89,17 @@ class Strict(BodyPart):
             return fields
         unknown = next(name for name in fields if name not in declared)
         return {name: fields[name] for name in declared if name in fields} | {unknown: fields[unknown]}
+
+
+def query_parameter(name: str, about: str, **schema: Any) -> dict[str, Any]:
+    """An optional parameter of an address, as OpenAPI describes it."""
+    return {"name": name, "in": "query", "required": False, "description": about, "schema": schema}
+
+
+def rows_of_page(limit: str | None, default: int, most: int) -> int:
+    """The parameter `limit` of an address: from 1 to `most`, `default` where it is missing. Raises INVALID_REQUEST."""
+    if limit is None:
+        return default
+    if not (limit.isascii() and limit.isdecimal() and len(limit) < 10 and 1 <= int(limit) <= most):
+        raise INVALID_REQUEST(f"`limit` is {limit[:64]!r}; send a number from 1 to {most}", param="limit")
+    return int(limit)

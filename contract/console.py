@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired
+from typing import NotRequired
 
 from typing_extensions import TypedDict
 
+from contract.base import query_parameter, rows_of_page
 from contract.errors import INVALID_REQUEST
 from contract.limits import CONSOLE_DEFAULT_ROWS, CONSOLE_ROWS
 from contract.telemetry import Outcome
@@ -156,17 +157,13 @@ class KeyList(TypedDict):
     data: list[KeyObject]
 
 
-def _parameter(name: str, about: str, **schema: Any) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "description": about, "schema": schema}
-
-
 PARAMETERS = [
-    _parameter(
+    query_parameter(
         "limit", "Rows of a page.", type="integer", minimum=1, maximum=CONSOLE_ROWS, default=CONSOLE_DEFAULT_ROWS
     ),
-    _parameter("before", "`next_cursor` of the page before.", type="string"),
-    _parameter("model", "Only those of this model.", type="string"),
-    _parameter("outcome", "Only those that ended so.", type="string", enum=[*Outcome]),
+    query_parameter("before", "`next_cursor` of the page before.", type="string"),
+    query_parameter("model", "Only those of this model.", type="string"),
+    query_parameter("outcome", "Only those that ended so.", type="string", enum=[*Outcome]),
 ]
 
 
@@ -182,11 +179,7 @@ class RecordQuery:
     @classmethod
     def read(cls, parameters: Mapping[str, str]) -> RecordQuery:
         """The query of the parameters of an address; others than PARAMETERS are ignored. Raises INVALID_REQUEST."""
-        limit, before, outcome = (parameters.get(name) for name in ("limit", "before", "outcome"))
-        if limit is not None and not (
-            limit.isascii() and limit.isdecimal() and len(limit) < 10 and 1 <= int(limit) <= CONSOLE_ROWS
-        ):
-            raise INVALID_REQUEST(f"`limit` is {limit[:64]!r}; send a number from 1 to {CONSOLE_ROWS}", param="limit")
+        before, outcome = parameters.get("before"), parameters.get("outcome")
         if before is not None and not _ID.fullmatch(before):
             raise INVALID_REQUEST(
                 f"`before` is {before[:64]!r}, which no page gave; send its `next_cursor`", param="before"
@@ -196,4 +189,5 @@ class RecordQuery:
                 f"`outcome` is {outcome[:64]!r}; allowed are {', '.join(f'`{name}`' for name in Outcome)}",
                 param="outcome",
             )
-        return cls(CONSOLE_DEFAULT_ROWS if limit is None else int(limit), before, parameters.get("model"), outcome)
+        limit = rows_of_page(parameters.get("limit"), CONSOLE_DEFAULT_ROWS, CONSOLE_ROWS)
+        return cls(limit, before, parameters.get("model"), outcome)

@@ -7,11 +7,12 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 from typing_extensions import TypedDict
 
 from contract.access import Spend
+from contract.base import query_parameter, rows_of_page
 from contract.errors import INVALID_REQUEST
 from contract.limits import USAGE_DAYS, USAGE_DEFAULT_DAYS, USAGE_DEFAULT_ROWS, USAGE_ROWS
 
@@ -56,17 +57,17 @@ class UsageReply(TypedDict):
     spend: Spend
 
 
-def _parameter(name: str, about: str, **schema: Any) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "description": about, "schema": schema}
-
-
 PARAMETERS = [
-    _parameter(
+    query_parameter(
         "from", "First day or moment: 2026-11-01 (UTC), or RFC 3339. 30 days before `to` by default.", type="string"
     ),
-    _parameter("to", "Day or moment at which the range ends, without it. The end of today by default.", type="string"),
-    _parameter("limit", "Rows of a page.", type="integer", minimum=1, maximum=USAGE_ROWS, default=USAGE_DEFAULT_ROWS),
-    _parameter("cursor", "`next_cursor` of the page before.", type="string"),
+    query_parameter(
+        "to", "Day or moment at which the range ends, without it. The end of today by default.", type="string"
+    ),
+    query_parameter(
+        "limit", "Rows of a page.", type="integer", minimum=1, maximum=USAGE_ROWS, default=USAGE_DEFAULT_ROWS
+    ),
+    query_parameter("cursor", "`next_cursor` of the page before.", type="string"),
 ]
 
 
@@ -97,11 +98,11 @@ class UsageQuery:
             raise INVALID_REQUEST(
                 f"`from` and `to` are {(until - since).days} days apart; at most {USAGE_DAYS} are allowed", param="from"
             )
-        limit, cursor = parameters.get("limit"), parameters.get("cursor")
+        cursor = parameters.get("cursor")
         return cls(
             (since - _EPOCH) // MS,
             -((_EPOCH - until) // MS),
-            USAGE_DEFAULT_ROWS if limit is None else _limit(limit),
+            rows_of_page(parameters.get("limit"), USAGE_DEFAULT_ROWS, USAGE_ROWS),
             None if cursor is None else _position(cursor),
         )
 
@@ -128,12 +129,6 @@ def _moment(parameters: Mapping[str, str], name: str) -> datetime | None:
     if not 1970 < moment.year < 9999:
         raise INVALID_REQUEST(f"`{name}` is in the year {moment.year}; send one from 1971 to 9998", param=name)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _limit(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= USAGE_ROWS):
-        raise INVALID_REQUEST(f"`limit` is {text[:64]!r}; send a number from 1 to {USAGE_ROWS}", param="limit")
-    return int(text)
 
 
 def _position(cursor: str) -> Position:

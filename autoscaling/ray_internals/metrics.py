@@ -119,22 +119,21 @@ def _keep_record(metric: Metric, value: float, tags: dict[str, str] | None = Non
 
 async def hand_over_records() -> None:
     """Gives Ray's exporter what was recorded until now. Counts are added up, and of a gauge the last value is taken."""
-    counts: dict[Hashable, Record] = {}
-    gauges: dict[Hashable, Record] = {}
-    for number in range(len(RECORDS)):
-        metric, value, tags = record = RECORDS.popleft()
-        series = metric, *sorted(tags.items())
-        match metric:
-            case Counter():
-                counts[series] = metric, value + (counts[series][1] if series in counts else 0.0), tags
-            case Gauge():
-                gauges[series] = record
-            case _:
+    merged: dict[Hashable, Record] = {}
+    try:
+        for number in range(1, len(RECORDS) + 1):
+            metric, value, tags = record = RECORDS.popleft()
+            if isinstance(metric, Counter | Gauge):
+                series = metric, *sorted(tags.items())
+                before = merged[series][1] if isinstance(metric, Counter) and series in merged else 0.0
+                merged[series] = metric, before + value, tags
+            else:
                 _hand_over(record)
-        if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
-            await asyncio.sleep(0)
-    for record in (*counts.values(), *gauges.values()):
-        _hand_over(record)
+            if number % RECORDS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+    finally:  # also where this task is cancelled, as the process ends
+        for record in merged.values():
+            _hand_over(record)
 
 
 def _hand_over(record: Record) -> None:

@@ -53,7 +53,7 @@ def gauges(service: Service) -> Iterator[Sample]:
         view = service.engine(model).view()
         engine = model.deployment
         yield WAITING, (engine,), view.waiting
-        yield WAITING_ORGANISATIONS, (engine,), view.organisations
+        yield WAITING_ORGANISATIONS, (engine,), len(view.lines)
         yield SLOTS, (engine, "used"), view.used
         yield SLOTS, (engine, "all"), view.slots
         for state in EngineState:

@@ -1,4 +1,4 @@
-"""What is told of a single request: by which names others know it, the spans of its trace, its line of the log."""
+"""What is told of a single request: its names for others, the spans of its trace, its line of the log, its record."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class LocalEngine:
         return False
 
     def view(self) -> EngineView:
-        return EngineView(EngineState.READY, 0, 0, 0, 1, Sketch(1, 3.0))
+        return EngineView(EngineState.READY, 0, 0, 1, Sketch(1, 3.0))
 
     def warm(self) -> None:
         self.warmed += 1

@@ -38,9 +38,7 @@ class Watched(LocalEngine):
         return not self.runs
 
     def view(self) -> EngineView:
-        return EngineView(
-            EngineState.READY if self.runs else EngineState.FAILED, 0, 0, 0, int(self.runs), Sketch(1, 1.0)
-        )
+        return EngineView(EngineState.READY if self.runs else EngineState.FAILED, 0, 0, int(self.runs), Sketch(1, 1.0))
 
     def warm(self) -> None:
         self.asked.append("warm")

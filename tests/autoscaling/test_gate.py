@@ -112,11 +112,11 @@ async def test_what_waits_is_told_with_whose_calls_it_is(view: View, handle: Han
     await asyncio.sleep(0)
     loads = engine._waker.loads
     assert engine.view() == EngineView(
-        EngineState.BUSY, waiting=3, organisations=2, used=1, slots=1, loads=loads, lines={"a": 2, "b": 1}
+        EngineState.BUSY, waiting=3, used=1, slots=1, loads=loads, lines={"a": 2, "b": 1}
     )
     handle.response.outcome.set()
     await asyncio.gather(*calls)
-    assert engine.view() == EngineView(EngineState.READY, waiting=0, organisations=0, used=0, slots=1, loads=loads)
+    assert engine.view() == EngineView(EngineState.READY, waiting=0, used=0, slots=1, loads=loads)
 
 
 async def test_an_engine_is_failing_once_its_start_is_known_to_have_failed(view: View, handle: Handle) -> None:

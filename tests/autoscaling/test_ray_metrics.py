@@ -212,8 +212,8 @@ async def test_what_is_measured_goes_out_in_one_go_and_nothing_is_lost(taken: li
     assert [value for name, value, _ in taken if name == "seconds"] == [0, 1, 2]
     assert [entry for entry in taken if entry[0] != "seconds"] == [
         ("count", 6, {"of": "a"}),
-        ("count", 5, {"of": "b"}),
         ("state", 2, {"of": "a"}),
+        ("count", 5, {"of": "b"}),
     ]
     taken.clear()
     await hand_over_records()
@@ -244,3 +244,15 @@ async def test_a_value_that_ray_refuses_keeps_none_of_the_others_back(
         Histogram("seconds", "", [1.0]).observe(value)
     await hand_over_records()
     assert taken == [1]
+
+
+async def test_counts_are_handed_over_where_the_process_ends_meanwhile(taken: list[Any]) -> None:
+    count, seconds = Counter("count", "", ("of",)), Histogram("seconds", "", [1.0])
+    count.inc(3, {"of": "a"})
+    for _ in range(2 * RECORDS_AT_ONCE):
+        seconds.observe(1)
+    handing = asyncio.ensure_future(hand_over_records())
+    await asyncio.sleep(0)
+    handing.cancel()
+    await asyncio.gather(handing, return_exceptions=True)
+    assert ("count", 3, {"of": "a"}) in taken

@@ -57,7 +57,7 @@ async def play(stage: Stage) -> None:
         engine = stage.engines[model.deployment]
         engine.show(state, slots=slots, used=slots if state is EngineState.BUSY else min(slots, 1), last_load_s=4.2)
     chat = stage.engines[f"chat-{CHAT}"]
-    chat.show(waiting=3, organisations=2, last_load_s=3.1)
+    chat.show(waiting=3, lines={"org-1": 2, "org-2": 1}, last_load_s=3.1)
     chat.load_s, chat.behind = 0.6, 3
     await say(stage, "say hello")
     chat.load_s, chat.queue_s, chat.behind = 0, 0.2, 1

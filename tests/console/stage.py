@@ -34,7 +34,7 @@ class StagedEngine(LocalEngine):
         super().__init__(model)
         self.load_s = self.queue_s = 0.0
         self.behind = 0
-        self._view = EngineView(EngineState.READY, 0, 0, 0, 2, Sketch(1, 3.0))
+        self._view = EngineView(EngineState.READY, 0, 0, 2, Sketch(1, 3.0))
 
     def view(self) -> EngineView:
         return self._view

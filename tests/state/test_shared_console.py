@@ -38,7 +38,7 @@ class Seen:
 
     def view(self) -> EngineView:
         lines = {"org-1": self.waiting} if self.waiting else {}
-        return EngineView(EngineState.READY, self.waiting, len(lines), self.used, 4, Sketch(1, 2.0), lines)
+        return EngineView(EngineState.READY, self.waiting, self.used, 4, Sketch(1, 2.0), lines)
 
 
 def console(shared: SharedConsole | None, **seen: int) -> Console:

@@ -114,7 +114,7 @@ class Observer:
             "used": view.used,
             "slots": view.slots,
             "waiting": view.waiting,
-            "organisations": view.organisations,
+            "organisations": len(view.lines),
             "last_load_s": None if load_s is None else round(load_s, 2),
             "loaded_ms": loaded_ms,
             "expected_load_s": round(view.loads.quantile(0.5), 1),
