@@ -40,7 +40,7 @@ from concurrency.stalls import StallDetector
 from models.cpu import background
 from models.llm.grammars import CHILDREN
 from models.llm.vllm_internals.cpu import quick_steps, shorten
-from models.llm.vllm_internals.loading import quick_core, quick_tokenizers
+from models.llm.vllm_internals.loading import map_embeddings, quick_core, quick_tokenizers
 from models.llm.vllm_internals.steps import ThreadGovernor
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -85,8 +85,8 @@ class ThreadedCore(InprocClient):
             quick = quick and vllm_config.model_config.enforce_eager and current_platform.is_cpu()
             with quick_core(), quick_steps(vllm_config) if quick else nullcontext():
                 super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
-            if quick:
-                self.collective_rpc("apply_model", None, (partial(shorten, vllm_config),))
+            for change in (map_embeddings, shorten) if quick else ():
+                self.collective_rpc("apply_model", None, (partial(change, vllm_config),))
             self._compile_beside()
         except BaseException as error:
             loaded.set_exception(error)

@@ -2,7 +2,8 @@
 
 Most of the start of a small model was a tokenizer that is loaded again and again, a cache filled with zeros that the
 kernel gives for nothing, and kernels looked for in modules that cannot have any
-(benchmarks/speed/results/cold_start.md).
+(benchmarks/speed/results/cold_start.md). A third of its memory was two copies of the embedding
+(benchmarks/speed/results/memory.md).
 """
 
 from __future__ import annotations
@@ -13,13 +14,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from tokenizers import Tokenizer
+from torch import Tensor
+from torch.nn import Module
 from torch.overrides import TorchFunctionMode
 from transformers import TokenizersBackend
+from vllm.config import VllmConfig
+from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
+from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod, VocabParallelEmbedding
+from vllm.platforms import current_platform
 from vllm.renderers import hf
 from vllm.triton_utils import dispatcher
 
@@ -70,7 +79,8 @@ def quick_core() -> Iterator[None]:
     """While an engine core is made in this thread, kernels are looked for in vLLM's own modules only.
 
     Replaces `dispatcher._rebind_kernels`, and inside it `dispatcher.sys`: without Triton, kernels in C++ take the place
-    of vLLM's stand-ins, which only vLLM's own modules refer to.
+    of vLLM's stand-ins, which only vLLM's own modules refer to. And embeddings are laid out for products once there is
+    one, for which it replaces `UnquantizedEmbeddingMethod.process_weights_after_loading`.
     """
     rebind_everywhere = dispatcher._rebind_kernels
 
@@ -79,8 +89,38 @@ def quick_core() -> Iterator[None]:
         with replaced(dispatcher, "sys", SimpleNamespace(modules=modules)):
             rebind_everywhere(overrides)
 
-    with replaced(dispatcher, "_rebind_kernels", rebind), _UntouchedZeros():
+    with (
+        replaced(dispatcher, "_rebind_kernels", rebind),
+        replaced(UnquantizedEmbeddingMethod, "process_weights_after_loading", _lay_out_later),
+        _UntouchedZeros(),
+    ):
         yield
+
+
+def _lay_out_later(_: UnquantizedEmbeddingMethod, layer: Any) -> None:
+    """On a CPU, `layer` is copied into the layout of products at its first product. Only a head ever has one."""
+
+    def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        dispatch_cpu_unquantized_gemm(layer, remove_weight=False)  # puts another in the place of this function
+        product: Tensor = layer.cpu_linear(x, weight, bias)
+        return product
+
+    if current_platform.is_cpu():
+        layer.cpu_linear = multiply
+
+
+def map_embeddings(config: VllmConfig, model: Module) -> None:
+    """Has embeddings of `model` read their rows from the files of its weights, where these hold them in its dtype.
+
+    Rows that no text needs are never read, and the kernel may take the others back, for the files have them.
+    """
+    parts = {f"{name}.weight": part for name, part in model.named_modules() if type(part) is VocabParallelEmbedding}
+    for file in Path(config.model_config.model).glob("*.safetensors"):
+        with safe_open(file, "pt") as tensors:
+            for name in parts.keys() & set(tensors.keys()):
+                loaded, filed = parts[name].weight, tensors.get_tensor(name)
+                if (loaded.device, loaded.dtype, loaded.shape) == (filed.device, filed.dtype, filed.shape):
+                    loaded.data = filed
 
 
 class _UntouchedZeros(TorchFunctionMode):
