@@ -9,7 +9,6 @@ kernel gives for nothing, and kernels looked for in modules that cannot have any
 from __future__ import annotations
 
 import copyreg
-import mmap
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from safetensors import safe_open
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import Module
-from torch.overrides import TorchFunctionMode
 from transformers import TokenizersBackend
 from vllm.config import VllmConfig
 from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
@@ -32,8 +30,7 @@ from vllm.platforms import current_platform
 from vllm.renderers import hf
 from vllm.triton_utils import dispatcher
 
-LARGE_BYTES = 1 << 24
-"""Zeros of fewer bytes are allocated as torch does it."""
+from models.llm.vllm_internals.cache import Pages
 
 
 @contextmanager
@@ -75,8 +72,10 @@ def quick_tokenizers() -> Iterator[None]:
 
 
 @contextmanager
-def quick_core() -> Iterator[None]:
+def quick_core() -> Iterator[Pages]:
     """While an engine core is made in this thread, kernels are looked for in vLLM's own modules only.
+
+    Gives the pages that its cache is made of.
 
     Replaces `dispatcher._rebind_kernels`, and inside it `dispatcher.sys`: without Triton, kernels in C++ take the place
     of vLLM's stand-ins, which only vLLM's own modules refer to. And embeddings are laid out for products once there is
@@ -92,9 +91,9 @@ def quick_core() -> Iterator[None]:
     with (
         replaced(dispatcher, "_rebind_kernels", rebind),
         replaced(UnquantizedEmbeddingMethod, "process_weights_after_loading", _lay_out_later),
-        _UntouchedZeros(),
+        Pages() as pages,
     ):
-        yield
+        yield pages
 
 
 def _lay_out_later(_: UnquantizedEmbeddingMethod, layer: Any) -> None:
@@ -121,15 +120,3 @@ def map_embeddings(config: VllmConfig, model: Module) -> None:
                 loaded, filed = parts[name].weight, tensors.get_tensor(name)
                 if (loaded.device, loaded.dtype, loaded.shape) == (filed.device, filed.dtype, filed.shape):
                     loaded.data = filed
-
-
-class _UntouchedZeros(TorchFunctionMode):
-    """Large tensors of zeros in main memory become pages that take no memory until they are written to."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func is torch.zeros and set(kwargs) <= {"dtype", "device"} and len(args) == 1 and isinstance(args[0], int):
-            device = torch.device(kwargs.get("device") or torch.get_default_device())
-            if device.type == "cpu" and kwargs.get("dtype") is torch.int8 and args[0] >= LARGE_BYTES:
-                return torch.frombuffer(mmap.mmap(-1, args[0]), dtype=torch.int8)
-        return func(*args, **kwargs)
