@@ -17,7 +17,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import torch
 from safetensors import safe_open
 from tokenizers import Tokenizer
 from torch import Tensor

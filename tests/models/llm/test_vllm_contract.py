@@ -182,7 +182,7 @@ SOURCES = {
     "vllm.triton_utils.dispatcher": [r"def _rebind_kernels\((.|\n)*_rebind_kernels\("],
     # An embedding is laid out for products in this way and no other, and none is needed to look rows up.
     "vllm.model_executor.layers.vocab_parallel_embedding:UnquantizedEmbeddingMethod.process_weights_after_loading": [
-        r"if current_platform\.is_cpu\(\):\s+.*import dispatch_cpu_unquantized_gemm\s+dispatch_.*remove_weight=False\)\s*$",
+        r"is_cpu\(\):\s+from .* import dispatch_cpu_unquantized_gemm\s+dispatch_.*remove_weight=False\)\s*$",
     ],
     "vllm.model_executor.layers.vocab_parallel_embedding:UnquantizedEmbeddingMethod.embedding": [
         r"F\.embedding\(input_, layer\.weight\)",
