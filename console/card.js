@@ -6,9 +6,8 @@ import { count, duration } from "./format.js";
 import { badge } from "./states.js";
 
 const DOTS = 24; // more slots than this are a number only
-const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-/** An `li` with `update(engine, nowMs, hasChanged)`. */
+/** An `li` with `update(engine, nowMs)`. */
 export function engineCard(engine) {
   const label = visible(engine.name);
   const [state, slots, dots, facts] = [h("span"), h("span"), h("span", { class: "dots", "aria-hidden": "true" }), numbers()];
@@ -29,7 +28,7 @@ export function engineCard(engine) {
     table.details,
   );
   table.details.addEventListener("toggle", () => table.update(card.engine.timeline.runs(card.nowMs)));
-  card.update = (next, nowMs, hasChanged) => {
+  card.update = (next, nowMs) => {
     Object.assign(card, { engine: next, nowMs });
     if (state.dataset.state !== next.state) {
       state.dataset.state = next.state;
@@ -39,7 +38,6 @@ export function engineCard(engine) {
     const runs = next.timeline.runs(nowMs);
     picture.update(runs, nowMs);
     table.update(runs);
-    if (hasChanged) pulse(card);
   };
   const draw = (next) => {
     showSlots(dots, slots, next);
@@ -77,10 +75,4 @@ function numbers() {
     set(cells.waiting, "class", engine.waiting > 0 ? "warn" : null);
   };
   return { list, update };
-}
-
-// A short light around what has just changed.
-function pulse(card) {
-  if (still.matches || card.getAnimations().length) return;
-  card.animate([{ boxShadow: "0 0 0 2px var(--accent)" }, { boxShadow: "0 0 0 2px transparent" }], 700);
 }

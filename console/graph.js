@@ -41,17 +41,18 @@ class GraphView extends HTMLElement {
     for (const change of event.detail?.changes ?? []) {
       if (NOTABLE.has(change.to) || NOTABLE.has(change.from)) this.#pending.set(change.name, change.to);
     }
-    this.#draw(new Set(event.detail?.isWhole ? [] : (event.detail?.names ?? [])));
+    this.#draw(event.detail?.isWhole ? undefined : event.detail?.names);
   }
 
-  #draw(changed = new Set()) {
+  /** Brings the cards of the engines of these `names` up to date, or all of them. */
+  #draw(names) {
     const engines = [...feed.engines.values()].sort(
       (one, other) => one.capability.localeCompare(other.capability) || one.name.localeCompare(other.name),
     );
     const nowMs = feed.now();
-    keep(this.#cards, engines, (engine) => engine.name, engineCard, (card, engine) =>
-      card.update(engine, nowMs, changed.has(engine.name)),
-    );
+    keep(this.#cards, engines, (engine) => engine.name, engineCard, (card, engine) => {
+      if (!names || !card.engine || names.includes(engine.name)) card.update(engine, nowMs);
+    });
     this.#describe(engines);
   }
 

@@ -121,33 +121,3 @@ async def test_several_tabs_follow_at_once(open_tab: OpenTab, stage: Stage, key:
     stage.engines["chat-obedient"].show(EngineState.STARTING)
     for tab in tabs:
         await tab.page.locator("[data-state=starting]").wait_for()
-
-
-async def test_a_thousand_changes_leave_as_many_nodes_as_there_were(tab: Tab, stage: Stage, key: str) -> None:
-    await tab.log_in(key)
-    await tab.page.locator(".engine").first.wait_for()
-    client = await tab.page.context.new_cdp_session(tab.page)
-    await client.send("Performance.enable")
-    before = await counted(tab, client)
-    await tab.page.evaluate(
-        """async () => {
-          const { feed } = await import("./events.js");
-          const states = ["busy", "ready"];
-          for (let number = 0; number < 1000; number += 1) {
-            feed.engines.get("chat-obedient").state = states[number % 2];
-            const detail = { names: ["chat-obedient"], changes: [], isWhole: false };
-            feed.dispatchEvent(new CustomEvent("change", { detail }));
-          }
-        }"""
-    )
-    after = await counted(tab, client)
-    assert after["JSEventListeners"] <= before["JSEventListeners"]
-    assert after["elements"] <= before["elements"] + 5  # slices of a band
-
-
-async def counted(tab: Tab, client: object) -> dict[str, float]:
-    """What the page holds after a collection of garbage."""
-    await client.send("HeapProfiler.collectGarbage")  # type: ignore[attr-defined]
-    metrics = (await client.send("Performance.getMetrics"))["metrics"]  # type: ignore[attr-defined]
-    elements = await tab.page.evaluate("document.querySelectorAll('*').length")
-    return {one["name"]: one["value"] for one in metrics} | {"elements": elements}
