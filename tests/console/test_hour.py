@@ -102,4 +102,4 @@ async def test_an_hour_open_grows_little(tab: Tab, stage: Stage, key: str) -> No
     after = await counted(tab, client)
     assert after["JSHeapUsedSize"] - before["JSHeapUsedSize"] < MOST_GROWTH
     assert 0 < after["elements"] - before["elements"] <= SLICES * len(stage.engines)
-    assert after["JSEventListeners"] <= before["JSEventListeners"]
+    assert after["JSEventListeners"] <= before["JSEventListeners"] + 1  # that of TAKEN
