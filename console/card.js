@@ -15,9 +15,7 @@ export function engineCard(engine) {
   const models = h("span");
   const picture = band(`States of ${label} in the last hour; the table below says the same.`);
   const table = bandTable(`States of ${label} in the last hour, newest first`);
-  const card = h(
-    "li",
-    { class: "card engine" },
+  const card = h("li", { class: "card engine" },
     h("header", {}, h("h2", {}, named(engine.name)), state),
     h("p", { class: "muted kind" }, visible(engine.capability).replaceAll("_", " "), models),
     h("p", { class: "slots" }, dots, slots),
@@ -25,9 +23,8 @@ export function engineCard(engine) {
     facts.list,
     picture.drawing,
     h("p", { class: "axis muted", "aria-hidden": "true" }, h("span", {}, "an hour ago"), h("span", {}, "now")),
-    table.details,
-  );
-  table.details.addEventListener("toggle", () => table.update(card.engine.timeline.runs(card.nowMs)));
+    table.element);
+  table.element.addEventListener("toggle", () => table.update(card.engine.timeline.runs(card.nowMs)));
   card.update = (next, nowMs) => {
     Object.assign(card, { engine: next, nowMs });
     if (state.dataset.state !== next.state) {

@@ -24,10 +24,8 @@ function nodes(children) {
 export function set(element, name, value) {
   if (/^on/i.test(name)) {
     if (typeof value === "function") element.addEventListener(name.slice(2).toLowerCase(), value);
-    else if (value) throw new TypeError(`${name} must be a function`);
     return;
   }
-  if (name === "style" || name === "srcdoc") throw new TypeError(`${name} is not set as an attribute`);
   const absent = value === null || value === undefined || (value === false && !name.startsWith("aria-"));
   if (absent) return void element.removeAttribute(name);
   const text = value === true && !name.startsWith("aria-") ? "" : String(value);

@@ -14,7 +14,6 @@ class Feed extends EventTarget {
   /** Traffic of the organisation, and of everybody where the key may see it. */
   organisation = null;
   everybody = null;
-  processes = 0;
   /** `idle`, `connecting`, `live`, `lost` (and tries again), `refused` (the server does not want this key). */
   connection = "idle";
   fault = null;
@@ -96,37 +95,21 @@ class Feed extends EventTarget {
     if (id !== null) this.#lastEventId = id;
     if (news.time_ms) this.#skewMs = news.time_ms - Date.now();
     const isWhole = event === "snapshot";
-    if (isWhole) for (const name of this.#gone(news.engines)) this.engines.delete(name);
-    const names = [];
+    const known = this.engines;
+    if (isWhole) this.engines = new Map();
     const changes = [];
-    for (const engine of news.engines ?? []) {
-      const before = isWhole ? null : this.engines.get(engine.name);
-      const after = this.#merge(this.engines.get(engine.name), engine, isWhole);
-      names.push(engine.name);
-      if (before && engine.state && engine.state !== before.state) changes.push({ name: engine.name, from: before.state, to: engine.state });
-      this.engines.set(engine.name, after);
+    for (const { bands = [], ...fields } of news.engines) {
+      const before = known.get(fields.name);
+      const timeline = before?.timeline ?? new Timeline();
+      if (isWhole) timeline.pause();
+      for (const band of bands) timeline.add(band);
+      this.engines.set(fields.name, { ...before, ...fields, timeline });
+      if (before && !isWhole && fields.state && fields.state !== before.state) changes.push({ name: fields.name, from: before.state, to: fields.state });
     }
-    for (const field of ["organisation", "everybody", "processes"]) this.#fill(field, news[field], isWhole);
-    this.dispatchEvent(new CustomEvent("change", { detail: { names, changes, isWhole } }));
+    Object.assign(this, { organisation: news.organisation, everybody: news.everybody });
+    const names = isWhole ? null : news.engines.map((engine) => engine.name);
+    this.dispatchEvent(new CustomEvent("change", { detail: { names, changes } }));
     this.#say("live");
-  }
-
-  #gone(engines) {
-    const present = new Set(engines.map((engine) => engine.name));
-    return [...this.engines.keys()].filter((name) => !present.has(name));
-  }
-
-  #merge(before, { bands = [], ...fields }, isWhole) {
-    const timeline = before?.timeline ?? new Timeline();
-    if (isWhole) timeline.pause();
-    for (const band of bands) timeline.add(band);
-    return { ...before, ...fields, timeline };
-  }
-
-  #fill(field, value, isWhole) {
-    if (value === undefined) return;
-    const isObject = typeof value === "object" && value !== null;
-    this[field] = isObject && !isWhole ? { ...this[field], ...value } : value;
   }
 
   #say(connection, fault = null) {

@@ -12,7 +12,7 @@ export const title = "Graph";
 const TICK_S = 5;
 const ANNOUNCE_S = 2;
 /** What is worth a word to somebody who does not see the page: busy and ready alternate with every request. */
-const NOTABLE = new Set(["cold", "starting", "failed", "parked"]);
+const isNotable = (state) => state !== "ready" && state !== "busy";
 
 class GraphView extends HTMLElement {
   #cards = h("ul", { class: "cards", "aria-label": "Engines" });
@@ -39,9 +39,9 @@ class GraphView extends HTMLElement {
 
   handleEvent(event) {
     for (const change of event.detail?.changes ?? []) {
-      if (NOTABLE.has(change.to) || NOTABLE.has(change.from)) this.#pending.set(change.name, change.to);
+      if (isNotable(change.to) || isNotable(change.from)) this.#pending.set(change.name, change.to);
     }
-    this.#draw(event.detail?.isWhole ? undefined : event.detail?.names);
+    this.#draw(event.detail?.names);
   }
 
   /** Brings the cards of the engines of these `names` up to date, or all of them. */
@@ -85,5 +85,3 @@ const sentence = (traffic) =>
 const key = () => h("section", { "aria-labelledby": "legend" }, h("h2", { id: "legend" }, "What the shapes mean"), legend());
 
 customElements.define("graph-view", GraphView);
-
-export const element = () => document.createElement("graph-view");

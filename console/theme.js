@@ -15,11 +15,8 @@ export function themeSwitch() {
   const stored = localStorage.getItem(STORED);
   const theme = stored in THEMES ? stored : "system";
   apply(theme);
-  const select = h(
-    "select",
-    { "aria-label": "Theme", class: "quiet", onChange: choose },
-    Object.entries(THEMES).map(([value, label]) => h("option", { value, selected: value === theme }, label)),
-  );
+  const options = Object.entries(THEMES).map(([value, label]) => h("option", { value, selected: value === theme }, label));
+  const select = h("select", { "aria-label": "Theme", class: "quiet", onChange: choose }, options);
   function choose() {
     localStorage.setItem(STORED, select.value);
     apply(select.value);

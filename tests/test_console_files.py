@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 from pathlib import Path
 
 import pytest
 
-from contract.limits import CONSOLE_BUNDLE_BYTES
 from tests.docs.pages import ROOT
 
 FILES = sorted(file for file in (ROOT / "console").rglob("*") if file.is_file())
@@ -32,10 +30,6 @@ def test_a_module_makes_no_markup_and_imports_nothing_from_outside(file: Path) -
 
 def test_no_file_is_long() -> None:
     assert [file.name for file in FILES if len(file.read_text("utf-8").splitlines()) > LONGEST] == []
-
-
-def test_the_bundle_is_small() -> None:
-    assert sum(len(gzip.compress(file.read_bytes())) for file in FILES) < CONSOLE_BUNDLE_BYTES
 
 
 def test_the_page_has_no_script_and_no_style_of_its_own() -> None:

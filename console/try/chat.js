@@ -1,9 +1,9 @@
 // The panel of POST /chat/completions: a conversation that streams, with tools, JSON schemas and log probabilities.
 import { h, replace, visible } from "../dom.js";
 import { duration, plural } from "../format.js";
+import { button, muted, pairs } from "../parts.js";
 import { Mistake, present } from "./form.js";
-import { button, muted } from "./parts.js";
-import { facts, pairs, priced } from "./reply.js";
+import { facts, priced } from "./reply.js";
 import { model, modelField } from "./sources.js";
 import { streamed } from "./stream.js";
 import { Turn } from "./turns.js";

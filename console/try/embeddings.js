@@ -1,8 +1,8 @@
 // The panel of POST /embeddings: pasted lines as points of a map, near where the model finds them alike.
 import { svg, visible } from "../dom.js";
-import { figure, round, table } from "./drawing.js";
+import { joined, table } from "../parts.js";
+import { figure, round } from "./drawing.js";
 import { Mistake, present } from "./form.js";
-import { joined } from "./parts.js";
 import { cosine, principal } from "./projection.js";
 import { priced } from "./reply.js";
 import { model, modelField } from "./sources.js";

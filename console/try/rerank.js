@@ -1,8 +1,8 @@
 // The panel of POST /rerank: documents sorted by how well they fit a query, with their scores as bars.
 import { visible } from "../dom.js";
-import { bar, round, table } from "./drawing.js";
+import { joined, table } from "../parts.js";
+import { bar, round } from "./drawing.js";
 import { present } from "./form.js";
-import { joined } from "./parts.js";
 import { priced } from "./reply.js";
 import { model, modelField } from "./sources.js";
 

@@ -1,9 +1,9 @@
 // The panel of POST /audio/speech: one text by several engines and voices, side by side.
 import { h, replace, visible, write } from "../dom.js";
 import { duration } from "../format.js";
+import { muted, pairs } from "../parts.js";
 import { Mistake, present } from "./form.js";
-import { muted } from "./parts.js";
-import { facts, failure, pairs, priced } from "./reply.js";
+import { facts, failure, priced } from "./reply.js";
 import { player, sized } from "./sound.js";
 import { languageOptions, list, model, models } from "./sources.js";
 import { streamed } from "./stream.js";

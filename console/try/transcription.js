@@ -1,10 +1,10 @@
 // The panel of POST /audio/transcriptions: a file or a recording becomes words, which light up as it plays.
 import { h, replace, visible } from "../dom.js";
 import { plural } from "../format.js";
+import { folded, joined, row, table } from "../parts.js";
 import { opened } from "./code.js";
-import { round, table } from "./drawing.js";
+import { round } from "./drawing.js";
 import { Mistake, present } from "./form.js";
-import { folded, joined, row } from "./parts.js";
 import { facts, priced } from "./reply.js";
 import { recorder } from "./recorder.js";
 import { player } from "./sound.js";

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from contract.telemetry import EngineState
+from deployments.ingress.console.bundle import PAGE
 from tests.console.conftest import OpenTab
 from tests.console.stage import Stage
 from tests.console.tabs import Tab
@@ -86,31 +85,17 @@ async def test_the_page_recovers_when_the_server_is_killed_and_comes_back(tab: T
     await tab.page.locator(".banner:empty").wait_for(state="attached")
 
 
-@pytest.mark.parametrize("remembers", [True, False])
-async def test_a_page_of_before_an_upgrade_reloads_once_or_offers_to(
-    tab: Tab, stage: Stage, key: str, *, remembers: bool
-) -> None:
-    await tab.log_in(key, remember=remembers)
+async def test_a_page_of_before_an_upgrade_offers_to_reload(tab: Tab, stage: Stage, key: str) -> None:
+    await tab.log_in(key, remember=True)
     await tab.page.locator(".engine").first.wait_for()
-    await tab.page.evaluate("window.isOld = true")
     await stage.stop()
     await tab.page.locator(".banner .note").wait_for()
-    if remembers:
-        async with tab.page.expect_event("load"):
-            await upgrade(stage)
-        await tab.page.locator(".engine").first.wait_for()
-        assert not await tab.page.evaluate("window.isOld")
-    else:
-        await upgrade(stage)
-        await tab.page.get_by_role("button", name="Reload").wait_for()
-        assert await tab.page.evaluate("window.isOld")
-
-
-async def upgrade(stage: Stage) -> None:
-    """Starts the server with another version of a module."""
     await stage.start()
     bundle = stage.console.bundle
-    stage.console.bundle = bundle | {"theme.js": replace(bundle["theme.js"], digest="of-the-next-version")}
+    stage.console.bundle = bundle | {PAGE: replace(bundle[PAGE], digest="of-the-next-version")}
+    await tab.page.get_by_role("button", name="Reload").click()
+    await tab.page.locator(".engine").first.wait_for()
+    assert await tab.page.locator(".banner").is_hidden()
 
 
 async def test_several_tabs_follow_at_once(open_tab: OpenTab, stage: Stage, key: str) -> None:
