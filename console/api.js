@@ -6,7 +6,6 @@ const STORED = "parlance-key";
 class Session extends EventTarget {
   #key = sessionStorage.getItem(STORED) ?? "";
 
-  /** The key, or an empty string. */
   get key() {
     return this.#key;
   }
@@ -70,7 +69,6 @@ async function faultOf(reply) {
   });
 }
 
-/** The JSON of a reply. */
 export async function read(path, options) {
   return (await call(path, options)).json();
 }

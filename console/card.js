@@ -31,45 +31,36 @@ export function engineCard(engine) {
       state.dataset.state = next.state;
       replace(state, badge(next.state));
     }
-    draw(next);
-    const runs = next.timeline.runs(nowMs);
-    picture.update(runs, nowMs);
-    table.update(runs);
-  };
-  const draw = (next) => {
     showSlots(dots, slots, next);
     write(models, `: ${next.models.map(visible).join(", ")}`);
     facts.update(next);
     progress.hidden = next.state !== "starting" || !next.expected_load_s;
-    if (!progress.hidden) set(progress, "value", Math.min(0.97, elapsedS(card) / next.expected_load_s).toFixed(2));
+    const elapsedS = (nowMs - (next.timeline.sinceMs ?? nowMs)) / 1000;
+    if (!progress.hidden) set(progress, "value", Math.min(0.97, elapsedS / next.expected_load_s).toFixed(2));
+    const runs = next.timeline.runs(nowMs);
+    picture.update(runs, nowMs);
+    table.update(runs);
   };
   return card;
 }
 
-const elapsedS = ({ engine, nowMs }) => (nowMs - (engine.timeline.sinceMs ?? nowMs)) / 1000;
-
 function showSlots(dots, text, engine) {
-  const drawn = engine.slots <= DOTS ? engine.slots : 0;
-  keep(dots, Array.from({ length: drawn }, (_, index) => index), (index) => index, () => h("span"), (dot, index) =>
-    set(dot, "class", index < engine.used ? "dot used" : "dot"),
-  );
+  const drawn = [...Array(engine.slots <= DOTS ? engine.slots : 0).keys()];
+  keep(dots, drawn, (index) => index, () => h("span"), (dot, index) => set(dot, "class", index < engine.used ? "dot used" : "dot"));
   write(text, engine.slots ? `${count(engine.used)} of ${count(engine.slots)} slots` : "no slots while it is not loaded");
 }
 
-/** The numbers of a card, by the field that they show. */
+/** The numbers of a card, and when they are a worry. */
+const NUMBERS = [
+  ["Waiting", (engine) => count(engine.waiting), (engine) => engine.waiting > 0 && "warn"],
+  ["Last load", (engine) => (engine.last_load_s === null ? "none" : duration(engine.last_load_s * 1000))],
+  ["Requests/min", (engine) => count(engine.requests_per_minute)],
+  ["Errors/min", (engine) => count(engine.errors_per_minute), (engine) => engine.errors_per_minute > 0 && "bad"],
+];
+
 function numbers() {
-  const values = {
-    waiting: ["Waiting", (engine) => count(engine.waiting)],
-    load: ["Last load", (engine) => (engine.last_load_s === null ? "none" : duration(engine.last_load_s * 1000))],
-    requests: ["Requests/min", (engine) => count(engine.requests_per_minute)],
-    errors: ["Errors/min", (engine) => count(engine.errors_per_minute)],
-  };
-  const cells = Object.fromEntries(Object.keys(values).map((field) => [field, h("dd")]));
-  const list = h("dl", { class: "facts" }, Object.entries(values).map(([field, [title]]) => h("div", {}, h("dt", {}, title), cells[field])));
-  const update = (engine) => {
-    for (const [field, [, text]] of Object.entries(values)) write(cells[field], text(engine));
-    set(cells.errors, "class", engine.errors_per_minute > 0 ? "bad" : null);
-    set(cells.waiting, "class", engine.waiting > 0 ? "warn" : null);
-  };
+  const cells = NUMBERS.map(() => h("dd"));
+  const list = h("dl", { class: "facts" }, NUMBERS.map(([title], index) => h("div", {}, h("dt", {}, title), cells[index])));
+  const update = (engine) => NUMBERS.forEach(([, text, worry], index) => set(write(cells[index], text(engine)), "class", worry?.(engine)));
   return { list, update };
 }

@@ -7,7 +7,6 @@ const ADDRESSES = new Set(["href", "src"]);
 /** An element of HTML. Props: attributes, `class`, `data-*`, booleans, and `onClick` and the like as functions. */
 export const h = (tag, props, ...children) => fill(document.createElement(tag), props, children);
 
-/** The same in SVG's namespace. */
 export const svg = (tag, props, ...children) => fill(document.createElementNS(SVG, tag), props, children);
 
 function fill(element, props, children) {

@@ -3,7 +3,6 @@
 import { read, session } from "./api.js";
 import { h, write } from "./dom.js";
 
-/** The form. A key that opens the server becomes the session's. */
 export function login() {
   const key = h("input", {
     id: "key", name: "key", type: "password", autocomplete: "off", spellcheck: "false", required: true,

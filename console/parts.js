@@ -6,13 +6,15 @@ export const row = (...children) => h("div", { class: "row" }, children);
 export const muted = (...children) => h("p", { class: "muted" }, children);
 export const note = (...children) => h("p", { class: "note" }, children);
 
-/** A control under its label. */
 export const field = (label, control) => h("div", {}, h("label", { class: "field", for: control.id }, label), control);
+
+/** A menu of `[value, label]` pairs. */
+export const menu = (props, choices, chosen) =>
+  h("select", props, choices.map(([value, label]) => h("option", { value, selected: value === chosen }, label)));
 
 /** What opens on a click on `summary`. */
 export const folded = (summary, ...children) => h("details", {}, h("summary", {}, summary), children);
 
-/** Texts that are there, with commas between them. */
 export const joined = (...texts) => texts.filter(Boolean).join(", ");
 
 /** A list of names and values, without those that are not there. */

@@ -3,7 +3,7 @@
 import { read } from "./api.js";
 import { h, keep, named, replace, write } from "./dom.js";
 import { clock, duration, moment } from "./format.js";
-import { button, field } from "./parts.js";
+import { button, field, menu } from "./parts.js";
 import { waterfall } from "./waterfall.js";
 
 export const name = "requests";
@@ -17,7 +17,7 @@ const text = (id, placeholder, props) => h("input", { id, placeholder, autocompl
 
 class RequestsView extends HTMLElement {
   #model = text("by-model", "all", { list: "models", onChange: () => this.#load() });
-  #outcome = h("select", { id: "by-outcome", onChange: () => this.#load() }, Object.entries(OUTCOMES).map(([value, label]) => h("option", { value }, label)));
+  #outcome = menu({ id: "by-outcome", onChange: () => this.#load() }, Object.entries(OUTCOMES));
   #id = text("by-id", "x-request-id of a reply");
   #reads = h("input", { type: "checkbox", onChange: () => this.#draw() });
   #known = h("datalist", { id: "models" });
@@ -48,7 +48,6 @@ class RequestsView extends HTMLElement {
     }
   }
 
-  /** Opens the request that the hash names, or none. */
   async show(id) {
     for (const row of this.#rows.children) row.classList.toggle("chosen", row.itemKey === id);
     if (!id) return replace(this.#detail);

@@ -28,7 +28,6 @@ export const rank = (state) => Object.keys(STATES).indexOf(state);
 /** How high a state stands in a band of 24. */
 export const heightOf = (state) => known(state).height;
 
-/** Shape and word. */
 export function badge(state) {
   const shape = svg("svg", { class: "shape", viewBox: "0 0 12 12", width: 12, height: 12, "aria-hidden": "true" }, known(state).draw());
   return h("span", { class: `badge state-${state}` }, shape, h("span", {}, state));

@@ -4,7 +4,7 @@ import { read } from "./api.js";
 import { dayOf, usageBars } from "./bars.js";
 import { h, named, replace, write } from "./dom.js";
 import { date, money } from "./format.js";
-import { field, muted, note, row, table } from "./parts.js";
+import { field, menu, muted, note, row, table } from "./parts.js";
 
 export const name = "usage";
 export const title = "Usage";
@@ -18,8 +18,8 @@ class UsageView extends HTMLElement {
   #bars = h("div");
   #keys = h("div");
   #fault = h("p", { class: "error", role: "alert" });
-  #days = menu("days", SPANS, "30", () => this.#load());
-  #sums = menu("sums", SUMS, "cost", () => this.#draw());
+  #days = menu({ id: "days", onChange: () => this.#load() }, SPANS, "30");
+  #sums = menu({ id: "sums", onChange: () => this.#draw() }, SUMS);
   #usage = { data: [] };
   #ending = new AbortController();
 
@@ -57,9 +57,6 @@ class UsageView extends HTMLElement {
   }
 }
 
-const menu = (id, choices, chosen, onChange) =>
-  h("select", { id, onChange }, choices.map(([value, label]) => h("option", { value, selected: value === chosen }, label)));
-
 const section = (heading, ...children) => h("section", { class: "card" }, h("h2", {}, heading), ...children);
 
 /** Budgets of the organisation and the user, each with a bar where there is a limit. */
@@ -79,7 +76,6 @@ function sentence({ limit_micro_eur: limit, spent_micro_eur: spent, held_micro_e
 const meter = ({ limit_micro_eur: limit, spent_micro_eur: spent, held_micro_eur: held }) =>
   limit !== null && h("meter", { max: Math.max(limit, 1), value: Math.min(spent + held, limit), high: limit * 0.9, optimum: 0, "aria-label": "Part of the budget that is spent" });
 
-/** Keys as a table, and the command that makes one. */
 function keys(list) {
   const titles = ["Key", "Label", "User", "Scopes", "Made", "Expires", "Last used"];
   const cells = ({ key_id: id, label, user, scopes, ...times }) => [

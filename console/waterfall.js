@@ -14,7 +14,6 @@ const PHASES = {
   "load.weights": "weights",
 };
 
-/** The section of a request. */
 export function waterfall(request) {
   const spans = request.spans.flatMap(({ phases, ...span }) => {
     const colour = `series-${COLOURS[span.name]}`;

@@ -8,9 +8,6 @@ import { model, modelField } from "./sources.js";
 import { streamed } from "./stream.js";
 import { Turn } from "./turns.js";
 
-const TAKES = ["model", "messages", "temperature", "max_tokens", "tools", "response_format", "logprobs", "top_logprobs", "stream", "stream_options"];
-const TAIL = ')\nfor chunk in stream:\n    if chunk.choices:\n        print(chunk.choices[0].delta.content or "", end="", flush=True)';
-
 export const chat = {
   name: "chat",
   title: "Chat",
@@ -44,7 +41,7 @@ export const chat = {
       response_format: schema && { type: "json_schema", json_schema: { name: "answer", schema } },
       stream: true, stream_options: { include_usage: true },
     });
-    return { path: "v1/chat/completions", json, streams: true, sdk: { call: "chat.completions.create", takes: TAKES, lead: "stream = ", tail: TAIL } };
+    return { path: "v1/chat/completions", json, streams: true };
   },
 
   async run(desk, values) {

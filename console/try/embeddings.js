@@ -25,8 +25,7 @@ export const embeddings = {
   ],
   request(values) {
     if (values.input.length > MOST) throw new Mistake(`${values.input.length} lines are too many for the map; at most ${MOST} are drawn.`);
-    const sdk = { call: "embeddings.create", takes: ["model", "input"], tail: ")\nprint(len(reply.data), reply.usage)" };
-    return { path: "v1/embeddings", json: present(values), sdk };
+    return { path: "v1/embeddings", json: present(values) };
   },
   async show({ data, usage, model: id }, { input }, desk) {
     const vectors = data.map(({ embedding }) => embedding);

@@ -33,7 +33,6 @@ class TryView extends HTMLElement {
     replace(this, h("nav", { class: "panels", "aria-label": "Routes" }, this.#links), this.#place);
   }
 
-  /** Shows the panel `name`, the first one where there is none of this name. */
   show(name) {
     const panel = PANELS.find((candidate) => candidate.name === name) ?? PANELS[0];
     this.#links.forEach((link, index) => set(link, "aria-current", PANELS[index] === panel ? "true" : null));

@@ -44,6 +44,7 @@ HEADERS = {
 }
 """Headers of everything at and below `/console/` that needs no key."""
 
+
 @router.get("/console/events", openapi_extra=documented_events(GraphEvent))
 async def watch(admitted: AnyKey) -> Response:
     """Show the graph as it is, by server-sent events: a `snapshot`, then a `change` whenever there is one."""
