@@ -1,6 +1,6 @@
 // The feed of the graph: one stream of differences for the whole page, which recovers by itself.
 
-import { events, session } from "./api.js";
+import { events, Fault, session } from "./api.js";
 import { Timeline } from "./timeline.js";
 
 const SILENCE_S = 40; // the server writes a comment every 15 s
@@ -92,6 +92,7 @@ class Feed extends EventTarget {
 
   #take({ id, event, data }) {
     const news = JSON.parse(data);
+    if (news.error) throw new Fault(news.error.message, news.error);
     if (id !== null) this.#lastEventId = id;
     if (news.time_ms) this.#skewMs = news.time_ms - Date.now();
     const isWhole = event === "snapshot";

@@ -41,9 +41,18 @@ function skip(event) {
   main.focus();
 }
 
+// An address that others made may be no text.
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 /** Shows what the hash names, or the login where there is no key. */
 function show() {
-  const [name, ...rest] = decodeURIComponent(location.hash.slice(1)).split("/");
+  const [name, ...rest] = location.hash.slice(1).split("/").map(decoded);
   const view = VIEWS.find((candidate) => candidate.name === name) ?? VIEWS[0];
   const isIn = Boolean(session.key);
   account.hidden = nav.hidden = !isIn;

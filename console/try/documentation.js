@@ -25,7 +25,7 @@ export const documentation = {
   },
   show(reply, _, desk) {
     const { results } = answered(reply);
-    replace(desk.output, results.map((section) => sectionOf(section, desk)));
+    replace(desk.output, results.map(sectionOf));
     return results.length ? `${plural(results.length, "section")} found.` : "Nothing has these words.";
   },
 };
@@ -37,15 +37,14 @@ function answered({ result, error }) {
   return result.structuredContent ?? { ...result, text };
 }
 
-function sectionOf({ id, title, excerpt }, desk) {
+function sectionOf({ id, title, excerpt }) {
   const text = h("pre", { class: "page", tabindex: "0", role: "region", "aria-label": visible(title) });
   const part = folded("Read", text);
-  part.addEventListener("toggle", () => text.textContent || desk.run(() => readPage(id, text)));
+  part.addEventListener("toggle", async () => (text.textContent ||= await page(id).catch(({ message }) => message)));
   return h("article", { class: "section" }, h("h3", {}, visible(title)), h("p", { dir: "auto" }, excerpt), h("code", {}, visible(id)), part);
 }
 
-async function readPage(id, place) {
+async function page(id) {
   const { path, ...request } = tool("read_doc", { id });
-  place.textContent = answered(await read(path, request)).text;
-  return "Opened.";
+  return answered(await read(path, request)).text;
 }

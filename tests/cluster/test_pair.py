@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,35 @@ def test_revoked_key_dies_on_both_replicas(pair: Pair) -> None:
     assert pair.at_once(20, key) == {200: 20}
     pair.state("key", "revoke", key.split("_")[1])
     eventually(lambda: pair.at_once(20, key) == {401: 20}, 10, "a replica still takes a revoked key")
+
+
+def look(pair: Pair, key: str) -> tuple[str, dict[str, Any]]:
+    """Which replica answers, and the graph as it shows it, without what is told by its own clock."""
+    headers = {"authorization": f"Bearer {key}"}
+    with pair.client.stream("GET", f"{pair.url}/v1/console/events", headers=headers) as reply:
+        lines = takewhile(bool, (line for line in reply.iter_lines() if not line.startswith(":")))
+        snapshot = dict(line.split(": ", 1) for line in lines)
+    picture = json.loads(snapshot["data"])
+    del picture["time_ms"]
+    for engine in picture["engines"]:
+        del engine["bands"]
+    return snapshot["id"].partition("-")[0], picture
+
+
+def test_the_console_shows_the_same_graph_from_both_replicas(pair: Pair) -> None:
+    key = pair.key("watcher")
+    assert pair.at_once(20, key) == {200: 20}
+
+    expected = {"requests_per_minute": 20, "errors_per_minute": 0, "waiting": 0}
+
+    def agree() -> bool:
+        replicas, pictures = zip(*(look(pair, key) for _ in range(8)), strict=True)
+        is_same = all(picture == pictures[0] for picture in pictures)
+        return len({*replicas}) == 2 and is_same and pictures[0]["organisation"] == expected
+
+    eventually(agree, 30, "the replicas show different graphs")
+    _, picture = look(pair, key)
+    assert (picture["processes"], picture["everybody"]) == (2, None)
 
 
 def test_a_graph_that_takes_over_has_woken_what_was_in_use_before_it_is_ready(pair: Pair) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from contract.telemetry import EngineState
 from deployments.ingress.console.bundle import PAGE
@@ -96,6 +97,30 @@ async def test_a_page_of_before_an_upgrade_offers_to_reload(tab: Tab, stage: Sta
     await tab.page.get_by_role("button", name="Reload").click()
     await tab.page.locator(".engine").first.wait_for()
     assert await tab.page.locator(".banner").is_hidden()
+
+
+async def test_a_cache_that_mixes_modules_of_two_versions_is_left_by_one_reload(tab: Tab, key: str) -> None:
+    await tab.page.route("**/console/theme.js", old_module, times=1)
+    await tab.log_in(key)
+    await tab.page.locator(".engine").first.wait_for()
+    assert await tab.page.evaluate("sessionStorage.length") == 0
+
+
+async def test_a_page_whose_files_are_not_whole_says_so_and_stays(tab: Tab) -> None:
+    loads: list[str] = []
+    tab.page.on("domcontentloaded", lambda page: loads.append(page.url))
+    await tab.page.route("**/console/theme.js", old_module)
+    await tab.page.goto(f"{tab.url}/console/")
+    await tab.page.get_by_role("alert").filter(has_text="The console could not start").wait_for()
+    await tab.page.wait_for_load_state("networkidle")
+    assert len(loads) == 2
+    assert [fault for fault in tab.faults if "does not provide an export" not in fault] == []
+    tab.faults.clear()
+
+
+async def old_module(route: Any) -> None:
+    """Answers with a module that lacks what others import of it."""
+    await route.fulfill(content_type="text/javascript", body="export const other = 1;")
 
 
 async def test_several_tabs_follow_at_once(open_tab: OpenTab, stage: Stage, key: str) -> None:
