@@ -2,7 +2,7 @@
 
 import { h, named, svg } from "./dom.js";
 import { count, money } from "./format.js";
-import { folded, joined, note, table } from "./parts.js";
+import { axis, folded, joined, note, table } from "./parts.js";
 
 const COLOURS = 6; // the sixth is for all models that cost less
 const DAY_MS = 86_400_000;
@@ -35,12 +35,11 @@ function drawing(rows, field, text, days, order) {
       return svg("rect", { class: `series-${Math.min(rank(row), COLOURS - 1)}`, x: day * SLOT + 3, width: SLOT - 6, y, height });
     });
   });
-  const axis = (tag, ...texts) => h(tag, { class: "axis muted", "aria-hidden": "true" }, texts.map((words) => h("span", {}, words)));
   const label = "Usage by day, stacked by model; the table says the same.";
   return h("figure", { class: "usage-bars" },
-    axis("p", `most in a day: ${text(most)}`),
+    axis(`most in a day: ${text(most)}`),
     svg("svg", { viewBox: `0 0 ${days * SLOT} ${HEIGHT}`, preserveAspectRatio: "none", height: HEIGHT, role: "img", "aria-label": label }, bars),
-    axis("figcaption", dayOf(days - 1), dayOf(0)));
+    axis(dayOf(days - 1), dayOf(0)));
 }
 
 function legend(order, totals, text) {

@@ -3,6 +3,7 @@
 import { band, bandTable } from "./band.js";
 import { h, keep, named, replace, set, visible, write } from "./dom.js";
 import { count, duration } from "./format.js";
+import { axis } from "./parts.js";
 import { badge } from "./states.js";
 
 const DOTS = 24; // more slots than this are a number only
@@ -22,7 +23,7 @@ export function engineCard(engine) {
     progress,
     facts.list,
     picture.drawing,
-    h("p", { class: "axis muted", "aria-hidden": "true" }, h("span", {}, "an hour ago"), h("span", {}, "now")),
+    axis("an hour ago", "now"),
     table.element);
   table.element.addEventListener("toggle", () => table.update(card.engine.timeline.runs(card.nowMs)));
   card.update = (next, nowMs) => {

@@ -21,7 +21,8 @@ class Feed extends EventTarget {
   #lostMs = null;
   #lastEventId = null;
   #running = null;
-  #wake = () => {};
+  /** Tries now, instead of after the wait. */
+  hurry = () => {};
 
   /** The server's clock, in ms. It stands still while nothing is known of the server. */
   now() {
@@ -38,7 +39,7 @@ class Feed extends EventTarget {
   stop() {
     this.#running?.abort();
     this.#running = null;
-    this.#wake();
+    this.hurry();
   }
 
   /** Drops what another key has seen, and begins with the session's. */
@@ -48,11 +49,6 @@ class Feed extends EventTarget {
     this.organisation = this.everybody = this.#lastEventId = null;
     this.#say("idle");
     this.start();
-  }
-
-  /** Tries now, instead of after the wait. */
-  hurry() {
-    this.#wake();
   }
 
   async #run(signal) {
@@ -86,7 +82,7 @@ class Feed extends EventTarget {
     const seconds = Math.min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** failures) * (0.5 + Math.random() / 2);
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, seconds * 1000);
-      this.#wake = () => (clearTimeout(timer), resolve());
+      this.hurry = () => (clearTimeout(timer), resolve());
     });
   }
 

@@ -8,6 +8,9 @@ export const note = (...children) => h("p", { class: "note" }, children);
 
 export const field = (label, control) => h("div", {}, h("label", { class: "field", for: control.id }, label), control);
 
+/** Words along the edge of a drawing, for the eye alone. */
+export const axis = (...words) => h("p", { class: "axis muted", "aria-hidden": "true" }, words.map((text) => h("span", {}, text)));
+
 /** A menu of `[value, label]` pairs. */
 export const menu = (props, choices, chosen) =>
   h("select", props, choices.map(([value, label]) => h("option", { value, selected: value === chosen }, label)));

@@ -94,7 +94,7 @@ class RequestsView extends HTMLElement {
   }
 
   #sentence(number, hasMore) {
-    if (number) return `${number} shown, newest first${hasMore ? "; there are older ones" : ""}.`;
+    if (number) return `${number} shown${hasMore ? "; there are older ones" : ""}.`;
     if (this.#model.value.trim() || this.#outcome.value) return "No request of the kept ones is like that. Clear the filters to see all.";
     if (hasMore) return "These only read, as this page does. There are older ones.";
     return "No request to a model has come yet. Send one from Try or with curl, then refresh.";

@@ -85,7 +85,7 @@ function keys(list) {
   return [
     muted("Keys are made on the server's command line, and shown once:"),
     h("pre", { tabindex: "0" }, h("code", {}, "python -m state key create --org NAME --scopes all")),
-    list.length ? table("Keys", titles, list.map(cells)) : note("Your key may see no keys."),
+    list.length ? table("Keys that are in force", titles, list.map(cells)) : note("Your key may see no keys."),
   ];
 }
 

@@ -2,7 +2,7 @@
 
 import { h, named, svg, visible } from "./dom.js";
 import { duration, moment, money } from "./format.js";
-import { note, pairs, table } from "./parts.js";
+import { axis, note, pairs, table } from "./parts.js";
 
 const WIDTH = 1000;
 const ROW = 22;
@@ -79,7 +79,7 @@ function drawing(spans, tookMs) {
   const label = "The parts of the request in time; the table says the same.";
   return h("figure", {},
     svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, preserveAspectRatio: "none", height, role: "img", "aria-label": label }, grid, bars),
-    h("figcaption", { class: "axis muted", "aria-hidden": "true" }, ["0", duration(lastMs / 2), duration(lastMs)].map((text) => h("span", {}, text))));
+    axis("0", duration(lastMs / 2), duration(lastMs)));
 }
 
 function twin(spans) {

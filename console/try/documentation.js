@@ -17,11 +17,10 @@ export const documentation = {
   verb: "Search",
   fields: [
     { name: "query", label: "Words", kind: "line", value: "how do I set a budget", wide: true },
-    { name: "top_n", label: "Sections", kind: "number", value: 5, min: 1, max: 20 },
   ],
-  request({ query, top_n = 5 }) {
+  request({ query }) {
     if (!query) throw new Mistake("Words: write what you look for.");
-    return tool("search_docs", { query, top_n });
+    return tool("search_docs", { query, top_n: 5 });
   },
   show(reply, _, desk) {
     const { results } = answered(reply);

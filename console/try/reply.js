@@ -43,14 +43,12 @@ async function billed(id) {
 }
 
 /** What went wrong, with a button that tries again once the server allows it. */
-export function failure({ message, code, type, status, requestId, retryAfterS }, retry) {
+export function failure({ message, code, status, requestId, retryAfterS }, retry) {
   const again = button("Try again", retry);
   if (retryAfterS) countDown(again, Date.now() + retryAfterS * 1000);
   const details = pairs([
     ["code", code && visible(code)],
-    ["type", type && visible(type)],
     ["status", status],
-    ["retry after", retryAfterS && `${retryAfterS} s`],
     ["request", requestLink(requestId)],
   ]);
   return h("div", { class: "error" }, h("p", {}, message), details, again);

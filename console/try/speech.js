@@ -106,14 +106,13 @@ async function collected(request, signal, tell) {
   return { reply, bytes, usage: last?.usage ?? {}, firstMs, doneMs: performance.now() };
 }
 
-function told({ reply, bytes, usage, firstMs, doneMs }, startedMs, seconds, entry) {
+function told({ reply, usage, firstMs, doneMs }, startedMs, seconds, entry) {
   const wholeMs = doneMs - startedMs;
   return pairs([
     ["spoken by", visible(reply.headers.get("x-service-model-served") ?? "")],
     ["first sound after", duration(firstMs - startedMs)],
     ["whole after", duration(wholeMs)],
     ["length", seconds && `${seconds.toFixed(1)} s, made at ${((seconds * 1000) / wholeMs).toFixed(1)} times its speed`],
-    ["size", `${Math.ceil(bytes.length / 1024)} KiB`],
     ["cost", priced(entry, { characters: usage.characters, audio_seconds: usage.seconds })],
   ]);
 }
