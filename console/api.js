@@ -5,33 +5,17 @@ const STORED = "parlance-key";
 
 class Session extends EventTarget {
   #key = sessionStorage.getItem(STORED) ?? "";
-  #remembers = sessionStorage.getItem(STORED) !== null;
 
-  /** The key, or an empty string. It is in memory only, unless `remember` is true. */
   get key() {
     return this.#key;
   }
 
-  set key(key) {
-    if (key === this.#key) return;
+  /** Takes another key. With `remember` it outlasts a reload: it is in the storage of this tab until that is closed. */
+  open(key, remember = false) {
     this.#key = key;
-    this.#store();
-    this.dispatchEvent(new Event("change"));
-  }
-
-  /** Whether the key outlasts a reload: it is in the storage of this tab then, until the tab is closed. */
-  get remember() {
-    return this.#remembers;
-  }
-
-  set remember(remembers) {
-    this.#remembers = remembers;
-    this.#store();
-  }
-
-  #store() {
-    if (this.#remembers && this.#key) sessionStorage.setItem(STORED, this.#key);
+    if (remember) sessionStorage.setItem(STORED, key);
     else sessionStorage.removeItem(STORED);
+    this.dispatchEvent(new Event("change"));
   }
 }
 
@@ -51,14 +35,14 @@ export const address = (path) => new URL(path.replace(/^\/+/, ""), ROOT);
 
 /**
  * Calls the server with the session's key and gives the reply, whose status is below 400.
- * `json` is sent as such; `form` is a FormData; `body` is sent as it is. Throws Fault, or AbortError of `signal`.
+ * `json` is sent as such; `form` is a FormData. Throws Fault, or AbortError of `signal`.
  */
-export async function call(path, { method, json, form, body, headers, signal } = {}) {
+export async function call(path, { method, json, form, headers, signal } = {}) {
   const sent = new Headers(headers);
   if (session.key && !sent.has("Authorization")) sent.set("Authorization", `Bearer ${session.key}`);
   if (json !== undefined) sent.set("Content-Type", "application/json");
-  const payload = json === undefined ? (form ?? body) : JSON.stringify(json);
-  const request = { method: method ?? (payload === undefined ? "GET" : "POST"), headers: sent, body: payload, signal };
+  const body = json === undefined ? form : JSON.stringify(json);
+  const request = { method: method ?? (body === undefined ? "GET" : "POST"), headers: sent, body, signal };
   const reply = await send(address(path), { ...request, cache: "no-store", credentials: "omit" });
   if (!reply.ok) throw await faultOf(reply);
   return reply;
@@ -85,40 +69,36 @@ async function faultOf(reply) {
   });
 }
 
-/** The JSON of a reply. */
 export async function read(path, options) {
   return (await call(path, options)).json();
 }
 
 /**
- * The server-sent events of a reply as `{id, event, data}`, `data` as text. With `idleS`, a stream on which nothing
- * came for so many seconds, not even a comment, is a Fault.
+ * The server-sent events at `path` after the one with the id `lastEventId`. A stream on which nothing came for `idleS`
+ * seconds, not even a comment, is a Fault.
  */
-export async function* events(path, { method, json, signal, lastEventId, headers, idleS } = {}) {
-  const watch = new AbortController();
-  const ending = signal ? AbortSignal.any([signal, watch.signal]) : watch.signal;
-  const sent = new Headers(headers);
-  sent.set("Accept", "text/event-stream");
-  if (lastEventId) sent.set("Last-Event-ID", lastEventId);
+export async function* events(path, { signal, lastEventId, idleS }) {
+  const silence = new AbortController();
+  const headers = { Accept: "text/event-stream", ...(lastEventId && { "Last-Event-ID": lastEventId }) };
   let timer = 0;
   const rewind = () => {
     clearTimeout(timer);
-    if (idleS) timer = setTimeout(() => watch.abort(), idleS * 1000);
+    timer = setTimeout(() => silence.abort(), idleS * 1000);
   };
   rewind();
   try {
-    const reply = await call(path, { method, json, signal: ending, headers: sent });
+    const reply = await call(path, { headers, signal: AbortSignal.any([signal, silence.signal]) });
     yield* parsed(reply.body, rewind);
   } catch (error) {
-    if (error instanceof Fault || signal?.aborted) throw error;
+    if (error instanceof Fault || signal.aborted) throw error;
     throw new Fault("The connection to the server was lost.", { code: "disconnected" });
   } finally {
     clearTimeout(timer);
-    watch.abort();
+    silence.abort();
   }
 }
 
-/** The server-sent events in the body of a reply, as `events` gives them; `onBytes` hears of whatever comes. */
+/** The server-sent events in a body as `{id, event, data}`, `data` as text; `onBytes` hears of whatever comes. */
 export async function* parsed(body, onBytes = () => {}) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

@@ -3,12 +3,12 @@
 import { band, bandTable } from "./band.js";
 import { h, keep, named, replace, set, visible, write } from "./dom.js";
 import { count, duration } from "./format.js";
+import { axis } from "./parts.js";
 import { badge } from "./states.js";
 
 const DOTS = 24; // more slots than this are a number only
-const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-/** An `li` with `update(engine, nowMs, hasChanged)`. */
+/** An `li` with `update(engine, nowMs)`. */
 export function engineCard(engine) {
   const label = visible(engine.name);
   const [state, slots, dots, facts] = [h("span"), h("span"), h("span", { class: "dots", "aria-hidden": "true" }), numbers()];
@@ -16,71 +16,52 @@ export function engineCard(engine) {
   const models = h("span");
   const picture = band(`States of ${label} in the last hour; the table below says the same.`);
   const table = bandTable(`States of ${label} in the last hour, newest first`);
-  const card = h(
-    "li",
-    { class: "card engine" },
+  const card = h("li", { class: "card engine" },
     h("header", {}, h("h2", {}, named(engine.name)), state),
     h("p", { class: "muted kind" }, visible(engine.capability).replaceAll("_", " "), models),
     h("p", { class: "slots" }, dots, slots),
     progress,
     facts.list,
     picture.drawing,
-    h("p", { class: "axis muted", "aria-hidden": "true" }, h("span", {}, "an hour ago"), h("span", {}, "now")),
-    table.details,
-  );
-  table.details.addEventListener("toggle", () => table.update(card.engine.timeline.runs(card.nowMs)));
-  card.update = (next, nowMs, hasChanged) => {
+    axis("an hour ago", "now"),
+    table.element);
+  table.element.addEventListener("toggle", () => table.update(card.engine.timeline.runs(card.nowMs)));
+  card.update = (next, nowMs) => {
     Object.assign(card, { engine: next, nowMs });
     if (state.dataset.state !== next.state) {
       state.dataset.state = next.state;
       replace(state, badge(next.state));
     }
-    draw(next);
-    const runs = next.timeline.runs(nowMs);
-    picture.update(runs, nowMs);
-    table.update(runs);
-    if (hasChanged) pulse(card);
-  };
-  const draw = (next) => {
     showSlots(dots, slots, next);
     write(models, `: ${next.models.map(visible).join(", ")}`);
     facts.update(next);
     progress.hidden = next.state !== "starting" || !next.expected_load_s;
-    if (!progress.hidden) set(progress, "value", Math.min(0.97, elapsedS(card) / next.expected_load_s).toFixed(2));
+    const elapsedS = (nowMs - (next.timeline.sinceMs ?? nowMs)) / 1000;
+    if (!progress.hidden) set(progress, "value", Math.min(0.97, elapsedS / next.expected_load_s).toFixed(2));
+    const runs = next.timeline.runs(nowMs);
+    picture.update(runs, nowMs);
+    table.update(runs);
   };
   return card;
 }
 
-const elapsedS = ({ engine, nowMs }) => (nowMs - (engine.timeline.sinceMs ?? nowMs)) / 1000;
-
 function showSlots(dots, text, engine) {
-  const drawn = engine.slots <= DOTS ? engine.slots : 0;
-  keep(dots, Array.from({ length: drawn }, (_, index) => index), (index) => index, () => h("span"), (dot, index) =>
-    set(dot, "class", index < engine.used ? "dot used" : "dot"),
-  );
+  const drawn = [...Array(engine.slots <= DOTS ? engine.slots : 0).keys()];
+  keep(dots, drawn, (index) => index, () => h("span"), (dot, index) => set(dot, "class", index < engine.used ? "dot used" : "dot"));
   write(text, engine.slots ? `${count(engine.used)} of ${count(engine.slots)} slots` : "no slots while it is not loaded");
 }
 
-/** The numbers of a card, by the field that they show. */
-function numbers() {
-  const values = {
-    waiting: ["Waiting", (engine) => count(engine.waiting)],
-    load: ["Last load", (engine) => (engine.last_load_s === null ? "none" : duration(engine.last_load_s * 1000))],
-    requests: ["Requests/min", (engine) => count(engine.requests_per_minute)],
-    errors: ["Errors/min", (engine) => count(engine.errors_per_minute)],
-  };
-  const cells = Object.fromEntries(Object.keys(values).map((field) => [field, h("dd")]));
-  const list = h("dl", { class: "facts" }, Object.entries(values).map(([field, [title]]) => h("div", {}, h("dt", {}, title), cells[field])));
-  const update = (engine) => {
-    for (const [field, [, text]] of Object.entries(values)) write(cells[field], text(engine));
-    set(cells.errors, "class", engine.errors_per_minute > 0 ? "bad" : null);
-    set(cells.waiting, "class", engine.waiting > 0 ? "warn" : null);
-  };
-  return { list, update };
-}
+/** The numbers of a card, and when they are a worry. */
+const NUMBERS = [
+  ["Waiting", (engine) => count(engine.waiting), (engine) => engine.waiting > 0 && "warn"],
+  ["Last load", (engine) => (engine.last_load_s === null ? "none" : duration(engine.last_load_s * 1000))],
+  ["Requests/min", (engine) => count(engine.requests_per_minute)],
+  ["Errors/min", (engine) => count(engine.errors_per_minute), (engine) => engine.errors_per_minute > 0 && "bad"],
+];
 
-// A short light around what has just changed.
-function pulse(card) {
-  if (still.matches || card.getAnimations().length) return;
-  card.animate([{ boxShadow: "0 0 0 2px var(--accent)" }, { boxShadow: "0 0 0 2px transparent" }], 700);
+function numbers() {
+  const cells = NUMBERS.map(() => h("dd"));
+  const list = h("dl", { class: "facts" }, NUMBERS.map(([title], index) => h("div", {}, h("dt", {}, title), cells[index])));
+  const update = (engine) => NUMBERS.forEach(([, text, worry], index) => set(write(cells[index], text(engine)), "class", worry?.(engine)));
+  return { list, update };
 }

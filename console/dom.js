@@ -7,7 +7,6 @@ const ADDRESSES = new Set(["href", "src"]);
 /** An element of HTML. Props: attributes, `class`, `data-*`, booleans, and `onClick` and the like as functions. */
 export const h = (tag, props, ...children) => fill(document.createElement(tag), props, children);
 
-/** The same in SVG's namespace. */
 export const svg = (tag, props, ...children) => fill(document.createElementNS(SVG, tag), props, children);
 
 function fill(element, props, children) {
@@ -24,10 +23,8 @@ function nodes(children) {
 export function set(element, name, value) {
   if (/^on/i.test(name)) {
     if (typeof value === "function") element.addEventListener(name.slice(2).toLowerCase(), value);
-    else if (value) throw new TypeError(`${name} must be a function`);
     return;
   }
-  if (name === "style" || name === "srcdoc") throw new TypeError(`${name} is not set as an attribute`);
   const absent = value === null || value === undefined || (value === false && !name.startsWith("aria-"));
   if (absent) return void element.removeAttribute(name);
   const text = value === true && !name.startsWith("aria-") ? "" : String(value);

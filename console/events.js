@@ -1,6 +1,6 @@
 // The feed of the graph: one stream of differences for the whole page, which recovers by itself.
 
-import { events, session } from "./api.js";
+import { events, Fault, session } from "./api.js";
 import { Timeline } from "./timeline.js";
 
 const SILENCE_S = 40; // the server writes a comment every 15 s
@@ -14,7 +14,6 @@ class Feed extends EventTarget {
   /** Traffic of the organisation, and of everybody where the key may see it. */
   organisation = null;
   everybody = null;
-  processes = 0;
   /** `idle`, `connecting`, `live`, `lost` (and tries again), `refused` (the server does not want this key). */
   connection = "idle";
   fault = null;
@@ -22,7 +21,8 @@ class Feed extends EventTarget {
   #lostMs = null;
   #lastEventId = null;
   #running = null;
-  #wake = () => {};
+  /** Tries now, instead of after the wait. */
+  hurry = () => {};
 
   /** The server's clock, in ms. It stands still while nothing is known of the server. */
   now() {
@@ -39,7 +39,7 @@ class Feed extends EventTarget {
   stop() {
     this.#running?.abort();
     this.#running = null;
-    this.#wake();
+    this.hurry();
   }
 
   /** Drops what another key has seen, and begins with the session's. */
@@ -49,11 +49,6 @@ class Feed extends EventTarget {
     this.organisation = this.everybody = this.#lastEventId = null;
     this.#say("idle");
     this.start();
-  }
-
-  /** Tries now, instead of after the wait. */
-  hurry() {
-    this.#wake();
   }
 
   async #run(signal) {
@@ -87,46 +82,31 @@ class Feed extends EventTarget {
     const seconds = Math.min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** failures) * (0.5 + Math.random() / 2);
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, seconds * 1000);
-      this.#wake = () => (clearTimeout(timer), resolve());
+      this.hurry = () => (clearTimeout(timer), resolve());
     });
   }
 
   #take({ id, event, data }) {
     const news = JSON.parse(data);
+    if (news.error) throw new Fault(news.error.message, news.error);
     if (id !== null) this.#lastEventId = id;
     if (news.time_ms) this.#skewMs = news.time_ms - Date.now();
     const isWhole = event === "snapshot";
-    if (isWhole) for (const name of this.#gone(news.engines)) this.engines.delete(name);
-    const names = [];
+    const known = this.engines;
+    if (isWhole) this.engines = new Map();
     const changes = [];
-    for (const engine of news.engines ?? []) {
-      const before = isWhole ? null : this.engines.get(engine.name);
-      const after = this.#merge(this.engines.get(engine.name), engine, isWhole);
-      names.push(engine.name);
-      if (before && engine.state && engine.state !== before.state) changes.push({ name: engine.name, from: before.state, to: engine.state });
-      this.engines.set(engine.name, after);
+    for (const { bands = [], ...fields } of news.engines) {
+      const before = known.get(fields.name);
+      const timeline = before?.timeline ?? new Timeline();
+      if (isWhole) timeline.pause();
+      for (const band of bands) timeline.add(band);
+      this.engines.set(fields.name, { ...before, ...fields, timeline });
+      if (before && !isWhole && fields.state && fields.state !== before.state) changes.push({ name: fields.name, from: before.state, to: fields.state });
     }
-    for (const field of ["organisation", "everybody", "processes"]) this.#fill(field, news[field], isWhole);
-    this.dispatchEvent(new CustomEvent("change", { detail: { names, changes, isWhole } }));
+    Object.assign(this, { organisation: news.organisation, everybody: news.everybody });
+    const names = isWhole ? null : news.engines.map((engine) => engine.name);
+    this.dispatchEvent(new CustomEvent("change", { detail: { names, changes } }));
     this.#say("live");
-  }
-
-  #gone(engines) {
-    const present = new Set(engines.map((engine) => engine.name));
-    return [...this.engines.keys()].filter((name) => !present.has(name));
-  }
-
-  #merge(before, { bands = [], ...fields }, isWhole) {
-    const timeline = before?.timeline ?? new Timeline();
-    if (isWhole) timeline.pause();
-    for (const band of bands) timeline.add(band);
-    return { ...before, ...fields, timeline };
-  }
-
-  #fill(field, value, isWhole) {
-    if (value === undefined) return;
-    const isObject = typeof value === "object" && value !== null;
-    this[field] = isObject && !isWhole ? { ...this[field], ...value } : value;
   }
 
   #say(connection, fault = null) {

@@ -12,7 +12,7 @@ export const title = "Graph";
 const TICK_S = 5;
 const ANNOUNCE_S = 2;
 /** What is worth a word to somebody who does not see the page: busy and ready alternate with every request. */
-const NOTABLE = new Set(["cold", "starting", "failed"]);
+const isNotable = (state) => state !== "ready" && state !== "busy";
 
 class GraphView extends HTMLElement {
   #cards = h("ul", { class: "cards", "aria-label": "Engines" });
@@ -39,19 +39,20 @@ class GraphView extends HTMLElement {
 
   handleEvent(event) {
     for (const change of event.detail?.changes ?? []) {
-      if (NOTABLE.has(change.to) || NOTABLE.has(change.from)) this.#pending.set(change.name, change.to);
+      if (isNotable(change.to) || isNotable(change.from)) this.#pending.set(change.name, change.to);
     }
-    this.#draw(new Set(event.detail?.isWhole ? [] : (event.detail?.names ?? [])));
+    this.#draw(event.detail?.names);
   }
 
-  #draw(changed = new Set()) {
+  /** Brings the cards of the engines of these `names` up to date, or all of them. */
+  #draw(names) {
     const engines = [...feed.engines.values()].sort(
       (one, other) => one.capability.localeCompare(other.capability) || one.name.localeCompare(other.name),
     );
     const nowMs = feed.now();
-    keep(this.#cards, engines, (engine) => engine.name, engineCard, (card, engine) =>
-      card.update(engine, nowMs, changed.has(engine.name)),
-    );
+    keep(this.#cards, engines, (engine) => engine.name, engineCard, (card, engine) => {
+      if (!names || !card.engine || names.includes(engine.name)) card.update(engine, nowMs);
+    });
     this.#describe(engines);
   }
 
@@ -84,5 +85,3 @@ const sentence = (traffic) =>
 const key = () => h("section", { "aria-labelledby": "legend" }, h("h2", { id: "legend" }, "What the shapes mean"), legend());
 
 customElements.define("graph-view", GraphView);
-
-export const element = () => document.createElement("graph-view");

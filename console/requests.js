@@ -1,56 +1,60 @@
 // View `requests`: the organisation's last requests, filters, and one of them as a waterfall.
 
 import { read } from "./api.js";
-import { h, keep, named, replace, set, write } from "./dom.js";
+import { h, keep, named, replace, write } from "./dom.js";
 import { clock, duration, moment } from "./format.js";
+import { button, field, menu } from "./parts.js";
 import { waterfall } from "./waterfall.js";
 
 export const name = "requests";
 export const title = "Requests";
 
 const PAGE = 50;
-const MOST = 500;
 const OUTCOMES = { "": "all", ok: "ok", refused: "refused", failed: "failed", left: "client left" };
+const TITLES = ["Time", "Model", "Route", "Outcome", "Took", "Waited"];
+
+const text = (id, placeholder, props) => h("input", { id, placeholder, autocomplete: "off", spellcheck: "false", ...props });
 
 class RequestsView extends HTMLElement {
-  #model = h("input", { id: "by-model", list: "models", autocomplete: "off", spellcheck: "false", placeholder: "all" });
-  #outcome = h("select", { id: "by-outcome" }, Object.entries(OUTCOMES).map(([value, label]) => h("option", { value }, label)));
-  #id = h("input", { id: "by-id", autocomplete: "off", spellcheck: "false", placeholder: "x-request-id of a reply" });
+  #model = text("by-model", "all", { list: "models", onChange: () => this.#load() });
+  #outcome = menu({ id: "by-outcome", onChange: () => this.#load() }, Object.entries(OUTCOMES));
+  #id = text("by-id", "x-request-id of a reply");
   #reads = h("input", { type: "checkbox", onChange: () => this.#draw() });
   #known = h("datalist", { id: "models" });
   #rows = h("tbody");
-  #table = h("div", { class: "scroll" }, h("table", { class: "requests" }, h("caption", { class: "visually-hidden" }, "Requests, newest first"), head(), this.#rows));
+  #table = h("div", { class: "scroll" }, h("table", { class: "requests" }, h("caption", {}, "Requests, newest first"), head(), this.#rows));
   #status = h("p", { class: "muted", role: "status" });
   #fault = h("p", { class: "error", role: "alert" });
-  #more = h("button", { class: "button quiet", type: "button", onClick: () => this.#load(true) }, "Older");
-  #detail = h("section", { class: "detail", "aria-live": "off" });
-  #requests = [];
-  #cursor = null;
+  #older = button("Older", () => this.#load(this.#page.next_cursor));
+  #detail = h("section", { class: "card detail", "aria-live": "off" });
+  #page = { data: [] };
   #ending = new AbortController();
 
   connectedCallback() {
-    replace(this, this.#forms(), this.#fault, this.#detail, this.#status, this.#table, this.#more, this.#known);
+    replace(this, this.#forms(), this.#fault, this.#detail, this.#status, this.#table, this.#older, this.#known);
     this.#load();
-    this.#listModels();
+    this.#read("v1/models", (models) => replace(this.#known, models.data.map(({ id }) => h("option", { value: id }))));
   }
 
   disconnectedCallback() {
     this.#ending.abort();
   }
 
-  /** Opens the request that the hash names, or none. */
+  async #read(path, show, fail = (message) => write(this.#fault, message)) {
+    try {
+      show(await read(path, { signal: this.#ending.signal }));
+    } catch (error) {
+      if (error.name !== "AbortError") fail(error.message);
+    }
+  }
+
   async show(id) {
     for (const row of this.#rows.children) row.classList.toggle("chosen", row.itemKey === id);
-    if (!id) return void replace(this.#detail);
+    if (!id) return replace(this.#detail);
     this.#id.value = id;
-    try {
-      const request = await read(`console/requests/${encodeURIComponent(id)}`, { signal: this.#ending.signal });
-      replace(this.#detail, waterfall(request));
-      this.#detail.querySelector("h2").focus();
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      replace(this.#detail, h("p", { class: "error", role: "alert" }, error.message));
-    }
+    const open = (request) => replace(this.#detail, waterfall(request)).querySelector("h2").focus();
+    const fail = (message) => replace(this.#detail, h("p", { class: "error", role: "alert" }, message));
+    return this.#read(`console/requests/${encodeURIComponent(id)}`, open, fail);
   }
 
   #forms() {
@@ -58,85 +62,62 @@ class RequestsView extends HTMLElement {
     const search = (event) => {
       event.preventDefault();
       const id = this.#id.value.trim();
-      if (location.hash === `#requests/${encodeURIComponent(id)}`) this.show(id);
-      else location.hash = id ? `requests/${encodeURIComponent(id)}` : "requests";
+      const hash = id ? `#requests/${encodeURIComponent(id)}` : "#requests";
+      if (location.hash === hash) this.show(id);
+      else location.hash = hash;
     };
-    this.#outcome.addEventListener("change", () => this.#load());
-    this.#model.addEventListener("change", () => this.#load());
-    return h(
-      "div",
-      { class: "bar" },
-      h("form", { class: "row", role: "search", "aria-label": "One request", onSubmit: search }, field("Request id", this.#id), h("button", { class: "button" }, "Find")),
-      h("form", { class: "row", "aria-label": "Filters", onSubmit: filter }, field("Model", this.#model), field("Outcome", this.#outcome), h("label", { class: "check" }, this.#reads, " Reads, too"), h("button", { class: "button quiet" }, "Refresh")),
-    );
+    const go = (words, kind) => h("button", { class: `button ${kind}` }, words);
+    const reads = h("label", { class: "check" }, this.#reads, " Reads, too");
+    return h("div", { class: "bar" },
+      h("form", { class: "row", role: "search", "aria-label": "One request", onSubmit: search }, field("Request id", this.#id), go("Find", "")),
+      h("form", { class: "row", "aria-label": "Filters", onSubmit: filter }, field("Model", this.#model), field("Outcome", this.#outcome), reads, go("Refresh", "quiet")));
   }
 
-  async #load(isMore = false) {
-    const query = new URLSearchParams({ limit: PAGE });
-    if (isMore && this.#cursor) query.set("before", this.#cursor);
-    if (this.#model.value.trim()) query.set("model", this.#model.value.trim());
-    if (this.#outcome.value) query.set("outcome", this.#outcome.value);
-    try {
-      const page = await read(`console/requests?${query}`, { signal: this.#ending.signal });
-      this.#requests = isMore ? [...this.#requests, ...page.data] : page.data;
-      this.#cursor = page.has_more ? page.next_cursor : null;
+  /** Shows the newest requests, or those before the one with the id `before`. */
+  #load(before = "") {
+    const filters = { before, model: this.#model.value.trim(), outcome: this.#outcome.value };
+    const query = new URLSearchParams({ limit: PAGE, ...Object.fromEntries(Object.entries(filters).filter(([, value]) => value)) });
+    return this.#read(`console/requests?${query}`, (page) => {
+      this.#page = page;
       write(this.#fault, "");
       this.#draw();
-    } catch (error) {
-      if (error.name !== "AbortError") write(this.#fault, error.message);
-    }
+    });
   }
 
   #draw() {
-    const requests = this.#requests.filter((request) => this.#reads.checked || !isRead(request)).slice(0, MOST);
-    const unique = [...new Map(requests.map((request) => [request.request_id, request])).values()];
-    keep(this.#rows, unique, (request) => request.request_id, row);
-    const isFull = this.#requests.length >= MOST;
-    this.#more.hidden = !this.#cursor || isFull;
-    this.#table.hidden = unique.length === 0;
-    write(this.#status, this.#sentence(unique.length, isFull));
+    const { data, has_more: hasMore } = this.#page;
+    const requests = data.filter((request) => this.#reads.checked || !isRead(request));
+    keep(this.#rows, requests, (request) => request.request_id, line);
+    this.#older.hidden = !hasMore;
+    this.#table.hidden = requests.length === 0;
+    write(this.#status, this.#sentence(requests.length, hasMore));
   }
 
-  #sentence(number, isFull) {
-    if (isFull) return `The newest ${MOST} are shown. Filter, or find one by its id.`;
-    if (number) return `${number} shown, newest first${this.#cursor ? "; there are older ones" : ""}.`;
+  #sentence(number, hasMore) {
+    if (number) return `${number} shown${hasMore ? "; there are older ones" : ""}.`;
     if (this.#model.value.trim() || this.#outcome.value) return "No request of the kept ones is like that. Clear the filters to see all.";
-    if (this.#cursor) return "The newest ones only read, as this page does. There are older ones.";
+    if (hasMore) return "These only read, as this page does. There are older ones.";
     return "No request to a model has come yet. Send one from Try or with curl, then refresh.";
-  }
-
-  async #listModels() {
-    const models = await read("v1/models", { signal: this.#ending.signal }).catch(() => ({ data: [] }));
-    replace(this.#known, models.data.map((model) => h("option", { value: model.id })));
   }
 }
 
 // What pages and clients ask all the time, and no engine works for.
 const isRead = (request) => request.method === "GET" && request.engine === null && request.outcome === "ok";
 
-const field = (label, control) => h("div", {}, h("label", { class: "field", for: control.id }, label), control);
+const side = (column) => (column > 3 ? "number" : null);
 
-const head = () =>
-  h("thead", {}, h("tr", {}, ["Time", "Model", "Route", "Outcome", "Took", "Waited"].map((text, index) => h("th", { scope: "col", class: index > 3 ? "number" : null }, text))));
+const head = () => h("thead", {}, h("tr", {}, TITLES.map((words, column) => h("th", { scope: "col", class: side(column) }, words))));
 
-function row(request) {
-  const { parts } = request;
-  const waitMs = parts.queue + parts.load;
-  const link = h("a", { href: `#requests/${encodeURIComponent(request.request_id)}`, title: moment(request.time_ms) }, clock(request.time_ms));
-  const tr = h(
-    "tr",
-    {},
-    h("td", {}, link),
-    h("td", {}, request.model === null ? h("span", { class: "muted" }, "none") : named(request.model)),
-    h("td", {}, h("code", {}, `${request.method} ${request.route}`)),
-    h("td", {}, h("span", { class: `outcome ${request.outcome}` }, OUTCOMES[request.outcome] ?? request.outcome), ` ${request.status ?? ""}`),
-    h("td", { class: "number" }, duration(request.duration_ms)),
-    h("td", { class: "number" }, duration(waitMs)),
-  );
-  set(tr, "data-outcome", request.outcome);
-  return tr;
+function line({ request_id: id, time_ms: timeMs, parts, model, method, route, outcome, status, duration_ms: tookMs }) {
+  const cells = [
+    h("a", { href: `#requests/${encodeURIComponent(id)}`, title: moment(timeMs) }, clock(timeMs)),
+    model === null ? h("span", { class: "muted" }, "none") : named(model),
+    h("code", {}, `${method} ${route}`),
+    [h("span", { class: `outcome ${outcome}` }, OUTCOMES[outcome] ?? outcome), ` ${status}`],
+    duration(tookMs),
+    duration(parts.queue + parts.load),
+  ];
+  return h("tr", { "data-outcome": outcome }, cells.map((cell, column) => h("td", { class: side(column) }, cell)));
 }
 
 customElements.define("requests-view", RequestsView);
-
-export const element = () => document.createElement("requests-view");

@@ -1,9 +1,9 @@
 // The choice between light, dark and what the system has. Only this choice is stored beyond the tab.
 
-import { h } from "./dom.js";
+import { menu } from "./parts.js";
 
 const STORED = "parlance-theme";
-const THEMES = { system: "System", light: "Light", dark: "Dark" };
+const THEMES = [["system", "System"], ["light", "Light"], ["dark", "Dark"]];
 
 function apply(theme) {
   if (theme === "system") delete document.documentElement.dataset.theme;
@@ -12,17 +12,11 @@ function apply(theme) {
 
 /** The control. It applies what was stored. */
 export function themeSwitch() {
-  const stored = localStorage.getItem(STORED);
-  const theme = stored in THEMES ? stored : "system";
-  apply(theme);
-  const select = h(
-    "select",
-    { "aria-label": "Theme", class: "quiet", onChange: choose },
-    Object.entries(THEMES).map(([value, label]) => h("option", { value, selected: value === theme }, label)),
-  );
-  function choose() {
-    localStorage.setItem(STORED, select.value);
-    apply(select.value);
-  }
+  const onChange = ({ target }) => {
+    localStorage.setItem(STORED, target.value);
+    apply(target.value);
+  };
+  const select = menu({ "aria-label": "Theme", class: "quiet", onChange }, THEMES, localStorage.getItem(STORED));
+  apply(select.value);
   return select;
 }

@@ -1,13 +1,12 @@
 // What an engine did in the last hour, in slices of twenty seconds, so that it stays small however often states change.
 
+import { rank } from "./states.js";
+
 export const HOUR_MS = 3_600_000;
 export const SLICE_MS = 20_000;
 const SLICES = HOUR_MS / SLICE_MS;
 
-/** States from the least to the most telling. A slice shows the most telling state that it has seen. */
-export const STATES = ["cold", "ready", "busy", "starting", "failed"];
-const rank = (state) => STATES.indexOf(state);
-
+/** A slice shows the most telling state that it has seen. */
 export class Timeline {
   #slices = new Map();
   #last = null;

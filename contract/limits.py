@@ -238,7 +238,7 @@ CONSOLE_LOOK_S = 0.2
 CONSOLE_BANDS_S = 3600
 """Seconds of an engine's past whose states the console shows."""
 CONSOLE_BUNDLE_BYTES = 150_000
-"""Bytes of the console's page with all that it loads, as they are sent to a browser that takes gzip."""
+"""Bytes of the console's page with all that it loads, before they are compressed."""
 
 
 def most_with_logprobs(others: int) -> int:

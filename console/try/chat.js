@@ -1,15 +1,12 @@
 // The panel of POST /chat/completions: a conversation that streams, with tools, JSON schemas and log probabilities.
 import { h, replace, visible } from "../dom.js";
 import { duration, plural } from "../format.js";
+import { button, muted, pairs } from "../parts.js";
 import { Mistake, present } from "./form.js";
-import { button, muted } from "./parts.js";
-import { facts, pairs, priced } from "./reply.js";
+import { facts, priced } from "./reply.js";
 import { model, modelField } from "./sources.js";
 import { streamed } from "./stream.js";
 import { Turn } from "./turns.js";
-
-const TAKES = ["model", "messages", "temperature", "max_tokens", "tools", "response_format", "logprobs", "top_logprobs", "stream", "stream_options"];
-const TAIL = ')\nfor chunk in stream:\n    if chunk.choices:\n        print(chunk.choices[0].delta.content or "", end="", flush=True)';
 
 export const chat = {
   name: "chat",
@@ -44,7 +41,7 @@ export const chat = {
       response_format: schema && { type: "json_schema", json_schema: { name: "answer", schema } },
       stream: true, stream_options: { include_usage: true },
     });
-    return { path: "v1/chat/completions", json, streams: true, sdk: { call: "chat.completions.create", takes: TAKES, lead: "stream = ", tail: TAIL } };
+    return { path: "v1/chat/completions", json, streams: true };
   },
 
   async run(desk, values) {

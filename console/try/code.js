@@ -9,7 +9,6 @@ const escape = (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}
 /** `value` as JSON, which is a literal of JavaScript, and of Python where it is a text. */
 export const literal = (value, indent) => JSON.stringify(value, null, indent).replace(UNSEEN, escape);
 
-/** `text` for a shell. */
 export const shell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 /** The name of a file, where it can be shown and typed; otherwise a plain one with its ending. */
@@ -19,17 +18,14 @@ export function fileName({ name }) {
 }
 
 /** A piece of Python that stands in a literal as it is. */
-export class Expression {
+class Expression {
   constructor(text) {
     this.text = text;
   }
 }
 
-export const opened = (file) => new Expression(`open(${literal(fileName(file))}, "rb")`);
-
 const CONSTANTS = new Map([[true, "True"], [false, "False"], [null, "None"]]);
 
-/** `value` as a literal of Python. */
 export function python(value, indent = "    ") {
   if (value instanceof Expression) return value.text;
   if (CONSTANTS.has(value)) return CONSTANTS.get(value);
@@ -46,7 +42,6 @@ const methodOf = ({ json, pairs }) => (json || pairs ? "POST" : "GET");
 const headersOf = ({ json, headers }) => ({ ...(json && { "Content-Type": "application/json" }), ...headers });
 const urlOf = ({ path }) => address(path).href;
 
-/** `request` for a shell. */
 export function curl(request) {
   const { streams, saves, keyless, json, pairs = [], file } = request;
   const parts = [`curl${streams ? " -N" : ""}${saves ? ` -o ${saves}` : ""} ${shell(urlOf(request))}`];
@@ -58,30 +53,26 @@ export function curl(request) {
   return parts.join(" \\\n  ");
 }
 
-const CLIENTS = {
-  openai: ["from openai import OpenAI", () => `OpenAI(base_url=${literal(address("v1").href)}`],
-  cohere: ["import cohere", () => `cohere.ClientV2(base_url=${literal(address("").href.slice(0, -1))}`],
-};
-const named = (values) => Object.entries(values).map(([name, value]) => `    ${name}=${python(value)},\n`).join("");
-
-/** `request` in Python: with the official package where `request.sdk` says how, else with httpx. */
+/** `request` in Python, with httpx. */
 export function inPython(request) {
-  const { sdk, keyless, saves, json, headers } = request;
-  if (sdk) {
-    const { from = "openai", call, takes, lead = "reply = ", tail, args = json } = sdk;
-    const part = (isKnown) => Object.fromEntries(Object.entries(args).filter(([name]) => takes.includes(name) === isKnown));
-    const extra = Object.keys(part(false)).length ? { extra_body: part(false) } : {};
-    const [line, client] = CLIENTS[from];
-    return `import os\n\n${line}\n\nclient = ${client()}, api_key=os.environ["PARLANCE_KEY"])\n${lead}client.${call}(\n${named({ ...part(true), ...extra })}${tail}\n`;
-  }
+  const { saves, streams, keyless, json, pairs, file, headers } = request;
   const key = keyless ? {} : { Authorization: new Expression("f\"Bearer {os.environ['PARLANCE_KEY']}\"") };
-  const body = present({ headers: { ...key, ...headers }, json, timeout: 300 });
-  const last = saves ? `open("${saves}", "wb").write(reply.content)` : "print(reply.json())";
-  const first = `import os\n\nimport httpx\n\nreply = httpx.${methodOf(request).toLowerCase()}(\n    ${literal(urlOf(request))},\n`;
-  return `${first}${named(body)})\nreply.raise_for_status()\n${last}\n`;
+  const files = file && { file: new Expression(`open(${literal(fileName(file))}, "rb")`) };
+  const named = present({ headers: { ...key, ...headers }, json, data: pairs && Object.fromEntries(pairs), files, timeout: 300 });
+  const lines = Object.entries(named).map(([name, value]) => `    ${name}=${python(value)},\n`).join("");
+  const last = saves ? `open("${saves}", "wb").write(reply.content)` : `print(reply.${streams ? "text" : "json()"})`;
+  return `import os
+
+import httpx
+
+reply = httpx.${methodOf(request).toLowerCase()}(
+    ${literal(urlOf(request))},
+${lines})
+reply.raise_for_status()
+${last}
+`;
 }
 
-/** `request` in JavaScript, for Node. */
 export function inJavaScript(request) {
   const { saves, streams, json, pairs, file, keyless } = request;
   const name = file && literal(fileName(file));

@@ -1,6 +1,6 @@
 // The call that a panel makes, to copy: for a shell, in Python, in JavaScript.
 import { h, write } from "../dom.js";
-import { button, folded, row } from "./parts.js";
+import { button, folded, row } from "../parts.js";
 import { curl, inJavaScript, inPython } from "./code.js";
 
 const LANGUAGES = { curl, Python: inPython, JavaScript: inJavaScript };

@@ -1,8 +1,8 @@
 // The panel of POST /decisions: how likely each allowed answer is, as bars, and what a threshold would decide.
 import { h, replace, visible } from "../dom.js";
-import { bar, round, table } from "./drawing.js";
+import { joined, muted, row, table } from "../parts.js";
+import { bar, round } from "./drawing.js";
 import { Mistake, present } from "./form.js";
-import { joined, muted, row } from "./parts.js";
 import { priced } from "./reply.js";
 import { list } from "./sources.js";
 

@@ -2,8 +2,8 @@
 import { call, read } from "../api.js";
 import { h, replace, visible } from "../dom.js";
 import { money, plural } from "../format.js";
+import { button, joined, muted, row } from "../parts.js";
 import { Mistake, present } from "./form.js";
-import { button, joined, muted, row } from "./parts.js";
 import { pitch } from "./pitch.js";
 import { forgetLists, list } from "./sources.js";
 import { reachable } from "./upload.js";

@@ -1,16 +1,14 @@
-// The panel of the MCP endpoints: a search of the documentation, a section to read, and the tools that a key may call.
-import { read as fetched } from "../api.js";
+// The panel of the documentation: a search over the Model Context Protocol, and sections to read.
+import { read } from "../api.js";
 import { h, replace, visible } from "../dom.js";
 import { plural } from "../format.js";
-import { table } from "./drawing.js";
+import { folded } from "../parts.js";
 import { Mistake } from "./form.js";
-import { button, row } from "./parts.js";
 
 const headers = { Accept: "application/json, text/event-stream" };
-const [DOCS, TOOLS] = ["v1/mcp/docs/mcp", "v1/mcp/mcp"];
-
-const called = (path, method, params = {}) => ({ path, headers, keyless: path === DOCS, json: { jsonrpc: "2.0", id: 1, method, params } });
-const tool = (name, args) => called(DOCS, "tools/call", { name, arguments: args });
+const tool = (name, args) => ({
+  path: "v1/mcp/docs/mcp", headers, keyless: true, json: { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name, arguments: args } },
+});
 
 export const documentation = {
   name: "documentation",
@@ -19,18 +17,14 @@ export const documentation = {
   verb: "Search",
   fields: [
     { name: "query", label: "Words", kind: "line", value: "how do I set a budget", wide: true },
-    { name: "top_n", label: "Sections", kind: "number", value: 5, min: 1, max: 20 },
   ],
-  prepare(desk) {
-    desk.buttons.append(button("List the tools", () => desk.run(() => listTools(desk))));
-  },
-  request({ query, top_n = 5 }) {
+  request({ query }) {
     if (!query) throw new Mistake("Words: write what you look for.");
-    return tool("search_docs", { query, top_n });
+    return tool("search_docs", { query, top_n: 5 });
   },
   show(reply, _, desk) {
     const { results } = answered(reply);
-    replace(desk.output, results.map((section) => sectionOf(section, desk)));
+    replace(desk.output, results.map(sectionOf));
     return results.length ? `${plural(results.length, "section")} found.` : "Nothing has these words.";
   },
 };
@@ -42,29 +36,14 @@ function answered({ result, error }) {
   return result.structuredContent ?? { ...result, text };
 }
 
-function sectionOf({ id, title, excerpt }, desk) {
-  const text = h("pre", { class: "page", hidden: true, tabindex: "0", role: "region", "aria-label": visible(title) });
-  const open = async () => {
-    if (!text.textContent) await desk.run(() => readPage(id, text));
-    text.hidden = !text.hidden;
-    read.setAttribute("aria-expanded", !text.hidden);
-  };
-  const read = button("Read", open);
-  read.setAttribute("aria-expanded", "false");
-  return h("article", { class: "section" }, h("h3", {}, visible(title)), h("p", { dir: "auto" }, excerpt), row(read, h("code", {}, visible(id))), text);
+function sectionOf({ id, title, excerpt }) {
+  const text = h("pre", { class: "page", tabindex: "0", role: "region", "aria-label": visible(title) });
+  const part = folded("Read", text);
+  part.addEventListener("toggle", async () => (text.textContent ||= await page(id).catch(({ message }) => message)));
+  return h("article", { class: "section" }, h("h3", {}, visible(title)), h("p", { dir: "auto" }, excerpt), h("code", {}, visible(id)), part);
 }
 
-const ask = ({ path, ...request }) => fetched(path, request).then(answered);
-
-async function readPage(id, place) {
-  const { text } = await ask(tool("read_doc", { id }));
-  place.textContent = text;
-  return "Opened.";
-}
-
-async function listTools(desk) {
-  const lists = await Promise.all([TOOLS, DOCS].map(async (path) => (await ask(called(path, "tools/list"))).tools.map((each) => [path.slice(2), each])));
-  const rows = lists.flat().map(([path, { name, description, inputSchema }]) => [visible(name), path, Object.keys(inputSchema.properties ?? {}).join(", "), visible(description)]);
-  replace(desk.output, table("Tools", ["name", "endpoint", "takes", "description"], rows));
-  return `${plural(rows.length, "tool")}.`;
+async function page(id) {
+  const { path, ...request } = tool("read_doc", { id });
+  return answered(await read(path, request)).text;
 }

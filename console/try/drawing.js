@@ -1,6 +1,6 @@
 // Drawings that are tables as well: bars in rows, and figures with a table that opens beneath them.
 import { h, svg } from "../dom.js";
-import { folded } from "./parts.js";
+import { folded } from "../parts.js";
 
 export const round = (value, digits = 3) => (Number.isFinite(value) ? value.toFixed(digits) : "–");
 
@@ -10,14 +10,6 @@ export function bar(share, { from = 0, mark } = {}) {
   const rect = (name, x, width) => svg("rect", { class: name, x: percent(x), width: percent(width), height: 14 });
   const line = mark !== undefined && svg("line", { class: "mark", x1: percent(mark), x2: percent(mark), y2: 14 });
   return svg("svg", { class: "bar-drawing", height: 14, "aria-hidden": "true" }, rect("track", 0, 1), rect("fill", Math.min(from, share), Math.abs(share - from)), line);
-}
-
-/** A table with these titles of columns; each row is an array of texts and elements. */
-export function table(caption, heads, rows) {
-  const row = ([first, ...others]) => h("tr", {}, h("th", { scope: "row" }, first), others.map((cell) => h("td", {}, cell)));
-  const head = h("tr", {}, heads.map((title) => (title === "" ? h("td", {}) : h("th", { scope: "col" }, title))));
-  const content = h("table", {}, h("caption", {}, caption), h("thead", {}, head), h("tbody", {}, rows.map(row)));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, content);
 }
 
 /** A drawing of `width` by `height` units with what it shows in words, and its table. */

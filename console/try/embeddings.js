@@ -1,8 +1,8 @@
 // The panel of POST /embeddings: pasted lines as points of a map, near where the model finds them alike.
 import { svg, visible } from "../dom.js";
-import { figure, round, table } from "./drawing.js";
+import { joined, table } from "../parts.js";
+import { figure, round } from "./drawing.js";
 import { Mistake, present } from "./form.js";
-import { joined } from "./parts.js";
 import { cosine, principal } from "./projection.js";
 import { priced } from "./reply.js";
 import { model, modelField } from "./sources.js";
@@ -25,8 +25,7 @@ export const embeddings = {
   ],
   request(values) {
     if (values.input.length > MOST) throw new Mistake(`${values.input.length} lines are too many for the map; at most ${MOST} are drawn.`);
-    const sdk = { call: "embeddings.create", takes: ["model", "input"], tail: ")\nprint(len(reply.data), reply.usage)" };
-    return { path: "v1/embeddings", json: present(values), sdk };
+    return { path: "v1/embeddings", json: present(values) };
   },
   async show({ data, usage, model: id }, { input }, desk) {
     const vectors = data.map(({ embedding }) => embedding);

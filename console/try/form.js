@@ -1,6 +1,6 @@
 // Builds the form of a panel from a table of its fields, and reads what stands in it.
 import { h, replace, visible } from "../dom.js";
-import { folded } from "./parts.js";
+import { folded } from "../parts.js";
 
 /** A field that cannot be sent as it stands. */
 export class Mistake extends Error {}

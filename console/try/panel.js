@@ -1,9 +1,9 @@
 // The element of a panel: its form, one run at a time with a way to stop it, what came, and the call to copy.
 import { h, replace, write } from "../dom.js";
 import { duration } from "../format.js";
+import { button, muted, row } from "../parts.js";
 import { callToCopy } from "./copy.js";
 import { Form, Mistake } from "./form.js";
-import { button, muted, row } from "./parts.js";
 import { facts, failure, send } from "./reply.js";
 
 /**

@@ -1,6 +1,7 @@
 // The pitch of a designed voice: the band that was ordered, the quartiles that were measured, and the attempts it took.
 import { svg } from "../dom.js";
-import { figure, round, table } from "./drawing.js";
+import { table } from "../parts.js";
+import { figure, round } from "./drawing.js";
 
 const SIZE = { width: 640, height: 148 };
 const [LOWEST, HIGHEST] = [60, 400];

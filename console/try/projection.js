@@ -8,32 +8,27 @@ export const cosine = (a, b) => dot(a, b) / (length(a) * length(b) || Infinity);
 
 /** Points `[x, y]` of `vectors` along the two directions in which they differ most, and the share of variance of each. */
 export function principal(vectors) {
-  const size = vectors[0].length;
-  const mean = Array.from({ length: size }, (_, column) => vectors.reduce((sum, row) => sum + row[column], 0) / vectors.length);
-  let rows = vectors.map((row) => row.map((value, column) => value - mean[column]));
-  const total = rows.reduce((sum, row) => sum + dot(row, row), 0);
-  const [columns, shares] = [[], []];
-  for (let component = 0; component < 2; component += 1) {
-    const axis = direction(rows, size);
-    const places = rows.map((row) => dot(row, axis));
-    columns.push(places);
-    shares.push(total ? dot(places, places) / total : 0);
-    rows = rows.map((row, index) => row.map((value, column) => value - places[index] * axis[column]));
-  }
-  return { points: vectors.map((_, index) => [columns[0][index], columns[1][index]]), shares };
+  const mean = vectors[0].map((_, column) => vectors.reduce((sum, row) => sum + row[column], 0) / vectors.length);
+  const rows = vectors.map((row) => row.map((value, column) => value - mean[column]));
+  let products = rows.map((row) => rows.map((other) => dot(row, other)));
+  const total = products.reduce((sum, row, index) => sum + row[index], 0);
+  const components = [0, 1].map(() => {
+    const axis = direction(products);
+    const weight = Math.max(0, dot(axis, products.map((row) => dot(row, axis))));
+    products = products.map((row, index) => row.map((value, column) => value - weight * axis[index] * axis[column]));
+    return { places: axis.map((value) => value * Math.sqrt(weight)), share: total ? weight / total : 0 };
+  });
+  const points = vectors.map((_, index) => components.map(({ places }) => places[index]));
+  return { points, shares: components.map(({ share }) => share) };
 }
 
-// The covariance matrix is never made: each step multiplies by the rows and by their transpose.
-function direction(rows, size) {
-  let axis = Array.from({ length: size }, (_, column) => Math.cos(column + 1));
+// There are fewer texts than dimensions, so the products of texts are smaller than the covariance matrix.
+function direction(products) {
+  let axis = products.map((_, index) => Math.cos(index + 1));
   for (let step = 0; step < 60; step += 1) {
-    const next = new Array(size).fill(0);
-    for (const row of rows) {
-      const weight = dot(row, axis);
-      for (let column = 0; column < size; column += 1) next[column] += weight * row[column];
-    }
+    const next = products.map((row) => dot(row, axis));
     const norm = length(next);
-    if (norm < 1e-12) return new Array(size).fill(0);
+    if (norm < 1e-12) return next.map(() => 0);
     axis = next.map((value) => value / norm);
   }
   return axis;

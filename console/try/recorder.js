@@ -1,6 +1,6 @@
 // Records from the microphone, or says in words why it cannot.
 import { h, write } from "../dom.js";
-import { button } from "./parts.js";
+import { button } from "../parts.js";
 
 const REFUSALS = {
   NotAllowedError: "The browser did not allow the microphone. Allow it for this page in the browser's settings, or choose a file.",

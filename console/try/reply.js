@@ -2,19 +2,13 @@
 import { call, read } from "../api.js";
 import { h, visible } from "../dom.js";
 import { duration, money } from "../format.js";
-import { button } from "./parts.js";
+import { button, pairs } from "../parts.js";
 
 /** What `quantities` cost at the prices of `model`, an entry of a list of models; null where no price is told. */
 export function priced(model, quantities) {
   const prices = model?.price_micro_eur ?? {};
   const known = Object.entries(quantities).filter(([unit, amount]) => amount && unit in prices);
   return known.length ? `about ${money(Math.ceil(known.reduce((sum, [unit, amount]) => sum + amount * prices[unit], 0) / 1e6))}` : null;
-}
-
-/** A list of names and values, without those that are not there. */
-export function pairs(entries) {
-  const rows = entries.filter(([, value]) => value || value === 0);
-  return h("dl", { class: "facts" }, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
 const requestLink = (id) => id && h("a", { href: `#requests/${encodeURIComponent(id)}` }, visible(id));
@@ -49,14 +43,12 @@ async function billed(id) {
 }
 
 /** What went wrong, with a button that tries again once the server allows it. */
-export function failure({ message, code, type, status, requestId, retryAfterS }, retry) {
+export function failure({ message, code, status, requestId, retryAfterS }, retry) {
   const again = button("Try again", retry);
   if (retryAfterS) countDown(again, Date.now() + retryAfterS * 1000);
   const details = pairs([
     ["code", code && visible(code)],
-    ["type", type && visible(type)],
     ["status", status],
-    ["retry after", retryAfterS && `${retryAfterS} s`],
     ["request", requestLink(requestId)],
   ]);
   return h("div", { class: "error" }, h("p", {}, message), details, again);

@@ -1,8 +1,8 @@
 // The panel of POST /rerank: documents sorted by how well they fit a query, with their scores as bars.
 import { visible } from "../dom.js";
-import { bar, round, table } from "./drawing.js";
+import { joined, table } from "../parts.js";
+import { bar, round } from "./drawing.js";
 import { present } from "./form.js";
-import { joined } from "./parts.js";
 import { priced } from "./reply.js";
 import { model, modelField } from "./sources.js";
 
@@ -19,11 +19,7 @@ export const rerank = {
     { name: "documents", label: "Documents, one a line", kind: "text", as: "lines", rows: 6, value: DOCUMENTS, wide: true },
     { name: "top_n", label: "Only the best", kind: "number", min: 1 },
   ],
-  request: (values) => ({
-    path: "v1/rerank",
-    json: present(values),
-    sdk: { from: "cohere", call: "rerank", takes: ["model", "query", "documents", "top_n"], tail: ")\nprint(reply.results)" },
-  }),
+  request: (values) => ({ path: "v1/rerank", json: present(values) }),
   async show({ results, usage, model: id }, { documents }, desk) {
     const scores = results.map(({ relevance_score: score }) => score);
     const [low, high] = [Math.min(0, ...scores), Math.max(0, ...scores)];

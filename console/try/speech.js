@@ -1,15 +1,14 @@
 // The panel of POST /audio/speech: one text by several engines and voices, side by side.
 import { h, replace, visible, write } from "../dom.js";
 import { duration } from "../format.js";
+import { muted, pairs } from "../parts.js";
 import { Mistake, present } from "./form.js";
-import { muted } from "./parts.js";
-import { facts, failure, pairs, priced } from "./reply.js";
+import { facts, failure, priced } from "./reply.js";
 import { player, sized } from "./sound.js";
-import { languageOptions, list, model, models } from "./sources.js";
+import { list, model, models } from "./sources.js";
 import { streamed } from "./stream.js";
 
 const TYPES = { wav: "audio/wav", flac: "audio/flac", mp3: "audio/mpeg", ogg: "audio/ogg", opus: "audio/ogg", aac: "audio/aac" };
-const TAKES = ["model", "voice", "input", "response_format", "speed", "instructions"];
 
 export const speech = {
   name: "speech",
@@ -18,7 +17,7 @@ export const speech = {
   verb: "Speak",
   fields: [
     { name: "input", label: "Text", kind: "text", rows: 2, value: "Good morning. The train to Paris leaves at nine.", wide: true },
-    { name: "language", label: "Language", kind: "choice", value: "en", options: languages },
+    { name: "language", label: "Language; empty to detect it", kind: "line", value: "en" },
     { name: "response_format", label: "Format", kind: "choice", value: "wav", options: () => Object.keys(TYPES).map((format) => [format, format]) },
     { name: "speed", label: "Speed, where the engine has it", kind: "number", min: 0.5, max: 2, step: 0.1, more: true },
     { name: "instructions", label: "How to speak, where the engine follows it", kind: "line", more: true },
@@ -44,11 +43,6 @@ export const speech = {
     return `${spoken.filter(Boolean).length} of ${speakers.length} spoken.`;
   },
 };
-
-async function languages() {
-  const { languages_by_provider: byProvider } = await list("v1/audio/voices");
-  return [["auto", "Detect it"], ...languageOptions([...new Set(Object.values(byProvider).flat())])];
-}
 
 async function fillVoices(place) {
   try {
@@ -78,12 +72,9 @@ function chosen(place) {
 
 const nameOf = ({ model: id, voice }) => visible(voice ? `${id}, ${voice}` : id);
 
-// OpenAI's package insists on a voice.
 function described(values, speaker) {
   if (!values.input) throw new Mistake("Text: write something to speak.");
-  const saves = `speech.${values.response_format}`;
-  const sdk = { call: "audio.speech.with_streaming_response.create", takes: TAKES, lead: "with ", tail: `) as reply:\n    reply.stream_to_file("${saves}")` };
-  return { path: "v1/audio/speech", json: present({ ...values, ...speaker }), saves, sdk: speaker.voice && sdk };
+  return { path: "v1/audio/speech", json: present({ ...values, ...speaker }), saves: `speech.${values.response_format}` };
 }
 
 /** Fills `place` with the sound of one speaker, or with what went wrong. Gives whether it spoke. */
@@ -115,14 +106,13 @@ async function collected(request, signal, tell) {
   return { reply, bytes, usage: last?.usage ?? {}, firstMs, doneMs: performance.now() };
 }
 
-function told({ reply, bytes, usage, firstMs, doneMs }, startedMs, seconds, entry) {
+function told({ reply, usage, firstMs, doneMs }, startedMs, seconds, entry) {
   const wholeMs = doneMs - startedMs;
   return pairs([
     ["spoken by", visible(reply.headers.get("x-service-model-served") ?? "")],
     ["first sound after", duration(firstMs - startedMs)],
     ["whole after", duration(wholeMs)],
     ["length", seconds && `${seconds.toFixed(1)} s, made at ${((seconds * 1000) / wholeMs).toFixed(1)} times its speed`],
-    ["size", `${Math.ceil(bytes.length / 1024)} KiB`],
     ["cost", priced(entry, { characters: usage.characters, audio_seconds: usage.seconds })],
   ]);
 }

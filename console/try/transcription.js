@@ -1,10 +1,9 @@
 // The panel of POST /audio/transcriptions: a file or a recording becomes words, which light up as it plays.
 import { h, replace, visible } from "../dom.js";
 import { plural } from "../format.js";
-import { opened } from "./code.js";
-import { round, table } from "./drawing.js";
+import { folded, joined, row, table } from "../parts.js";
+import { round } from "./drawing.js";
 import { Mistake, present } from "./form.js";
-import { folded, joined, row } from "./parts.js";
 import { facts, priced } from "./reply.js";
 import { recorder } from "./recorder.js";
 import { player } from "./sound.js";
@@ -12,8 +11,6 @@ import { model, modelField } from "./sources.js";
 import { streamed } from "./stream.js";
 import { ticketTexts } from "./ticket.js";
 import { DIRECT_BYTES, orderOf, upload } from "./upload.js";
-
-const TAKES = ["file", "model", "language", "response_format", "timestamp_granularities", "prompt"];
 
 export const transcription = {
   name: "transcription",
@@ -48,8 +45,7 @@ export const transcription = {
     const request = { path: "v1/audio/transcriptions", json: fields(values, desk.model) };
     if (isLarge(values, file)) return { ...request, texts: ticketTexts(file, orderOf(file, values.model), request) };
     const pairs = Object.entries(request.json).map(([name, value]) => [Array.isArray(value) ? `${name}[]` : name, String(value)]);
-    const sdk = { call: "audio.transcriptions.create", takes: TAKES, args: { file: opened(file), ...request.json }, tail: ")\nprint(reply.text)" };
-    return { path: request.path, pairs, file, sdk };
+    return { path: request.path, pairs, file };
   },
 
   async run(desk, values) {

@@ -10,7 +10,6 @@ const TYPES = {
   mp3: "audio/mpeg", m4a: "audio/mp4", aac: "audio/aac", wav: "audio/wav", webm: "audio/webm", ogg: "audio/ogg", opus: "audio/opus", flac: "audio/flac",
 };
 
-/** The body of an order of a ticket for `file`. */
 export function orderOf(file, model) {
   const [type] = file.type.split(";");
   const mime = TYPES[type] ?? (type || (TYPES[file.name.split(".").pop().toLowerCase()] ?? "audio/mpeg"));

@@ -1,6 +1,6 @@
 // The view `try`: a panel for each route, of which one is shown. What stands in the others stays until the page is left.
 import { session } from "../api.js";
-import { h, replace } from "../dom.js";
+import { h, replace, set } from "../dom.js";
 import { chat } from "./chat.js";
 import { decisions } from "./decisions.js";
 import { design } from "./design.js";
@@ -33,13 +33,9 @@ class TryView extends HTMLElement {
     replace(this, h("nav", { class: "panels", "aria-label": "Routes" }, this.#links), this.#place);
   }
 
-  /** Shows the panel `name`, the first one where there is none of this name. */
   show(name) {
     const panel = PANELS.find((candidate) => candidate.name === name) ?? PANELS[0];
-    for (const [index, link] of this.#links.entries()) {
-      if (PANELS[index] === panel) link.setAttribute("aria-current", "true");
-      else link.removeAttribute("aria-current");
-    }
+    this.#links.forEach((link, index) => set(link, "aria-current", PANELS[index] === panel ? "true" : null));
     if (!desks.has(panel.name)) desks.set(panel.name, new Desk(panel));
     const { element } = desks.get(panel.name);
     if (this.#place.firstChild !== element) replace(this.#place, element);
@@ -50,4 +46,3 @@ customElements.define("try-view", TryView);
 
 export const name = "try";
 export const title = "Try";
-export const element = () => document.createElement("try-view");

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,37 @@ def test_revoked_key_dies_on_both_replicas(pair: Pair) -> None:
     assert pair.at_once(20, key) == {200: 20}
     pair.state("key", "revoke", key.split("_")[1])
     eventually(lambda: pair.at_once(20, key) == {401: 20}, 10, "a replica still takes a revoked key")
+
+
+def look(pair: Pair, key: str) -> tuple[str, dict[str, Any]]:
+    """Which replica answers, and the graph as it shows it, without what is told by its own clock."""
+    headers = {"authorization": f"Bearer {key}"}
+    with pair.client.stream("GET", f"{pair.url}/v1/console/events", headers=headers) as reply:
+        lines = takewhile(bool, (line for line in reply.iter_lines() if not line.startswith(":")))
+        snapshot = dict(line.split(": ", 1) for line in lines)
+    picture = json.loads(snapshot["data"])
+    del picture["time_ms"]
+    for engine in picture["engines"]:
+        del engine["bands"]
+    return snapshot["id"].partition("-")[0], picture
+
+
+def test_the_console_shows_the_same_graph_from_both_replicas(pair: Pair) -> None:
+    key = pair.key("watcher")
+    assert pair.at_once(20, key) == {200: 20}
+
+    def both() -> dict[str, dict[str, Any]]:
+        with ThreadPoolExecutor(8) as pool:
+            return dict(pool.map(lambda _: look(pair, key), range(16)))
+
+    def agree() -> bool:
+        counts = [picture["organisation"]["requests_per_minute"] for picture in both().values()]
+        return counts == [20, 20]
+
+    eventually(agree, 30, "a replica does not show what the other one has done")
+    first, second = both().values()
+    assert first == second
+    assert (first["processes"], first["everybody"]) == (2, None)
 
 
 def test_a_graph_that_takes_over_has_woken_what_was_in_use_before_it_is_ready(pair: Pair) -> None:

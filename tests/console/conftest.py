@@ -13,7 +13,7 @@ from contract.catalog import Catalog
 from state import State, open_state
 from tests.catalogs import behaving, chat
 from tests.console.stage import Stage
-from tests.console.tabs import CHROMIUM, WATCH, Tab, playwright
+from tests.console.tabs import WATCH, Tab, browser
 
 OpenTab = Callable[..., Awaitable[Tab]]
 
@@ -23,10 +23,8 @@ CATALOG = behaving(obedient=chat("obedient"), other=chat("other"))
 @pytest.fixture(scope="package")
 async def chromium() -> AsyncIterator[Any]:
     """One browser for all tests of the folder."""
-    async with playwright().async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        await browser.close()
+    async with browser() as chromium:
+        yield chromium
 
 
 @pytest.fixture

@@ -12,6 +12,9 @@ PANELS = ("chat", "speech", "transcription", "design", "decisions", "embeddings"
 HOSTILE = "<img src=x onerror=alert(1)> javascript:alert(1) \u202eevil"
 """What a model, a voice or a file may be called: markup, a program as an address, a mark that turns writing."""
 
+WITHIN_MS = 15_000
+"""How long a run may take on a machine that is busy with other things."""
+
 
 class Panel:
     """One panel in a tab.
@@ -62,7 +65,7 @@ class Panel:
         await self.says(said)
 
     async def says(self, said: str | re.Pattern[str]) -> None:
-        await self.expect(self.status).to_contain_text(said)
+        await self.expect(self.status).to_contain_text(said, timeout=WITHIN_MS)
 
     async def press(self, name: str) -> None:
         await self.root.get_by_role("button", name=name, exact=True).click()

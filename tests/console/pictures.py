@@ -26,7 +26,7 @@ from state.accounts import organisations
 from state.database.tables import usage_lines
 from tests.catalogs import embedded
 from tests.console.stage import Stage
-from tests.console.tabs import CHROMIUM, Tab, playwright
+from tests.console.tabs import Tab, browser
 from tests.docs.pages import ROOT
 
 CHAT = "qwen2.5-coder-0.5b-instruct"
@@ -106,9 +106,9 @@ async def played() -> AsyncIterator[tuple[Stage, str]]:
         await state.close()
 
 
-async def look(browser: Any, url: str, key: str, theme: str, width: int) -> Tab:
+async def look(chromium: Any, url: str, key: str, theme: str, width: int) -> Tab:
     """A tab with the graph."""
-    context = await browser.new_context(
+    context = await chromium.new_context(
         color_scheme=theme, viewport={"width": width, "height": 1000}, reduced_motion="reduce", locale="en-GB"
     )
     tab = Tab(await context.new_page(), url)
@@ -117,11 +117,11 @@ async def look(browser: Any, url: str, key: str, theme: str, width: int) -> Tab:
     return tab
 
 
-async def draw_all(browser: Any, stage: Stage, key: str, folder: Path) -> None:
+async def draw_all(chromium: Any, stage: Stage, key: str, folder: Path) -> None:
     """Every view in both themes, wide and narrow."""
     for theme in ("light", "dark"):
         for width in (1280, 360):
-            tab = await look(browser, stage.url, key, theme, width)
+            tab = await look(chromium, stage.url, key, theme, width)
             page = tab.page
             await page.screenshot(path=folder / f"graph-{theme}-{width}.png", full_page=True)
             await page.get_by_role("link", name="Requests").click()
@@ -138,15 +138,13 @@ async def draw_all(browser: Any, stage: Stage, key: str, folder: Path) -> None:
 
 async def main(folder: Path | None) -> None:
     """Draws."""
-    async with playwright().async_playwright() as driver, played() as (stage, key):
-        browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    async with browser() as chromium, played() as (stage, key):
         if folder:
-            await draw_all(browser, stage, key, folder)
+            await draw_all(chromium, stage, key, folder)
         else:
             for theme in ("light", "dark"):
-                tab = await look(browser, stage.url, key, theme, 1280)
+                tab = await look(chromium, stage.url, key, theme, 1280)
                 await tab.page.screenshot(path=ROOT / f"docs/images/console-{theme}.png")
-        await browser.close()
 
 
 if __name__ == "__main__":

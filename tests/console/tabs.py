@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,15 @@ def playwright() -> Any:
     from playwright import async_api  # type: ignore[import-not-found,unused-ignore]
 
     return async_api
+
+
+@asynccontextmanager
+async def browser() -> AsyncIterator[Any]:
+    """Chromium."""
+    async with playwright().async_playwright() as driver:
+        chromium = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        await chromium.close()
 
 
 class Tab:

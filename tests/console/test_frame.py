@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-
-import pytest
+from typing import Any
 
 from contract.telemetry import EngineState
+from deployments.ingress.console.bundle import PAGE
 from tests.console.conftest import OpenTab
 from tests.console.stage import Stage
 from tests.console.tabs import Tab
@@ -86,31 +86,41 @@ async def test_the_page_recovers_when_the_server_is_killed_and_comes_back(tab: T
     await tab.page.locator(".banner:empty").wait_for(state="attached")
 
 
-@pytest.mark.parametrize("remembers", [True, False])
-async def test_a_page_of_before_an_upgrade_reloads_once_or_offers_to(
-    tab: Tab, stage: Stage, key: str, *, remembers: bool
-) -> None:
-    await tab.log_in(key, remember=remembers)
+async def test_a_page_of_before_an_upgrade_offers_to_reload(tab: Tab, stage: Stage, key: str) -> None:
+    await tab.log_in(key, remember=True)
     await tab.page.locator(".engine").first.wait_for()
-    await tab.page.evaluate("window.isOld = true")
     await stage.stop()
     await tab.page.locator(".banner .note").wait_for()
-    if remembers:
-        async with tab.page.expect_event("load"):
-            await upgrade(stage)
-        await tab.page.locator(".engine").first.wait_for()
-        assert not await tab.page.evaluate("window.isOld")
-    else:
-        await upgrade(stage)
-        await tab.page.get_by_role("button", name="Reload").wait_for()
-        assert await tab.page.evaluate("window.isOld")
-
-
-async def upgrade(stage: Stage) -> None:
-    """Starts the server with another version of a module."""
     await stage.start()
     bundle = stage.console.bundle
-    stage.console.bundle = bundle | {"theme.js": replace(bundle["theme.js"], digest="of-the-next-version")}
+    stage.console.bundle = bundle | {PAGE: replace(bundle[PAGE], digest="of-the-next-version")}
+    await tab.page.get_by_role("button", name="Reload").click()
+    await tab.page.locator(".engine").first.wait_for()
+    assert await tab.page.locator(".banner").is_hidden()
+
+
+async def test_a_cache_that_mixes_modules_of_two_versions_is_left_by_one_reload(tab: Tab, key: str) -> None:
+    await tab.page.route("**/console/theme.js", old_module, times=1)
+    await tab.log_in(key)
+    await tab.page.locator(".engine").first.wait_for()
+    assert await tab.page.evaluate("sessionStorage.length") == 0
+
+
+async def test_a_page_whose_files_are_not_whole_says_so_and_stays(tab: Tab) -> None:
+    loads: list[str] = []
+    tab.page.on("domcontentloaded", lambda page: loads.append(page.url))
+    await tab.page.route("**/console/theme.js", old_module)
+    await tab.page.goto(f"{tab.url}/console/")
+    await tab.page.get_by_role("alert").filter(has_text="The console could not start").wait_for()
+    await tab.page.wait_for_load_state("networkidle")
+    assert len(loads) == 2
+    assert [fault for fault in tab.faults if "does not provide an export" not in fault] == []
+    tab.faults.clear()
+
+
+async def old_module(route: Any) -> None:
+    """Answers with a module that lacks what others import of it."""
+    await route.fulfill(content_type="text/javascript", body="export const other = 1;")
 
 
 async def test_several_tabs_follow_at_once(open_tab: OpenTab, stage: Stage, key: str) -> None:
@@ -121,33 +131,3 @@ async def test_several_tabs_follow_at_once(open_tab: OpenTab, stage: Stage, key:
     stage.engines["chat-obedient"].show(EngineState.STARTING)
     for tab in tabs:
         await tab.page.locator("[data-state=starting]").wait_for()
-
-
-async def test_a_thousand_changes_leave_as_many_nodes_as_there_were(tab: Tab, stage: Stage, key: str) -> None:
-    await tab.log_in(key)
-    await tab.page.locator(".engine").first.wait_for()
-    client = await tab.page.context.new_cdp_session(tab.page)
-    await client.send("Performance.enable")
-    before = await counted(tab, client)
-    await tab.page.evaluate(
-        """async () => {
-          const { feed } = await import("./events.js");
-          const states = ["busy", "ready"];
-          for (let number = 0; number < 1000; number += 1) {
-            feed.engines.get("chat-obedient").state = states[number % 2];
-            const detail = { names: ["chat-obedient"], changes: [], isWhole: false };
-            feed.dispatchEvent(new CustomEvent("change", { detail }));
-          }
-        }"""
-    )
-    after = await counted(tab, client)
-    assert after["JSEventListeners"] <= before["JSEventListeners"]
-    assert after["elements"] <= before["elements"] + 5  # slices of a band
-
-
-async def counted(tab: Tab, client: object) -> dict[str, float]:
-    """What the page holds after a collection of garbage."""
-    await client.send("HeapProfiler.collectGarbage")  # type: ignore[attr-defined]
-    metrics = (await client.send("Performance.getMetrics"))["metrics"]  # type: ignore[attr-defined]
-    elements = await tab.page.evaluate("document.querySelectorAll('*').length")
-    return {one["name"]: one["value"] for one in metrics} | {"elements": elements}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from contract.catalog import Catalog
@@ -86,10 +84,6 @@ async def test_documents_are_sorted_with_bars(tab: Tab, key: str) -> None:
 async def test_the_documentation_is_searched_and_read(tab: Tab, key: str) -> None:
     panel = await Panel.open(tab, key, "documentation")
     await panel.run("5 sections found.", query="budget of an organisation")
-    await panel.output.get_by_role("button", name="Read").first.click()
-    await panel.says("Opened.")
+    await panel.output.get_by_text("Read", exact=True).first.click()
     await panel.expect(panel.output.locator("pre").first).to_contain_text("budget")
-    await panel.press("List the tools")
-    await panel.says(re.compile(r"\d tools."))
-    await panel.expect(panel.output).to_contain_text("search_docs")
     await panel.run("It failed:", query="x" * 600)

@@ -62,7 +62,7 @@ async def test_a_request_says_why_it_waited(tab: Tab, stage: Stage, key: str) ->
     text = await tab.page.locator(".lead").inner_text()
     assert text.startswith("It waited ")
     assert "for chat-obedient to load, behind 3 others." in text
-    assert await tab.page.locator(".waterfall tbody tr.phase").count() == 4
+    assert await tab.page.locator(".waterfall tbody .phase").count() == 4
 
 
 async def test_requests_are_filtered_by_model_and_outcome(tab: Tab, stage: Stage, key: str) -> None:

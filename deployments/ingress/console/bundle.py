@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[3] / "console"
+
+PAGE = "index.html"
 
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -40,9 +42,14 @@ class PageFile:
 
 @cache
 def read_bundle(folder: Path = FOLDER) -> dict[str, PageFile]:
-    """All files of a folder, by their paths in it, read once. Links are no part of it."""
-    return {
+    """All files of a folder, by their paths in it, read once. Links are no part of it.
+
+    The digest of the page itself is that of all files: an open page sees by it that the server has others by now.
+    """
+    files = {
         path.relative_to(folder).as_posix(): PageFile.read(path)
         for path in sorted(folder.rglob("*"))
         if path.suffix in TYPES and path.is_file() and not path.is_symlink()
     }
+    whole = sha256("".join(file.digest for file in files.values()).encode()).hexdigest()[:32]
+    return files | {PAGE: replace(files[PAGE], digest=whole)}

@@ -5,7 +5,6 @@ The page needs no key: it is the same for everybody, and shows nothing before it
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated
@@ -44,10 +43,6 @@ HEADERS = {
     "x-content-type-options": "nosniff",
 }
 """Headers of everything at and below `/console/` that needs no key."""
-
-_GZIP = re.compile(
-    r"(?:^|,)\s*(?:gzip|\*)\s*(?:;\s*q\s*=\s*(0(?:\.\d*[1-9]\d*)?|1(?:\.0*)?))?\s*(?:,|$)", re.IGNORECASE
-)
 
 
 @router.get("/console/events", openapi_extra=documented_events(GraphEvent))
@@ -138,8 +133,7 @@ def _file(console: Console, request: Request, name: str) -> Response:
     """A file of the page, or that the client has it already. Raises NOT_FOUND."""
     if (file := console.bundle.get(name)) is None:
         raise NOT_FOUND(f"the console has no file `{name[:100]}`")
-    accepted = _GZIP.search(request.headers.get("accept-encoding", ""))
-    is_packed = bool(accepted and accepted[1] != "0")
+    is_packed = _takes_gzip(request.headers.get("accept-encoding", ""))
     headers = {**HEADERS, "etag": f'"{file.digest}{"-gzip" if is_packed else ""}"'}
     known = request.headers.get("if-none-match", "").split(",")
     if headers["etag"] in [tag.strip().removeprefix("W/") for tag in known]:
@@ -149,6 +143,13 @@ def _file(console: Console, request: Request, name: str) -> Response:
     content = file.packed if is_packed else file.plain
     headers["content-length"] = str(len(content))
     return Response(b"" if request.method == "HEAD" else content, headers=headers, media_type=file.media_type)
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Whether a client takes gzip by its Accept-Encoding, which refuses a coding by the weight 0."""
+    codings = ("".join(item.split()).partition(";q=") for item in accepted.lower().split(","))
+    weights = {coding: weight or "1" for coding, _, weight in codings}
+    return weights.get("gzip", weights.get("*", "0")).strip("0.") != ""
 
 
 def _admit_anyone(trace: Trace, request: Request) -> None:
