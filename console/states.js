@@ -18,8 +18,8 @@ const UNKNOWN = { height: 9, draw: () => path("M1.5 6h9", "cross") };
 
 const known = (state) => STATES[state] ?? UNKNOWN;
 
-/** How telling a state is, as a number. */
-export const rank = (state) => Object.keys(STATES).indexOf(state);
+/** How telling a state is, as a number; one of a newer server is most telling. */
+export const rank = (state) => (state in STATES ? Object.keys(STATES).indexOf(state) : Infinity);
 
 /** How high a state stands in a band of 24. */
 export const heightOf = (state) => known(state).height;
