@@ -1,4 +1,4 @@
-"""A cluster in which a second is a step: engines with slots, starts that take time, and resources that only few fit in."""
+"""A cluster in which a second is a step: engines with slots, starts that take time, and room for only a few."""
 
 from __future__ import annotations
 
