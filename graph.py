@@ -60,7 +60,7 @@ class GraphArgs(BaseModel):
         only_pinned_weights: nothing is loaded whose files are not pinned by their hashes.
         ingress: the HTTP side, see `IngressArgs`.
         fork_server: engines without a GPU start from a process that has imported what they import.
-        scaling: who decides how many replicas engines have, see `Scaling`.
+        scaling: who decides how many replicas an engine has, see `Scaling`.
     """
 
     model_config = ConfigDict(extra="forbid")

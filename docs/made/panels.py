@@ -149,8 +149,8 @@ ENGINES = Row(
         Panel(
             "Looks of a policy that failed",
             "none",
-            (_each(t.SCALING_FAILURES, "engine"),),
-            "Serve's default decides in these, with `idle_s` as its delay; the log of its controller says why.",
+            (Query(f"{total(t.SCALING_FAILURES, 'engine')} or on () vector(0)", "{{engine}}"),),
+            "Serve's default decided in these, with `idle_s` as its delay; the log of its controller says why.",
         ),
         Panel(
             "Slots",
