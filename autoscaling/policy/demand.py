@@ -42,7 +42,7 @@ def replicas_for_backlog(
     """
     if backlog_wait_s(calls, running, lefts_s, slots, service_s) <= target_s:
         return 0
-    within_s = max(target_s, load_s + target_s / 2)
+    within_s = target_s if load_s <= target_s else load_s + target_s / 2
 
     def rounds(left_s: float) -> float:
         """Calls that each slot of a replica begins until then."""
