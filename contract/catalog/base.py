@@ -7,11 +7,12 @@ and likely.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from contract.base import Frozen
+from contract.hours import WarmHours
 
 ModelId = str
 """The id that requests name, e.g. `gemma-4-12b`."""
@@ -63,8 +64,13 @@ class Serving(Frozen):
         max_queued: requests that may wait for a slot.
         deadline_s: seconds until the whole answer, time in the queue included; in a stream, until its first event, and
             from each event to the next. Then 504.
-        idle_s: seconds without a request after which the last replica stops. A language model on a CPU gives its cache
-            back after half of them.
+        target_wait_s: seconds; where a call would wait longer for a slot, a replica is added.
+        idle_s: seconds without a request after which the last replica stops, until gaps between requests were learned.
+            Then the price of a cold hit: so many seconds of an idle replica. A language model on a
+            CPU gives its cache back after half of them.
+        idle_least_s: the least that is learned.
+        idle_most_s: the most; `idle_s` where it is not set.
+        warm: hours in which one replica stays.
         load_s: expected seconds of a cold start, until one has been measured.
         context_window: tokens of prompt and answer together, where memory bounds it below what the model knows.
         machine_gib: `make serve` leaves the model out on a machine with less memory; None where any will do.
@@ -90,13 +96,25 @@ class Serving(Frozen):
     when_busy: Literal["refuse", "queue"] = "queue"
     max_queued: PositiveInt = 256
     deadline_s: PositiveFloat = 300
+    target_wait_s: PositiveFloat = 10
     idle_s: PositiveFloat = 300
+    idle_least_s: PositiveFloat = 30
+    idle_most_s: PositiveFloat | None = None
+    warm: tuple[WarmHours, ...] = ()
     load_s: PositiveFloat = 30
     context_window: PositiveInt | None = None
     machine_gib: PositiveFloat | None = None
     gpu_gib: PositiveFloat | None = None
     threads: PositiveInt | None = None
     deployment: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _idle_times_are_in_order(self) -> Self:
+        if (most_s := self.idle_most_s or self.idle_s) < self.idle_least_s and "idle_least_s" in self.model_fields_set:
+            raise ValueError(
+                f"`idle_least_s` is {self.idle_least_s:g}, but the most that an engine stays is {most_s:g} s"
+            )
+        return self
 
     @property
     def on_gpu(self) -> bool:

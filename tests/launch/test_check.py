@@ -10,6 +10,8 @@ import yaml
 import configs
 from launch.check import cost
 from launch.check.cli import main
+from launch.check.scaling import remarks
+from tests.catalogs import behaving, chat
 
 
 @pytest.fixture(autouse=True)
@@ -20,8 +22,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def cells(printed: str, row: str) -> list[str]:
-    (line,) = (line for line in printed.splitlines() if line.startswith(row))
+def cells(printed: str, row: str, table: int = 0) -> list[str]:
+    (line,) = (line for line in printed.split("\n\n")[table].splitlines() if line.startswith(row))
     return line.removeprefix(row).split()
 
 
@@ -102,3 +104,27 @@ def test_memory_is_what_ray_reserves_or_grows_with_the_weights() -> None:
     assert cost.at_zero(rows) == cost.Sum(0, 1, rows[1].memory_bytes)
     assert cost.at_most(rows).gpus == 1
     assert cost.at_most(rows).memory_bytes == 14 + 2 * rows[1].memory_bytes + rows[2].memory_bytes
+
+
+def test_what_the_policy_will_do_is_shown_unless_serve_decides(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    main(["embedded"])
+    printed = capsys.readouterr().out
+    assert cells(printed, "chat-smollm2-135m-instruct ", table=1) == ["~7", "s", "-", "30-300", "s", "-"]
+    config = yaml.safe_load((configs.FOLDER / "embedded.yaml").read_text("utf-8"))
+    config["applications"][0]["args"]["scaling"] = {"by": "serve"}
+    file = tmp_path / "plain.yaml"
+    file.write_text(yaml.safe_dump(config))
+    main([str(file)])
+    assert "a start" not in capsys.readouterr().out
+
+
+def test_targets_that_cannot_be_reached_are_said() -> None:
+    grows = {"autoscaling_config": {"max_replicas": 2}}
+    late = behaving(x=chat("x", target_wait_s=1, load_s=30, deployment=grows))
+    (remark,) = remarks(late)
+    assert "`target_wait_s` is 1, but whoever finds the engine cold waits for 30 s; set `warm` or" in remark
+    alone = behaving(x=chat("x", target_wait_s=60, load_s=30))
+    assert [remark.split("; ")[1] for remark in remarks(alone)] == ["raise `autoscaling_config.max_replicas`"]
+    assert not list(remarks(behaving(x=chat("x", target_wait_s=60, load_s=30, deployment=grows))))

@@ -1,0 +1,151 @@
+"""What the policies of all deployments of a cluster share, in the process of Serve's controller.
+
+Serve starts the first replica of a cold engine that somebody calls without asking its policy. So an engine that was not
+asked in a round of looks is one that somebody waits for. Its replica waits, too, until there is room for it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from autoscaling.policy.brain import Brain
+from autoscaling.policy.facts import Facts, ScalingDecision, Terms
+from autoscaling.policy.memory import Memory
+from contract.telemetry import SCALING_FAILURES, SCALING_REPLICAS
+
+if TYPE_CHECKING:
+    from ray.serve.config import AutoscalingContext
+
+    from autoscaling.metrics import Send
+    from autoscaling.policy.serve import EnginePolicy
+
+ROOM_S = 10.0
+"""How old what is known of the resources of the cluster may be."""
+
+SAVE_S = 300.0
+FILE = "warmth.json"
+"""In PARLANCE_HOME of the machine with Serve's controller: what was learned, to go on from after a restart."""
+
+SOMEBODY_WAITS = Facts(running=0, target=1, calls=1.0)
+
+log = logging.getLogger("ray.serve")
+
+
+def cluster_resources() -> Mapping[str, float]:
+    """What there is in all, by Ray's names. Memory is in bytes."""
+    import ray
+
+    resources: Mapping[str, float] = ray.cluster_resources()
+    return resources
+
+
+class House:
+    """All engines of all applications of a cluster.
+
+    Args:
+        resources: what there is in all of each.
+        file: where what is learned is kept; None: nowhere.
+        clock: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        resources: Callable[[], Mapping[str, float]] = cluster_resources,
+        file: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._resources, self._file, self._clock = resources, file, clock
+        self._brain = Brain()
+        self._members: WeakValueDictionary[str, EnginePolicy] = WeakValueDictionary()
+        """Serve lets go of the policy of a deployment that is deleted."""
+        self._looks: dict[str, Facts] = {}
+        self._decisions: dict[str, ScalingDecision] = {}
+        self._failure: Exception | None = None
+        """Of the last round, for each engine that asks."""
+        self._there_is: Mapping[str, float] = {}
+        self._asked_s = -ROOM_S
+        self._saved_s = clock()
+        self._read()
+
+    def decide(self, policy: EnginePolicy, ctx: AutoscalingContext) -> ScalingDecision:
+        """Decides from the looks of the round before; this look is for the next. Raises what deciding has raised."""
+        key = f"{ctx.app_name}/{ctx.deployment_name}"
+        if key in self._looks:
+            self._end_round(ctx.current_time or time.time())
+        known = self._members.pop(key, None)  # one that cannot be read is not one that somebody waits for
+        self._looks[key] = policy.reader.facts(ctx)
+        if known is not policy:
+            self._brain.terms[key] = Terms.read(policy.terms)
+        self._members[key] = policy
+        if self._failure:
+            raise self._failure
+        decision = self._decisions.get(key) or ScalingDecision(ctx.target_num_replicas, "first look")
+        self._instruments(SCALING_REPLICAS, (ctx.deployment_name,), decision.replicas)
+        return decision
+
+    def count_failure(self, engine: str) -> None:
+        """A policy has failed, and Serve's default decides."""
+        self._instruments(SCALING_FAILURES, (engine,), 1)
+
+    @cached_property
+    def _instruments(self) -> Send:
+        from autoscaling.exporter import RayInstruments
+
+        return RayInstruments([SCALING_REPLICAS, SCALING_FAILURES])
+
+    def _end_round(self, now_s: float) -> None:
+        looks, self._looks = self._looks, {}
+        members = dict(self._members)
+        facts = {key: looks.get(key, SOMEBODY_WAITS) for key in members}
+        try:
+            self._decisions, self._failure = self._brain.decide(facts, self._room_of(members, facts), now_s), None
+        except Exception as error:
+            self._failure = error
+        if self._clock() - self._saved_s >= SAVE_S:
+            self._saved_s = self._clock()
+            self._write()
+
+    def _room_of(self, members: Mapping[str, EnginePolicy], facts: Mapping[str, Facts]) -> dict[str, float]:
+        """What engines share. What runs has room, also where a node has just come."""
+        runs: Counter[str] = Counter()
+        for key, seen in facts.items():
+            runs.update({name: need * seen.running for name, need in self._brain.terms[key].needs.items()})
+        if runs and self._clock() - self._asked_s >= ROOM_S:
+            self._asked_s, self._there_is = self._clock(), self._resources()
+        room = {name: max(taken, self._there_is.get(name, 0.0)) for name, taken in runs.items()}
+        budgets = [limit for policy in members.values() for limit in policy.budget.items()]
+        return room | {name: least for name, least in sorted(budgets, reverse=True) if name in room}
+
+    def _read(self) -> None:
+        if self._file is None or not self._file.exists():
+            return
+        try:
+            for key, table in json.loads(self._file.read_text("utf-8")).items():
+                memory = Memory()
+                memory.read(table)
+                self._brain.memories[key] = memory
+        except Exception as error:
+            log.warning("scaling: %s cannot be read, so idle times are learned anew: %r", self._file, error)
+
+    def _write(self) -> None:
+        if self._file is None:
+            return
+        try:
+            new = self._file.with_suffix(".new")
+            new.write_text(json.dumps({key: memory.written() for key, memory in self._brain.memories.items()}), "utf-8")
+            new.replace(self._file)
+        except OSError as error:
+            log.warning("scaling: what was learned cannot be kept in %s: %r", self._file, error)
+
+
+HOUSE = House(file=Path(os.environ["PARLANCE_HOME"]) / FILE if "PARLANCE_HOME" in os.environ else None)
+"""Of this process."""
