@@ -1,0 +1,171 @@
+"""How surely our ears find out that a voice did not say its text, and how often they blame one that did.
+
+    python -m benchmarks.quality spoken --sounds var/spoken.jsonl      speaks and listens, and goes on where it stopped
+    python -m benchmarks.quality spoken --sounds var/spoken.jsonl --judge     the tables, from what was heard already
+
+Kokoro says sentences as they are, and others with a fault of which the ears are not told: a word or a number left out,
+another number, a clause said twice, a tail cut off, a sentence of another language, silence. The embedded transcriber
+listens with the language named. Both are the adapters, without Ray and HTTP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import json
+import random
+import re
+import time
+import tomllib
+import wave
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import configs
+import models
+from contract.speech.engine import SpeechJob
+from contract.transcription.engine import TranscriptionJob
+
+HALVES: dict[str, dict[str, list[str]]] = tomllib.loads(
+    (Path(__file__).parent / "examples" / "spoken.toml").read_text("utf-8")
+)
+FAULTS = ("word", "number", "digits", "clause", "tail", "language", "silence")
+VOICES = ("F1", "M1", "F2", "M2", "F4", "M3", "F3", "M5", "F5", "M4")
+TAIL_SHARE = (0.55, 0.75)
+"""Of a sound whose tail is cut, the share that is left."""
+LEAST_LETTERS = 4
+"""Of a word that is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A sentence, what is spoken in its place, and in which language and by which voice.
+
+    `fault` is empty where it is spoken as it is. `cut` is the share of the sound that is left, 0 is silence.
+    """
+
+    id: str
+    language: str
+    voice: str
+    text: str
+    fault: str = ""
+    spoken: str = ""
+    spoken_language: str = ""
+    cut: float = 1.0
+
+
+def cases(languages: list[str], rounds: int, seed: int) -> Iterator[Case]:
+    """In each round of each language one sentence as it is, and one with a fault."""
+    dice, voices = random.Random(seed), cycle(VOICES)
+    pairs = {code: _pairs(code, dice) for code in languages}
+    for number in range(rounds):
+        for place, code in enumerate(languages):
+            yield _clean(f"{code}-{number}", code, next(voices), _sentence(next(pairs[code]), dice))
+            fault = FAULTS[(number + place) % len(FAULTS)]
+            first, second = next(pairs[code])
+            while fault in ("number", "digits") and "{n}" not in first:
+                first, second = next(pairs[code])
+            text = _sentence((first, second), dice)
+            yield _faulty(_clean(f"{code}-{number}-{fault}", code, next(voices), text), fault, dice, languages)
+
+
+def _pairs(language: str, dice: random.Random) -> Iterator[tuple[str, str]]:
+    every = [(first, second) for first in HALVES[language]["first"] for second in HALVES[language]["second"]]
+    while True:
+        dice.shuffle(every)
+        yield from every
+
+
+def _sentence(halves: tuple[str, str], dice: random.Random) -> str:
+    return ", ".join(halves).replace("{n}", str(dice.randint(12, 980)))
+
+
+def _clean(id: str, language: str, voice: str, text: str) -> Case:
+    return Case(id, language, voice, text, spoken=text, spoken_language=language)
+
+
+def _faulty(case: Case, fault: str, dice: random.Random, languages: list[str]) -> Case:
+    text, changed = case.text, asdict(case) | {"fault": fault}
+    match fault:
+        case "word":
+            words = [m for m in re.finditer(r"[^\W\d_]+ ", text) if len(m[0]) > LEAST_LETTERS]
+            gone = dice.choice(words)
+            changed["spoken"] = text[: gone.start()] + text[gone.end() :]
+        case "number":
+            changed["spoken"] = re.sub(r"\d+ ?", "", text)
+        case "digits":
+            changed["spoken"] = re.sub(r"\d+", lambda m: str(_other(int(m[0]), dice)), text)
+        case "clause":
+            first, second = text.split(", ", 1)
+            changed["spoken"] = f"{first}, {second[:-1]}, {second}"
+        case "tail":
+            changed["cut"] = dice.uniform(*TAIL_SHARE)
+        case "language":
+            other = dice.choice([code for code in HALVES if code != case.language])
+            changed |= {"spoken": _sentence(next(_pairs(other, dice)), dice), "spoken_language": other}
+        case "silence":
+            changed["cut"] = 0.0
+    return Case(**changed)
+
+
+def _other(number: int, dice: random.Random) -> int:
+    return dice.choice([n for n in (number + 1, number + 10, number - 3, number + 100) if n != number])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `python -m benchmarks.quality spoken` takes."""
+    parser.add_argument("--sounds", type=Path, required=True, help="what was heard, a line of JSON for each sentence")
+    parser.add_argument("--languages", nargs="+", default=list(HALVES), choices=HALVES)
+    parser.add_argument(
+        "--rounds", type=int, default=100, help="sentences as they are in each language, and as many with a fault"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--judge", action="store_true", help="only judge what was heard already")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Speaks and listens."""
+    asyncio.run(_listen(options))
+
+
+async def _listen(options: argparse.Namespace) -> None:
+    lines = options.sounds.read_text("utf-8").splitlines() if options.sounds.exists() else []
+    known = {json.loads(line)["id"] for line in lines}
+    catalog = configs.load("embedded")
+    mouth, ear = (
+        models.load(catalog.speech["supertonic-3"]),
+        models.load(catalog.transcription["voxtral-mini-transcribe"]),
+    )
+    options.sounds.parent.mkdir(parents=True, exist_ok=True)
+    with options.sounds.open("a", encoding="utf-8") as file:
+        for case in cases(options.languages, options.rounds, options.seed):
+            if case.id in known:
+                continue
+            job = SpeechJob(case.spoken, case.spoken_language, case.voice)
+            sound, seconds = _cut((await mouth.speak_whole(job)).data, case.cut)
+            started, processor_s = time.perf_counter(), time.process_time()
+            parts = [part async for part in ear.transcribe(TranscriptionJob(sound, case.language))]
+            spent, processor_s = time.perf_counter() - started, time.process_time() - processor_s
+            text = " ".join(segment.text for part in parts for segment in part.segments)
+            row = asdict(case) | {"heard": text, "seconds": seconds, "listened_s": spent, "processor_s": processor_s}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.flush()
+    for adapter in (mouth, ear):
+        adapter.close()
+
+
+def _cut(data: bytes, share: float) -> tuple[bytes, float]:
+    """The sound up to `share` of its length; of share 0 as much silence. And its seconds."""
+    with wave.open(io.BytesIO(data)) as file:
+        rate, samples = file.getframerate(), file.readframes(file.getnframes())
+    count = len(samples) // 2
+    kept = samples[: 2 * int(count * share)] if share else bytes(2 * count)
+    out: Any = io.BytesIO()
+    with wave.open(out, "wb") as writer:
+        writer.setparams((1, 2, rate, 0, "NONE", ""))
+        writer.writeframes(kept)
+    return out.getvalue(), len(kept) / 2 / rate

@@ -1,0 +1,69 @@
+"""Our own ears: a transcriber of the graph that listens to what a speech engine of the graph has said.
+
+It is asked like by any client, through its gate: it starts, queues and takes turns as ever, in the name of the
+organisation whose speech it is. Nobody is billed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from autoscaling.engine import CallContext, Engine
+from contract.catalog import TranscriptionModel
+from contract.errors import BUSY, UPSTREAM_TIMEOUT, WARMING_UP, ApiError
+from contract.speech.verdict import VERDICT_LISTEN_S, Reason, SpeechVerdict, can_judge, unverified
+from contract.transcription.engine import TranscriptionEngine, TranscriptionJob
+from text.spoken import compare, spelled
+
+REASONS: Mapping[str, Reason] = {BUSY.name: "busy", UPSTREAM_TIMEOUT.name: "late", WARMING_UP.name: "late"}
+"""Of errors that say more than that the ears have failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ears:
+    """Who listens to one voice in one language: `engine`, in front of the transcriber."""
+
+    engine: Engine
+    language: str
+
+    async def verdict(self, sound: bytes, text: str, context: CallContext) -> SpeechVerdict:
+        """What is heard of a file, beside its text. It never raises: at worst nothing can be said."""
+        try:
+            async with asyncio.timeout(VERDICT_LISTEN_S):
+                transcript = await self._transcript(sound, context)
+        except TimeoutError:
+            return unverified("late")
+        except ApiError as error:
+            return unverified(REASONS.get(error.fault.name, "ears_failed"))
+        result = compare(text, transcript, self.language)
+        return SpeechVerdict(
+            "differs" if result.first else "faithful",
+            None,
+            transcript,
+            result.word_error_rate,
+            result.first,
+            result.longest,
+        )
+
+    async def _transcript(self, sound: bytes, context: CallContext) -> str:
+        job = TranscriptionJob(sound, self.language, owner=context.owner)
+        # Nobody waits for the first word, so a cold transcriber is waited for, whatever it does with other calls.
+        await self.engine.ready(VERDICT_LISTEN_S, timings=context.timings)
+        async with aclosing(self.engine.stream(TranscriptionEngine.transcribe, job, context=context)) as updates:
+            return " ".join([segment.text async for update in updates for segment in update.segments])
+
+
+def ears_for(
+    offered: Iterable[TranscriptionModel], engines: Mapping[str, Engine], text: str, voice: str, language: str
+) -> Ears | Reason:
+    """Who can judge whether the runtime `voice` says `text`, or why nobody can. The default transcriber goes first."""
+    models = sorted(offered, key=lambda model: not model.is_default)
+    if not models:
+        return "no_ears"
+    for model in models:
+        if can_judge(model.runtime, voice, language):
+            return Ears(engines[model.deployment], language) if spelled(text, language) else "no_words"
+    return "not_measured"
