@@ -17,7 +17,7 @@ import re
 import tomllib
 import unicodedata
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from rapidfuzz.distance import Levenshtein
@@ -36,7 +36,6 @@ _UNITS: dict[str, str] = {
     for word, spellings in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["words"].items()
     for spelling in spellings.split()
 }
-_TAG = re.compile(r"<[^<>]{0,40}>|\[[^\[\]]{0,40}\]")
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+|[%€$£°&+=]")
 _NO_DIGIT = re.compile(r"\D")
 
@@ -59,7 +58,7 @@ class Comparison:
 
 
 def compare(text: str, transcript: str, language: str) -> Comparison:
-    """How `transcript` differs from `text`. It is no fault of a text to have no words: then nothing is compared."""
+    """How `transcript` differs from `text`, which has words."""
     expected, heard_words = spelled(text, language), spelled(transcript, language)
     edits, longest, first = 0, 0, None
     for is_same, codes in groupby(Levenshtein.opcodes(expected, heard_words), key=lambda code: code.tag == "equal"):
@@ -76,13 +75,17 @@ def compare(text: str, transcript: str, language: str) -> Comparison:
 
 def spelled(text: str, language: str) -> list[str]:
     """The words of `text`, in the spelling in which texts are compared."""
-    plain = _TAG.sub(" ", unicodedata.normalize("NFKC", text)).casefold()
+    plain = unicodedata.normalize("NFKC", text).casefold()
     if language in COUNTED:
         from text_to_num import alpha2digit
 
         plain = alpha2digit(plain, language, threshold=0)
     plain = "".join(char for char in unicodedata.normalize("NFD", plain) if not unicodedata.combining(char))
-    words = [_UNITS.get(word, word) for word in _WORD.findall(plain)]
+    words = [
+        # A lone letter is a unit behind a number only: "l'hiver" has no litres.
+        word if len(word) == 1 and word.isalpha() and not before[:1].isdigit() else _UNITS.get(word, word)
+        for before, word in pairwise(["", *_WORD.findall(plain)])
+    ]
     return [
         whole
         for is_number, row in groupby(words, key=lambda word: word[0].isdigit())

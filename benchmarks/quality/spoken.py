@@ -21,7 +21,6 @@ import tomllib
 import wave
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -60,17 +59,19 @@ class Case:
 
 def cases(languages: list[str], rounds: int, seed: int) -> Iterator[Case]:
     """In each round of each language one sentence as it is, and one with a fault."""
-    dice, voices = random.Random(seed), cycle(VOICES)
+    dice = random.Random(seed)
     pairs = {code: _pairs(code, dice) for code in languages}
     for number in range(rounds):
         for place, code in enumerate(languages):
-            yield _clean(f"{code}-{number}", code, next(voices), _sentence(next(pairs[code]), dice))
+            # Every voice comes to every language, in turn.
+            clean, faulty = (VOICES[(number + 2 * place + step) % len(VOICES)] for step in (0, 1))
+            yield _clean(f"{code}-{number}", code, clean, _sentence(next(pairs[code]), dice))
             fault = FAULTS[(number + place) % len(FAULTS)]
             first, second = next(pairs[code])
             while fault in ("number", "digits") and "{n}" not in first:
                 first, second = next(pairs[code])
             text = _sentence((first, second), dice)
-            yield _faulty(_clean(f"{code}-{number}-{fault}", code, next(voices), text), fault, dice, languages)
+            yield _faulty(_clean(f"{code}-{number}-{fault}", code, faulty, text), fault, dice, languages)
 
 
 def _pairs(language: str, dice: random.Random) -> Iterator[tuple[str, str]]:

@@ -15,26 +15,26 @@ Judgement = Literal["faithful", "differs", "not_verifiable"]
 Reason = Literal[
     "no_ears",  # no transcriber is set up here, or enabled for the organisation
     "not_measured",  # ears and voice were never measured together in this language, or the ears were weak
-    "no_words",  # the text has no word that could be heard
     "incomplete",  # the sound did not come to its end
     "busy",  # too much waits to be heard
     "ears_failed",
     "late",
 ]
-Passage = TypedDict("Passage", {"expected": str, "heard": str})  # noqa: UP013 (a name of the wire that names nothing)
-
-
-class SpeechVerdictReply(TypedDict):
-    object: Literal["speech.verdict"]
-    verdict: Judgement
-    reason: Reason | None
-    heard: str | None
-    word_error_rate: float | None
-    first_difference: Passage | None
-    longest_difference: int | None
-    attempts: int
-
-
+# Names of the wire that name nothing: no class of ours may have them.
+Passage = TypedDict("Passage", {"expected": str, "heard": str})  # noqa: UP013
+SpeechVerdictReply = TypedDict(  # noqa: UP013
+    "SpeechVerdictReply",
+    {
+        "object": Literal["speech.verdict"],
+        "verdict": Judgement,
+        "reason": Reason | None,
+        "heard": str | None,
+        "word_error_rate": float | None,
+        "first_difference": Passage | None,
+        "longest_difference": int | None,
+        "attempts": int,
+    },
+)
 Passage.__doc__ = "Words of the text, and what was heard in their place."
 SpeechVerdictReply.__doc__ = "What our ears heard of speech, beside its text."
 
@@ -96,13 +96,15 @@ def unverified(reason: Reason) -> SpeechVerdict:
     return SpeechVerdict("not_verifiable", reason)
 
 
-def can_judge(ears: str, voice: str, language: str) -> bool:
-    """Whether the runtime `ears` is measured to be good enough for what the runtime `voice` says in `language`."""
-    measured = _measured().get(ears, {}).get(voice, {}).get(language)
-    return measured is not None and measured["found"] >= FOUND and measured["false_alarms"] <= FALSE_ALARMS
+def can_judge(ears: str, speaker: str, language: str, voice: str | None) -> bool:
+    """Whether the runtime `ears` is measured to be good enough for a voice of the runtime `speaker` in `language`."""
+    row = measured().get(ears, {}).get(speaker, {}).get(language)
+    if row is None or voice in row.get("weak_voices", ()):
+        return False
+    return bool(row["found"] >= FOUND and row["false_alarms"] <= FALSE_ALARMS)
 
 
 @cache
-def _measured() -> dict[str, Any]:
+def measured() -> dict[str, Any]:
     """The table that `python -m benchmarks.quality spoken --write` writes: ears, voice, language, figures."""
     return tomllib.loads(Path(__file__).with_name("ears.toml").read_text("utf-8"))

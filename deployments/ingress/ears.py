@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from autoscaling.engine import CallContext, Engine
 from contract.catalog import TranscriptionModel
 from contract.errors import BUSY, UPSTREAM_TIMEOUT, WARMING_UP, ApiError
+from contract.speech.engine import SpeechJob
 from contract.speech.verdict import VERDICT_LISTEN_S, Reason, SpeechVerdict, can_judge, unverified
 from contract.transcription.engine import TranscriptionEngine, TranscriptionJob
-from text.spoken import compare, spelled
+from text.spoken import compare
 
 REASONS: Mapping[str, Reason] = {BUSY.name: "busy", UPSTREAM_TIMEOUT.name: "late", WARMING_UP.name: "late"}
 """Of errors that say more than that the ears have failed."""
@@ -57,13 +58,13 @@ class Ears:
 
 
 def ears_for(
-    offered: Iterable[TranscriptionModel], engines: Mapping[str, Engine], text: str, voice: str, language: str
+    offered: Iterable[TranscriptionModel], engines: Mapping[str, Engine], runtime: str, job: SpeechJob
 ) -> Ears | Reason:
-    """Who can judge whether the runtime `voice` says `text`, or why nobody can. The default transcriber goes first."""
+    """Who can judge what `runtime` says for a job, or why nobody can. The default transcriber goes first."""
     models = sorted(offered, key=lambda model: not model.is_default)
     if not models:
         return "no_ears"
     for model in models:
-        if can_judge(model.runtime, voice, language):
-            return Ears(engines[model.deployment], language) if spelled(text, language) else "no_words"
+        if can_judge(model.runtime, runtime, job.language, job.voice):
+            return Ears(engines[model.deployment], job.language)
     return "not_measured"

@@ -23,6 +23,7 @@ from typing import Any
 from autoscaling.engine import CallContext, Timings
 from contract.errors import NOT_FOUND, ApiError
 from contract.speech.engine import AudioBlock, SpeechEngine
+from contract.speech.tags import pieces
 from contract.speech.verdict import VERDICT_AGAIN_S, VERDICT_ATTEMPTS, Reason, SpeechVerdict, unverified
 from contract.telemetry import VERDICTS
 from deployments.ingress.context import RequestContext
@@ -41,8 +42,9 @@ class Listening:
         self._context, self._prepared = context, prepared
         service = context.service
         offered = context.offered(service.catalog.transcription)
-        text, language = prepared.job.text, prepared.choice.language
-        self._ears = ears_for(offered, service.engines, text, prepared.runtime, language)
+        self._ears = ears_for(offered, service.engines, prepared.runtime, prepared.job)
+        words = pieces(prepared.job.text, prepared.choice.model)
+        self._text = " ".join(piece for piece in words if isinstance(piece, str))
         self._verdict: asyncio.Task[SpeechVerdict] | None = None
 
     def blocks(self, headers: dict[str, str]) -> AsyncGenerator[AudioBlock, None]:
@@ -111,7 +113,7 @@ class Listening:
         assert isinstance(self._ears, Ears)
         # Times of its own: those of the reply are those of the voice.
         call = CallContext(self._context.owner, Timings(), self._context.trace.names)
-        return await self._ears.verdict(sound, self._prepared.job.text, call)
+        return await self._ears.verdict(sound, self._text, call)
 
     async def _tell(self, verdict: SpeechVerdict) -> SpeechVerdict:
         model = self._prepared.choice.model
