@@ -86,12 +86,13 @@ def spelled(text: str, language: str) -> list[str]:
         word if len(word) == 1 and word.isalpha() and not before[:1].isdigit() else _UNITS.get(word, word)
         for before, word in pairwise(["", *_WORD.findall(plain)])
     ]
-    return [
+    numbers = [
         whole
         for is_number, row in groupby(words, key=lambda word: word[0].isdigit())
         # "19 84" is 1984, and 1,500 is 1500: how digits are grouped is not heard.
         for whole in (("".join(_NO_DIGIT.sub("", number) for number in row),) if is_number else row)
     ]
+    return ["one" if word == "1" else word for word in numbers]  # "any one" may be one word
 
 
 def counts(old: list[str], new: list[str]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autoscaling.engine import CallContext, Engine
 from contract.catalog import TranscriptionModel
@@ -17,6 +17,7 @@ from contract.errors import BUSY, UPSTREAM_TIMEOUT, WARMING_UP, ApiError
 from contract.speech.engine import SpeechJob
 from contract.speech.verdict import VERDICT_LISTEN_S, Reason, SpeechVerdict, can_judge, unverified
 from contract.transcription.engine import TranscriptionEngine, TranscriptionJob
+from contract.voice_design.engine import DesignJob, DesignResult, VoiceDesignEngine
 from text.spoken import compare
 
 REASONS: Mapping[str, Reason] = {BUSY.name: "busy", UPSTREAM_TIMEOUT.name: "late", WARMING_UP.name: "late"}
@@ -68,3 +69,19 @@ def ears_for(
         if can_judge(model.runtime, runtime, job.language, job.voice):
             return Ears(engines[model.deployment], job.language)
     return "not_measured"
+
+
+async def audible(engine: Engine, job: DesignJob, context: CallContext, ears: Ears | Reason) -> DesignResult:
+    """A voice that says its text, as far as `ears` can tell: a preview that does not is an attempt that failed.
+
+    Raises RuntimeError where all attempts are used up, and the errors of `engine`.
+    """
+    used, seconds = 0, 0.0
+    while used < job.attempts:
+        rest = replace(job, attempts=job.attempts - used, seed=job.seed + used)
+        result = await engine.call(VoiceDesignEngine.design, rest, context=context)
+        used, seconds = used + result.attempts_used, seconds + result.seconds
+        call = CallContext(context.owner)
+        if isinstance(ears, str) or (await ears.verdict(result.sample, job.text, call)).judgement != "differs":
+            return replace(result, attempts_used=used, seconds=seconds)
+    raise RuntimeError("no preview says its text")

@@ -23,6 +23,7 @@ from contract.telemetry import VERDICTS
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from deployments.ingress.flows.verdicts import UNDER_WAY
 from tests.api.conftest import Api, LocalEngine, client_of, events, refused
+from tests.api.designs import designer, made
 
 TEXT = "Good morning, dear listeners."
 EARS = "transcription-voxtral-mini-transcribe"
@@ -65,7 +66,9 @@ def hears(api: Api, *script: str | ApiError) -> ScriptedEars:
 
 
 async def speak(api: Api, verify: str | None = "report", text: str = TEXT, **fields: Any) -> httpx.Response:
-    body = {"input": text, "language": "en", "provider": "supertonic", **fields} | ({"verify": verify} if verify else {})
+    body = {"input": text, "language": "en", "provider": "supertonic", **fields} | (
+        {"verify": verify} if verify else {}
+    )
     return await api.send("POST", "/v1/audio/speech", json=body)
 
 
@@ -261,9 +264,9 @@ async def test_sound_for_which_there_is_no_room_is_not_held(api: Api) -> None:
 
 
 async def test_a_client_that_leaves_gets_no_verdict_of_half_a_sound(api: Api) -> None:
+    from contract.speech.request import SpeechRequest
     from deployments.ingress.context import RequestContext, Trace
     from deployments.ingress.flows import speech, verdicts
-    from contract.speech.request import SpeechRequest
 
     ears, caller = hears(api, TEXT), await api.caller()
     context = RequestContext(trace := Trace(api.service), caller, trace.timings)
@@ -293,3 +296,30 @@ async def test_the_sdk_of_openai_gets_sound_and_verdict(api: Api) -> None:
     assert spoken.headers["x-voice-verdict"] == "faithful"
     path = f"/audio/speech/{spoken.headers['x-request-id']}/verdict"
     assert (await client.get(path, cast_to=dict[str, Any]))["heard"] == TEXT
+
+
+# --- voices to order -------------------------------------------------------------------------------------------------
+
+
+async def test_a_preview_that_does_not_say_its_sentence_is_an_attempt_that_failed(api: Api) -> None:
+    sentence = api.service.catalog.sentences["en"]
+    ears = hears(api, "something else entirely", sentence)
+    draft = await made(api)
+    assert (draft["status"], draft["measurements"]["attempts_used"], draft["measurements"]["seconds"]) == (
+        "ready",
+        2,
+        3,
+    )
+    assert len({job.seed for job in designer(api).jobs}) == len(ears.jobs) == 2
+
+
+async def test_a_voice_that_never_says_its_sentence_is_none(api: Api) -> None:
+    hears(api, "something else entirely")
+    draft = await made(api)
+    assert (draft["status"], draft["cost_micro_eur"]) == ("failed", 0)
+    assert len(designer(api).jobs) == 5
+
+
+async def test_a_voice_is_made_without_ears_too(api: Api) -> None:
+    hears(api, ENGINE_FAILED())
+    assert (await made(api))["status"] == "ready"
