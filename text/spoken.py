@@ -37,6 +37,7 @@ _UNITS: dict[str, str] = {
     for spelling in spellings.split()
 }
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+|[%€$£°&+=]")
+_PRICE = re.compile(r"([€$£]) ?(\d[\d.,]*)")
 _NO_DIGIT = re.compile(r"\D")
 
 
@@ -57,7 +58,7 @@ class Comparison:
     longest: int
 
 
-def compare(text: str, transcript: str, language: str) -> Comparison:
+def compare(text: str, transcript: str, language: str, letters: int = LETTERS) -> Comparison:
     """How `transcript` differs from `text`, which has words."""
     expected, heard_words = spelled(text, language), spelled(transcript, language)
     edits, longest, first = 0, 0, None
@@ -68,7 +69,7 @@ def compare(text: str, transcript: str, language: str) -> Comparison:
         old = expected[run[0].src_start : run[-1].src_end]
         new = heard_words[run[0].dest_start : run[-1].dest_end]
         edits, longest = edits + max(len(old), len(new)), max(longest, len(old), len(new))
-        if first is None and counts(old, new):
+        if first is None and counts(old, new, letters):
             first = (" ".join(old), " ".join(new))
     return Comparison(len(expected), edits / max(len(expected), 1), first, longest)
 
@@ -76,6 +77,7 @@ def compare(text: str, transcript: str, language: str) -> Comparison:
 def spelled(text: str, language: str) -> list[str]:
     """The words of `text`, in the spelling in which texts are compared."""
     plain = unicodedata.normalize("NFKC", text).casefold()
+    plain = _PRICE.sub(r"\2 \1", plain)  # as it is read
     if language in COUNTED:
         from text_to_num import alpha2digit
 
@@ -95,10 +97,10 @@ def spelled(text: str, language: str) -> list[str]:
     return ["one" if word == "1" else word for word in numbers]  # "any one" may be one word
 
 
-def counts(old: list[str], new: list[str]) -> bool:
+def counts(old: list[str], new: list[str], letters: int = LETTERS) -> bool:
     """Whether a passage says something else, and is not the same in another spelling."""
     expected, transcript = "".join(old), "".join(new)
     if _NO_DIGIT.sub("", expected) != _NO_DIGIT.sub("", transcript):
         return True
     edits = Levenshtein.distance(expected, transcript)
-    return edits >= LETTERS and edits > (1 - ALIKE) * max(len(expected), len(transcript))
+    return edits >= letters and edits > (1 - ALIKE) * max(len(expected), len(transcript))

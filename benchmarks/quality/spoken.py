@@ -19,19 +19,25 @@ import re
 import time
 import tomllib
 import wave
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import configs
+import contract
 import models
 from contract.speech.engine import SpeechJob
 from contract.transcription.engine import TranscriptionJob
+from text.spoken import LETTERS, compare
 
 HALVES: dict[str, dict[str, list[str]]] = tomllib.loads(
     (Path(__file__).parent / "examples" / "spoken.toml").read_text("utf-8")
 )
+EARS = Path(contract.__file__).parent / "speech" / "ears.toml"
+SPEECH, LISTENER = "supertonic-3", "voxtral-mini-transcribe"
+THRESHOLDS = range(1, 13)
 FAULTS = ("word", "number", "digits", "clause", "tail", "language", "silence")
 VOICES = ("F1", "M1", "F2", "M2", "F4", "M3", "F3", "M5", "F5", "M4")
 TAIL_SHARE = (0.55, 0.75)
@@ -126,11 +132,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--judge", action="store_true", help="only judge what was heard already")
+    parser.add_argument("--write", action="store_true", help=f"write {EARS.name} of the contract")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Speaks and listens."""
-    asyncio.run(_listen(options))
+    """Speaks and listens, then prints the tables; `--write` makes the table of the contract of them."""
+    if not options.judge:
+        asyncio.run(_listen(options))
+    sounds = [json.loads(line) for line in options.sounds.read_text("utf-8").splitlines()]
+    print(report(sounds))
+    if options.write:
+        EARS.write_text(table(sounds), "utf-8")
 
 
 async def _listen(options: argparse.Namespace) -> None:
@@ -138,8 +150,8 @@ async def _listen(options: argparse.Namespace) -> None:
     known = {json.loads(line)["id"] for line in lines}
     catalog = configs.load("embedded")
     mouth, ear = (
-        models.load(catalog.speech["supertonic-3"]),
-        models.load(catalog.transcription["voxtral-mini-transcribe"]),
+        models.load(catalog.speech[SPEECH]),
+        models.load(catalog.transcription[LISTENER]),
     )
     options.sounds.parent.mkdir(parents=True, exist_ok=True)
     with options.sounds.open("a", encoding="utf-8") as file:
@@ -170,3 +182,69 @@ def _cut(data: bytes, share: float) -> tuple[bytes, float]:
         writer.setparams((1, 2, rate, 0, "NONE", ""))
         writer.writeframes(kept)
     return out.getvalue(), len(kept) / 2 / rate
+
+
+Sound = dict[str, Any]
+
+
+def report(sounds: list[Sound]) -> str:
+    """Every table as Markdown."""
+    seconds = sum(sound["seconds"] for sound in sounds)
+    shares = [sum(sound[name] for sound in sounds) / seconds for name in ("listened_s", "processor_s")]
+    mean = f"{len(sounds)} sounds of {seconds / len(sounds):.1f} s in the mean"
+    cost = f"{mean}; a verdict takes {shares[0]:.2f} of the length"
+    parts = [
+        _rates("language", sounds, lambda sound: sound["language"]),
+        _rates("fault", [sound for sound in sounds if sound["fault"]], lambda sound: sound["fault"]),
+        "| letters | faults found | good sentences blamed |\n|---|---|---|\n"
+        + "\n".join(_row(f"{letters}", sounds, letters) for letters in THRESHOLDS),
+        f"{cost}, and {shares[1]:.2f} of it in processor time.",
+    ]
+    return "\n\n".join(parts)
+
+
+def _rates(title: str, sounds: list[Sound], key: Callable[[Sound], str]) -> str:
+    groups = [[sound for sound in sounds if key(sound) == name] for name in dict.fromkeys(map(key, sounds))]
+    rows = [_row(key(group[0]), group) for group in groups] + [_row("all", sounds)]
+    return f"| {title} | faults found | good sentences blamed |\n|---|---|---|\n" + "\n".join(rows)
+
+
+def _row(name: str, sounds: list[Sound], letters: int = LETTERS) -> str:
+    cells = [
+        _cell([sound for sound in sounds if bool(sound["fault"]) is has_fault], letters) for has_fault in (True, False)
+    ]
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def _cell(sounds: list[Sound], letters: int) -> str:
+    blamed = sum(map(partial(_is_blamed, letters=letters), sounds))
+    return f"{blamed} of {len(sounds)}, {blamed / len(sounds):.1%}" if sounds else ""
+
+
+def _is_blamed(sound: Sound, letters: int = LETTERS) -> bool:
+    return compare(sound["text"], sound["heard"], sound["language"], letters).first is not None
+
+
+def table(sounds: list[Sound]) -> str:
+    """What the contract reads: of whom these ears are good enough. It keeps the rows of other ears and speakers."""
+    catalog = configs.load("embedded")
+    ears, speaker = catalog.transcription[LISTENER].runtime, catalog.speech[SPEECH].runtime
+    rows = tomllib.loads(EARS.read_text("utf-8"))
+    rows.setdefault(ears, {})[speaker] = {code: _figures(sounds, code) for code in HALVES}
+    head = "".join(line for line in EARS.read_text("utf-8").splitlines(keepends=True) if line.startswith("#"))
+    for ears, speakers in rows.items():
+        for speaker, languages in speakers.items():
+            lines = (
+                f"{code} = {{ {', '.join(f'{name} = {value}' for name, value in figures.items())} }}"
+                for code, figures in languages.items()
+            )
+            head += f'\n["{ears}"."{speaker}"]\n' + "\n".join(lines) + "\n"
+    return head
+
+
+def _figures(sounds: list[Sound], language: str) -> dict[str, float]:
+    of_language = [sound for sound in sounds if sound["language"] == language]
+    faulty = [_is_blamed(sound) for sound in of_language if sound["fault"]]
+    good = [_is_blamed(sound) for sound in of_language if not sound["fault"]]
+    shares = {"found": sum(faulty) / len(faulty), "false_alarms": sum(good) / len(good)}
+    return {"sentences": len(good), **{name: round(share, 3) for name, share in shares.items()}}

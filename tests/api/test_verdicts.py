@@ -66,10 +66,8 @@ def hears(api: Api, *script: str | ApiError) -> ScriptedEars:
 
 
 async def speak(api: Api, verify: str | None = "report", text: str = TEXT, **fields: Any) -> httpx.Response:
-    body = {"input": text, "language": "en", "provider": "supertonic", **fields} | (
-        {"verify": verify} if verify else {}
-    )
-    return await api.send("POST", "/v1/audio/speech", json=body)
+    body = {"input": text, "language": "en", "provider": "supertonic", **fields}
+    return await api.send("POST", "/v1/audio/speech", json=body | ({"verify": verify} if verify else {}))
 
 
 async def fetch(api: Api, reply: httpx.Response, key: str | None = None) -> httpx.Response:

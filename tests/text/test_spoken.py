@@ -11,6 +11,7 @@ from text.spoken import LETTERS, compare, spelled
 SAME = [
     ("Room 12, please.", "room twelve please", "en"),
     ("It costs 1,500 €.", "It costs fifteen hundred euros", "en"),
+    ("He paid 20 dollars.", "He paid $20.", "en"),
     ("In 1984 Dr. Miller left.", "in nineteen eighty-four, doctor miller left", "en"),
     ("They walk 7 km at 50 %.", "They walk seven kilometers at fifty percent.", "en"),
     ("Nos neveux paient 97 euros.", "nos neveux paient quatre-vingt-dix-sept euros", "fr"),
