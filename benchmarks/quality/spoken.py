@@ -146,13 +146,11 @@ def run(options: argparse.Namespace) -> None:
 
 
 async def _listen(options: argparse.Namespace) -> None:
+    """Hears every sentence as the product does: once more with the text as a hint, where something seems to differ."""
     lines = options.sounds.read_text("utf-8").splitlines() if options.sounds.exists() else []
     known = {json.loads(line)["id"] for line in lines}
     catalog = configs.load("embedded")
-    mouth, ear = (
-        models.load(catalog.speech[SPEECH]),
-        models.load(catalog.transcription[LISTENER]),
-    )
+    mouth, ear = models.load(catalog.speech[SPEECH]), models.load(catalog.transcription[LISTENER])
     options.sounds.parent.mkdir(parents=True, exist_ok=True)
     with options.sounds.open("a", encoding="utf-8") as file:
         for case in cases(options.languages, options.rounds, options.seed):
@@ -161,14 +159,20 @@ async def _listen(options: argparse.Namespace) -> None:
             job = SpeechJob(case.spoken, case.spoken_language, case.voice)
             sound, seconds = _cut((await mouth.speak_whole(job)).data, case.cut)
             started, processor_s = time.perf_counter(), time.process_time()
-            parts = [part async for part in ear.transcribe(TranscriptionJob(sound, case.language))]
+            row = asdict(case) | {"heard": await _transcript(ear, sound, case.language), "seconds": seconds}
+            if _differs(row, row["heard"]):
+                row["again"] = await _transcript(ear, sound, case.language, case.text)
             spent, processor_s = time.perf_counter() - started, time.process_time() - processor_s
-            text = " ".join(segment.text for part in parts for segment in part.segments)
-            row = asdict(case) | {"heard": text, "seconds": seconds, "listened_s": spent, "processor_s": processor_s}
+            row |= {"listened_s": spent, "processor_s": processor_s}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             file.flush()
     for adapter in (mouth, ear):
         adapter.close()
+
+
+async def _transcript(ear: Any, sound: bytes, language: str, prompt: str | None = None) -> str:
+    parts = [part async for part in ear.transcribe(TranscriptionJob(sound, language, prompt))]
+    return " ".join(segment.text for part in parts for segment in part.segments)
 
 
 def _cut(data: bytes, share: float) -> tuple[bytes, float]:
@@ -222,7 +226,11 @@ def _cell(sounds: list[Sound], letters: int) -> str:
 
 
 def _is_blamed(sound: Sound, letters: int = LETTERS) -> bool:
-    return compare(sound["text"], sound["heard"], sound["language"], letters).first is not None
+    return all(_differs(sound, sound[name], letters) for name in ("heard", "again") if name in sound)
+
+
+def _differs(sound: Sound, transcript: str, letters: int = LETTERS) -> bool:
+    return compare(sound["text"], transcript, sound["language"], letters).first is not None
 
 
 def table(sounds: list[Sound]) -> str:

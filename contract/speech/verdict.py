@@ -51,9 +51,9 @@ VERDICTS_KEPT = 2000
 VERDICT_RETRY_S = 2
 """`Retry-After` while a verdict is not there."""
 
-FOUND = 0.9
+LEAST_FOUND = 0.9
 """Share of faults that ears must find in a voice and language; below it they are too weak to be asked."""
-FALSE_ALARMS = 0.05
+MOST_FALSE_ALARMS = 0.05
 """Share of sentences without a fault that they may blame."""
 
 
@@ -101,7 +101,7 @@ def can_judge(ears: str, speaker: str, language: str, voice: str | None) -> bool
     row = measured().get(ears, {}).get(speaker, {}).get(language)
     if row is None or voice in row.get("weak_voices", ()):
         return False
-    return bool(row["found"] >= FOUND and row["false_alarms"] <= FALSE_ALARMS)
+    return bool(row["found"] >= LEAST_FOUND and row["false_alarms"] <= MOST_FALSE_ALARMS)
 
 
 @cache

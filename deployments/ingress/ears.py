@@ -36,11 +36,15 @@ class Ears:
         try:
             async with asyncio.timeout(VERDICT_LISTEN_S):
                 transcript = await self._transcript(sound, context)
+                result = compare(text, transcript, self.language)
+                if result.first:
+                    # With the text as a hint at its spelling they mishear less, and still hear what is missing.
+                    transcript = await self._transcript(sound, context, text)
+                    result = compare(text, transcript, self.language)
         except TimeoutError:
             return unverified("late")
         except ApiError as error:
             return unverified(REASONS.get(error.fault.name, "ears_failed"))
-        result = compare(text, transcript, self.language)
         return SpeechVerdict(
             "differs" if result.first else "faithful",
             None,
@@ -50,8 +54,8 @@ class Ears:
             result.longest,
         )
 
-    async def _transcript(self, sound: bytes, context: CallContext) -> str:
-        job = TranscriptionJob(sound, self.language, owner=context.owner)
+    async def _transcript(self, sound: bytes, context: CallContext, prompt: str | None = None) -> str:
+        job = TranscriptionJob(sound, self.language, prompt, owner=context.owner)
         # Nobody waits for the first word, so a cold transcriber is waited for, whatever it does with other calls.
         await self.engine.ready(VERDICT_LISTEN_S, timings=context.timings)
         async with aclosing(self.engine.stream(TranscriptionEngine.transcribe, job, context=context)) as updates:

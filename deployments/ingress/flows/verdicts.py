@@ -60,8 +60,8 @@ class Listening:
 
     async def _as_always(self) -> AsyncGenerator[AudioBlock, None]:
         self._spawn(self._store(b""))
-        with ExitStack() as held:
-            take = held.enter_context(self._context.service.concurrency.body(self._context.caller))
+        with ExitStack() as room:
+            take = room.enter_context(self._context.service.concurrency.body(self._context.caller))
             sound, reason = bytearray(), self._ears if isinstance(self._ears, str) else None
             is_whole = False
             try:
@@ -77,11 +77,11 @@ class Listening:
                 is_whole = True
             finally:
                 why: Reason | None = reason if is_whole else reason or "incomplete"
-                self._verdict = self._spawn(self._judge(bytes(sound), why, held.pop_all()))
+                self._verdict = self._spawn(self._judge(bytes(sound), why, room.pop_all()))
 
-    async def _judge(self, sound: bytes, reason: Reason | None, held: ExitStack) -> SpeechVerdict:
-        """The verdict of sound that is out, which is `held` until then."""
-        with held:
+    async def _judge(self, sound: bytes, reason: Reason | None, room: ExitStack) -> SpeechVerdict:
+        """The verdict of sound that is out, whose `room` is given back then."""
+        with room:
             verdict = unverified(reason) if reason else await self._hear(sound)
         return await self._tell(verdict)
 

@@ -51,8 +51,8 @@ def verdicts() -> str:
         panel.set(xlabel="letters that a passage must differ by", title="%", ylim=(0, 103))
         panel.legend(loc="center right", handlelength=1.2)
         description = (
-            f"Two lines. Up to {LETTERS} letters nearly all faults are found, then fewer; blamed sentences fall from one "
-            "in ten to one in twenty-five."
+            f"Two lines. Up to {LETTERS} letters nearly all faults are found, then fewer; blamed sentences fall from "
+            "one in ten to one in twenty-five."
         )
         return svg(figure, "What our ears find, and whom they blame", description)
 
