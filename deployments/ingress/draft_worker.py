@@ -203,7 +203,7 @@ class DraftWorker:
         timings.engine = 0.0
         try:
             engine, context = self._engines[model.deployment], CallContext(owner_name(draft.org_id), timings)
-            listeners = (model for model in self._catalog.transcription.values() if model.serving)
+            listeners = [model for model in self._catalog.transcription.values() if model.serving]
             ears = ears_for(listeners, self._engines, model.runtime, SpeechJob(job.text, job.language))
             return await audible(engine, job, context, ears)
         except ApiError:
