@@ -30,7 +30,7 @@ import contract
 import models
 from contract.speech.engine import SpeechJob
 from contract.transcription.engine import TranscriptionJob
-from text.spoken import LETTERS, compare
+from text.spoken import LETTERS, MISHEARD, compare
 
 HALVES: dict[str, dict[str, list[str]]] = tomllib.loads(
     (Path(__file__).parent / "examples" / "spoken.toml").read_text("utf-8")
@@ -226,7 +226,9 @@ def _cell(sounds: list[Sound], letters: int) -> str:
 
 
 def _is_blamed(sound: Sound, letters: int = LETTERS) -> bool:
-    return all(_differs(sound, sound[name], letters) for name in ("heard", "again") if name in sound)
+    first = compare(sound["text"], sound["heard"], sound["language"], letters)
+    hears_again = first.longest <= MISHEARD and "again" in sound
+    return first.first is not None and not (hears_again and not _differs(sound, sound["again"], letters))
 
 
 def _differs(sound: Sound, transcript: str, letters: int = LETTERS) -> bool:

@@ -52,7 +52,7 @@ def verdicts() -> str:
         panel.legend(loc="center right", handlelength=1.2)
         description = (
             f"Two lines. Up to {LETTERS} letters nearly all faults are found, then fewer; blamed sentences fall from "
-            "one in ten to one in twenty-five."
+            "one in fifteen to one in a hundred."
         )
         return svg(figure, "What our ears find, and whom they blame", description)
 
