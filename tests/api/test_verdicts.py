@@ -130,7 +130,7 @@ async def test_a_report_names_what_is_missing(api: Api) -> None:
 
 
 async def test_ears_hear_again_with_a_hint_before_they_blame(api: Api) -> None:
-    ears = hears(api, "Good evening, dear listeners.")
+    ears = hears(api, "Good breakfast, dear listeners.")
     ears.hinted = TEXT
     body = await verdict(api, await speak(api))
     assert (body["verdict"], body["heard"], ears.hints) == ("faithful", TEXT, [TEXT])
