@@ -6,7 +6,7 @@ import { HOUR_MS } from "./timeline.js";
 
 const HEIGHT = 24;
 /** How high a state stands in the band: it can be read without colours. */
-const HEIGHTS = { cold: 3, parked: 7, ready: 12, busy: 18, starting: 22, failed: 24 };
+const HEIGHTS = { cold: 3, ready: 12, busy: 18, starting: 22, failed: 24 };
 
 /** The drawing. `update(runs, nowMs)` brings it up to date in place. */
 export function band(label) {

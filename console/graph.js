@@ -12,7 +12,7 @@ export const title = "Graph";
 const TICK_S = 5;
 const ANNOUNCE_S = 2;
 /** What is worth a word to somebody who does not see the page: busy and ready alternate with every request. */
-const NOTABLE = new Set(["cold", "starting", "failed", "parked"]);
+const NOTABLE = new Set(["cold", "starting", "failed"]);
 
 class GraphView extends HTMLElement {
   #cards = h("ul", { class: "cards", "aria-label": "Engines" });

@@ -4,7 +4,6 @@ import { h, svg } from "./dom.js";
 
 const SHAPES = {
   cold: () => svg("circle", { cx: 6, cy: 6, r: 4.5, class: "hollow" }),
-  parked: () => [svg("circle", { cx: 6, cy: 6, r: 4.5, class: "hollow" }), svg("path", { d: "M6 1.5a4.5 4.5 0 0 1 0 9z" })],
   starting: () => svg("path", { d: "M6 1.5a4.5 4.5 0 1 1-4.5 4.5", class: "hollow turning" }),
   ready: () => svg("circle", { cx: 6, cy: 6, r: 5 }),
   busy: () => svg("rect", { x: 1.5, y: 1.5, width: 9, height: 9, rx: 1.5 }),
@@ -13,7 +12,6 @@ const SHAPES = {
 
 export const WORDS = {
   cold: "not loaded; the next request starts it",
-  parked: "out of the accelerator's memory, back in a moment",
   starting: "loading",
   ready: "loaded, with a free slot",
   busy: "loaded, all slots in use",

@@ -5,7 +5,7 @@ export const SLICE_MS = 20_000;
 const SLICES = HOUR_MS / SLICE_MS;
 
 /** States from the least to the most telling. A slice shows the most telling state that it has seen. */
-export const STATES = ["cold", "parked", "ready", "busy", "starting", "failed"];
+export const STATES = ["cold", "ready", "busy", "starting", "failed"];
 const rank = (state) => STATES.indexOf(state);
 
 export class Timeline {

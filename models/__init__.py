@@ -27,6 +27,7 @@ from typing import Any
 
 from contract.catalog import Model
 from models import options
+from models.cpu import trim_heap
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,9 @@ def load(model: Model) -> Any:
     for variable, value in (imported_by(model) or NOTHING).environment.items():
         os.environ.setdefault(variable, value)
     name = model.serving.weights if model.serving else None
-    return adapter(model, store.ensure(name) if name else None)
+    loaded = adapter(model, store.ensure(name) if name else None)
+    trim_heap()  # of what loading has freed
+    return loaded
 
 
 def imported_by(model: Model) -> Imports | None:

@@ -1,4 +1,4 @@
-"""What suits a processor: the formats and the layout of numbers of a model, and how much threads may take beside it.
+"""What suits a processor: formats and layout of a model's numbers, and what threads and freed memory take beside it.
 
 A CPU without instructions for bfloat16 emulates it. On one with AVX2 only, vLLM took 5 times as long to read a prompt
 in bfloat16 as in float32, and a third of the tokens a second came out of 8 streams.
@@ -6,6 +6,7 @@ in bfloat16 as in float32, and a third of the tokens a second came out of 8 stre
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import sys
@@ -45,6 +46,12 @@ def has_layouts() -> bool:
     import torch
 
     return platform.machine() in ("x86_64", "AMD64") and torch.backends.mkldnn.is_available()
+
+
+def trim_heap() -> None:
+    """Gives freed memory back to the kernel, where the C library is glibc, which would keep most of it."""
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 def background(threads: int, name: str) -> ThreadPoolExecutor:

@@ -3,7 +3,8 @@
     python -m benchmarks.speed.idle_memory                  with the fork server, then without it
     python -m benchmarks.speed.idle_memory --awake          and with the engines awake one after the other
 
-PSS shares out what several processes have in common, so the sum is what the machine would have back.
+PSS shares out what several processes have in common, so the sum is what the machine would have back. Its own is what
+the kernel cannot take from a process: no other has it, and no file.
 """
 
 from __future__ import annotations
@@ -66,24 +67,25 @@ def title(process: psutil.Process) -> str:
     return str(process.name())
 
 
-def memory_mib(process: psutil.Process) -> tuple[float, float]:
-    """PSS and RSS."""
+def memory_mib(process: psutil.Process) -> tuple[float, ...]:
+    """PSS, what is its own, and RSS."""
     text = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
-    pss, rss = (int(match[1]) for name in ("Pss", "Rss") if (match := re.search(rf"^{name}: +(\d+) kB", text, re.M)))
-    return pss / 1024, rss / 1024
+    sizes = {match[1]: int(match[2]) / 1024 for match in re.finditer(r"^(\w+): +(\d+) kB", text, re.M)}
+    return sizes["Pss"], sizes["Private_Dirty"], sizes["Rss"]
 
 
 def table(folder: Path) -> str:
     """Markdown, largest first, and the sum."""
-    rows: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    rows: defaultdict[str, list[tuple[float, ...]]] = defaultdict(list)
     for process in of_graph(folder):
         rows[title(process)].append(memory_mib(process))
     sums = {name: tuple(map(sum, zip(*sizes, strict=True))) for name, sizes in rows.items()}
-    lines = ["| process | how many | PSS MiB | RSS MiB | what for |", "|---|---|---|---|---|"]
-    for name, (pss, rss) in sorted(sums.items(), key=lambda row: -row[1][0]):
+    lines = ["| process | how many | PSS MiB | its own | RSS MiB | what for |", "|---|---|---|---|---|---|"]
+    for name, (pss, own, rss) in sorted(sums.items(), key=lambda row: -row[1][0]):
         purpose = next((text for part, text in PURPOSES.items() if part in name), "")
-        lines.append(f"| `{name}` | {len(rows[name])} | {pss:.0f} | {rss:.0f} | {purpose} |")
-    return "\n".join([*lines, f"| **all** | | **{sum(pss for pss, _ in sums.values()):.0f}** | | |"])
+        lines.append(f"| `{name}` | {len(rows[name])} | {pss:.0f} | {own:.0f} | {rss:.0f} | {purpose} |")
+    all_pss, all_own, _ = map(sum, zip(*sums.values(), strict=True))
+    return "\n".join([*lines, f"| **all** | | **{all_pss:.0f}** | **{all_own:.0f}** | | |"])
 
 
 def measure(folder: Path, way: str, awake: bool) -> None:

@@ -63,7 +63,8 @@ class Serving(Frozen):
         max_queued: requests that may wait for a slot.
         deadline_s: seconds until the whole answer, time in the queue included; in a stream, until its first event, and
             from each event to the next. Then 504.
-        idle_s: seconds without a request after which the last replica stops.
+        idle_s: seconds without a request after which the last replica stops. A language model on a CPU gives its cache
+            back after half of them.
         load_s: expected seconds of a cold start, until one has been measured.
         context_window: tokens of prompt and answer together, where memory bounds it below what the model knows.
         machine_gib: `make serve` leaves the model out on a machine with less memory; None where any will do.

@@ -81,6 +81,6 @@ class EngineAdapter:
 
 def spec_of(model: Model, path: Path, window: int, options: EngineOptions, arguments: dict[str, Any]) -> EngineSpec:
     """The spec of the engine of `model`; its stanza says how many threads, its options where the core runs."""
-    threads = model.serving.threads if model.serving else None
+    threads, rest_s = (model.serving.threads, model.serving.idle_s / 2) if model.serving else (None, None)
     in_process = not options.engine_process
-    return EngineSpec(path, window, arguments, threads, in_process, options.quick_steps, options.int8)
+    return EngineSpec(path, window, arguments, threads, in_process, options.quick_steps, options.int8, rest_s)

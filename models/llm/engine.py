@@ -74,6 +74,7 @@ class EngineSpec:
         in_process: the engine core runs in a thread of this process, not in processes of its own.
         quick_steps: on a CPU, steps take quicker kernels and a shorter forward than vLLM's, where they fit.
         int8: the weights are those in 8 bits below `path`, where they are there and fit the processor.
+        rest_s: seconds without a request after which an engine in this process gives its cache back; None is never.
     """
 
     path: Path
@@ -83,6 +84,7 @@ class EngineSpec:
     in_process: bool = True
     quick_steps: bool = True
     int8: bool = False
+    rest_s: float | None = None
 
 
 def prepare_environment(in_process: bool, eager: bool, threads: int | None) -> None:
@@ -140,7 +142,7 @@ def _start(spec: EngineSpec) -> AsyncLLM:
 
     from models.llm.vllm_internals.core import ThreadedLLM
 
-    return ThreadedLLM(config, spec.threads, spec.quick_steps)
+    return ThreadedLLM(config, spec.threads, spec.quick_steps, spec.rest_s)
 
 
 def fitted(arguments: dict[str, Any], device: str) -> dict[str, Any]:

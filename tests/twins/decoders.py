@@ -29,10 +29,10 @@ def llama(folder: Path) -> Path:
     return _save(folder, lambda size: LlamaForCausalLM(LlamaConfig(vocab_size=size, rope_parameters=ANGLES, **SIZES)))
 
 
-def qwen2(folder: Path) -> Path:
+def qwen2(folder: Path, **changes: Any) -> Path:
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    return _save(folder, lambda size: Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **SIZES)))
+    return _save(folder, lambda size: Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **SIZES | changes)))
 
 
 def _save(folder: Path, make: Any) -> Path:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import logging
 import tomllib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(f"parlance.{__name__}")
 
+Inputs = dict[str, list["Tensor"]]
+"""What linear layers are given for each text (tokens, channels), by their names."""
+
 FOLDER = "int8"
 ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM")
 """Decoders whose norms all stand before linear layers, and whose MLP is SiLU of a gate times `up_proj`."""
@@ -46,6 +49,7 @@ SENSITIVE = Path(__file__).with_name("sensitive.toml")
 """What `sensitive_layers` says of files whose hash is pinned."""
 MOST_PARAMETERS = 1_000_000_000
 """Three times as many take ten times as long, and more memory than machines have on which it would matter."""
+HEAD = "lm_head"
 SAMPLE_TOKENS = 48
 """The first tokens of each text; every layer's loss takes one more look at them."""
 
@@ -80,48 +84,51 @@ def save(model: Any, tokenizer: Any, folder: Path, sha256: str = "") -> None:
     measured = tomllib.loads(SENSITIVE.read_text("utf-8")).get(sha256)
     with torch.no_grad():
         turn(model)
-        balance(model.model.layers, peaks(model, texts))
+        inputs = inputs_of(model, texts)
+        balance_with(model, inputs)
         sensitive = measured or sensitive_layers(model, torch.cat([text[:, :SAMPLE_TOKENS] for text in texts]))
-        ignored = [f"model.layers.{layer}.mlp.down_proj" for layer in sensitive]
-        _write(model, texts, ignored, folder)
+        ignored = [down_proj(layer) for layer in sensitive]
+        _write(model, inputs, ignored, folder)
     tokenizer.save_pretrained(folder)
 
 
-def peaks(model: Any, texts: Sequence[Tensor]) -> list[Tensor]:
-    """The largest input of each channel of each layer's `down_proj`, but for first tokens, which stand out."""
-    import torch
-
-    parts = [f"layers.{layer}.mlp.down_proj" for layer in range(len(model.model.layers))]
-    inputs = inputs_of(model.model, texts, parts)  # the head behind it would cost a quarter more
-    return [torch.cat([text[1:] for text in inputs[part]]).abs().amax(0) for part in parts]
-
-
-def inputs_of(model: Any, texts: Sequence[Tensor], parts: Collection[str]) -> dict[str, list[Tensor]]:
-    """What the modules `parts` are given for each text (tokens, channels), by their names."""
-    inputs_by_name: dict[str, list[Tensor]] = {part: [] for part in parts}
+def inputs_of(model: Any, texts: Sequence[Tensor]) -> Inputs:
+    """What each group of linear layers is given for each text (tokens, channels), by the name of its first."""
+    inputs: Inputs = {group[0]: [] for group in sharing_one_input(model)}
 
     def note(name: str) -> Callable[..., None]:
-        return lambda _part, inputs: inputs_by_name[name].append(inputs[0][0])
+        return lambda _part, given: inputs[name].append(given[0][0])
 
-    hooks = [model.get_submodule(part).register_forward_pre_hook(note(part)) for part in parts]
+    hooks = [model.get_submodule(part).register_forward_pre_hook(note(part)) for part in inputs if part != HEAD]
     for text in texts:
-        model(text)
+        inputs[HEAD].append(model.model(text).last_hidden_state[0])  # the head itself would cost a quarter more
     for hook in hooks:
         hook.remove()
-    return inputs_by_name
+    return inputs
 
 
-def _write(model: Any, texts: Sequence[Tensor], ignored: Sequence[str], folder: Path) -> None:
+def balance_with(model: Any, inputs: Inputs) -> None:
+    """Balances each layer by its largest inputs, but for first tokens, which stand out; `inputs` are what comes now."""
+    import torch
+
+    parts = [down_proj(layer) for layer in range(len(model.model.layers))]
+    peaks = [torch.cat([text[1:] for text in inputs[part]]).abs().amax(0) for part in parts]
+    for part, scale in zip(parts, balance(model.model.layers, peaks), strict=True):
+        inputs[part] = [text / scale for text in inputs[part]]
+
+
+def _write(model: Any, inputs: Inputs, ignored: Sequence[str], folder: Path) -> None:
     import torch
     from safetensors.torch import save_file
 
     folder.mkdir()
-    groups = [[part for part in group if part not in ignored] for group in sharing_one_input(model)]
-    inputs = inputs_of(model, texts, [group[0] for group in groups if group])
     tensors = {name: tensor.bfloat16() for name, tensor in model.state_dict().items()}
-    for group in filter(None, groups):
-        spread = spread_of(torch.cat(inputs.pop(group[0])))
-        for part in group:
+    for first, *others in sharing_one_input(model):
+        given = torch.cat(inputs.pop(first))
+        if first in ignored:
+            continue
+        spread = spread_of(given)
+        for part in (first, *others):
             name = f"{part}.weight"
             tensors[name], tensors[f"{name}_scale"] = rounded(model.get_submodule(part).weight, spread)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -129,13 +136,18 @@ def _write(model: Any, texts: Sequence[Tensor], ignored: Sequence[str], folder: 
     (folder / "config.json").write_text(json.dumps(config, indent=1))
 
 
+def down_proj(layer: int) -> str:
+    """The name of a layer's last product."""
+    return f"model.layers.{layer}.mlp.down_proj"
+
+
 def sharing_one_input(model: Any) -> list[list[str]]:
     """All linear layers by their names; those of a group are given the same."""
-    groups = [["lm_head"]]
+    groups = [[HEAD]]
     for layer in range(len(model.model.layers)):
         attention, mlp = f"model.layers.{layer}.self_attn", f"model.layers.{layer}.mlp"
         groups.append([f"{attention}.q_proj", f"{attention}.k_proj", f"{attention}.v_proj"])
-        groups += [[f"{attention}.o_proj"], [f"{mlp}.gate_proj", f"{mlp}.up_proj"], [f"{mlp}.down_proj"]]
+        groups += [[f"{attention}.o_proj"], [f"{mlp}.gate_proj", f"{mlp}.up_proj"], [down_proj(layer)]]
     return groups
 
 

@@ -2,6 +2,7 @@
 
 core.py            vLLM's engine core in a thread of this process
 loading.py         what is left out or shared while vLLM loads
+cache.py           its cache takes no memory before it is used, nor while the engine rests
 cpu.py             what vLLM does on a CPU, in less time: names of it are replaced while it loads, and forwards that fit
 steps.py           what runs in each step on a CPU: a short forward, the choice of threads
 heads.py           heads in float32 on a CPU, for decisions

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -39,8 +38,9 @@ from vllm.v1.executor import Executor
 from concurrency.stalls import StallDetector
 from models.cpu import background
 from models.llm.grammars import CHILDREN
+from models.llm.vllm_internals.cache import Commands, rest
 from models.llm.vllm_internals.cpu import quick_steps, shorten
-from models.llm.vllm_internals.loading import quick_core, quick_tokenizers
+from models.llm.vllm_internals.loading import map_embeddings, quick_core, quick_tokenizers
 from models.llm.vllm_internals.steps import ThreadGovernor
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -62,11 +62,11 @@ class ThreadedCore(InprocClient):
 
     engine_ranks_managed = (0,)
 
-    def __init__(self, vllm_config: VllmConfig, threads: int | None, quick: bool) -> None:
+    def __init__(self, vllm_config: VllmConfig, threads: int | None, quick: bool, rest_s: float | None) -> None:
         """Blocks until the model is loaded. Raises what the loading raised."""
         self.resources = SimpleNamespace(engine_dead=False)
         self.stalls = StallDetector(*STALL_S)
-        self._commands: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._commands = Commands(rest_s, lambda: rest(self.engine_core, self._pages))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._outputs: asyncio.Queue[EngineCoreOutputs | None] = asyncio.Queue()
         loaded: Future[None] = Future()
@@ -83,10 +83,10 @@ class ThreadedCore(InprocClient):
             # vLLM's CPU worker replaces `torch.set_num_threads` by a warning, for the pinning of its own processes.
             self._governor = ThreadGovernor(threads or torch.get_num_threads(), torch._C.set_num_threads)
             quick = quick and vllm_config.model_config.enforce_eager and current_platform.is_cpu()
-            with quick_core(), quick_steps(vllm_config) if quick else nullcontext():
+            with quick_core() as self._pages, quick_steps(vllm_config) if quick else nullcontext():
                 super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
-            if quick:
-                self.collective_rpc("apply_model", None, (partial(shorten, vllm_config),))
+            for change in (map_embeddings, shorten) if quick else ():
+                self.collective_rpc("apply_model", None, (partial(change, vllm_config),))
             self._compile_beside()
         except BaseException as error:
             loaded.set_exception(error)
@@ -113,7 +113,7 @@ class ThreadedCore(InprocClient):
         scheduler = self.engine_core.scheduler
         while True:
             while not scheduler.has_requests() or not self._commands.empty():
-                command = self._commands.get()
+                command = self._commands.next()
                 if command is None:
                     return
                 with self.stalls.watching():
@@ -202,7 +202,7 @@ class ThreadedLLM(AsyncLLM):
 
     engine_core: ThreadedCore
 
-    def __init__(self, vllm_config: VllmConfig, threads: int | None, quick: bool) -> None:
+    def __init__(self, vllm_config: VllmConfig, threads: int | None, quick: bool, rest_s: float | None) -> None:
         self.vllm_config = vllm_config
         self.model_config = vllm_config.model_config
         self.scheduler_config = vllm_config.scheduler_config
@@ -216,7 +216,7 @@ class ThreadedLLM(AsyncLLM):
         self.output_processor = OutputProcessor(
             self.renderer.tokenizer, log_stats=False, stream_interval=self.scheduler_config.stream_interval
         )
-        self.engine_core = ThreadedCore(vllm_config, threads, quick)
+        self.engine_core = ThreadedCore(vllm_config, threads, quick, rest_s)
         self.stalls = self.engine_core.stalls
         self.logger_manager = None
         self.profiler = None

@@ -2,29 +2,34 @@
 
 Most of the start of a small model was a tokenizer that is loaded again and again, a cache filled with zeros that the
 kernel gives for nothing, and kernels looked for in modules that cannot have any
-(benchmarks/speed/results/cold_start.md).
+(benchmarks/speed/results/cold_start.md). A third of its memory was two copies of the embedding
+(benchmarks/speed/results/memory.md).
 """
 
 from __future__ import annotations
 
 import copyreg
-import mmap
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import torch
+from safetensors import safe_open
 from tokenizers import Tokenizer
-from torch.overrides import TorchFunctionMode
+from torch import Tensor
+from torch.nn import Module
 from transformers import TokenizersBackend
+from vllm.config import VllmConfig
+from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
+from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod, VocabParallelEmbedding
+from vllm.platforms import current_platform
 from vllm.renderers import hf
 from vllm.triton_utils import dispatcher
 
-LARGE_BYTES = 1 << 24
-"""Zeros of fewer bytes are allocated as torch does it."""
+from models.llm.vllm_internals.cache import Pages
 
 
 @contextmanager
@@ -66,11 +71,14 @@ def quick_tokenizers() -> Iterator[None]:
 
 
 @contextmanager
-def quick_core() -> Iterator[None]:
+def quick_core() -> Iterator[Pages]:
     """While an engine core is made in this thread, kernels are looked for in vLLM's own modules only.
 
+    Gives the pages that its cache is made of.
+
     Replaces `dispatcher._rebind_kernels`, and inside it `dispatcher.sys`: without Triton, kernels in C++ take the place
-    of vLLM's stand-ins, which only vLLM's own modules refer to.
+    of vLLM's stand-ins, which only vLLM's own modules refer to. And embeddings are laid out for products once there is
+    one, for which it replaces `UnquantizedEmbeddingMethod.process_weights_after_loading`.
     """
     rebind_everywhere = dispatcher._rebind_kernels
 
@@ -79,17 +87,35 @@ def quick_core() -> Iterator[None]:
         with replaced(dispatcher, "sys", SimpleNamespace(modules=modules)):
             rebind_everywhere(overrides)
 
-    with replaced(dispatcher, "_rebind_kernels", rebind), _UntouchedZeros():
-        yield
+    with (
+        replaced(dispatcher, "_rebind_kernels", rebind),
+        replaced(UnquantizedEmbeddingMethod, "process_weights_after_loading", _lay_out_later),
+        Pages() as pages,
+    ):
+        yield pages
 
 
-class _UntouchedZeros(TorchFunctionMode):
-    """Large tensors of zeros in main memory become pages that take no memory until they are written to."""
+def _lay_out_later(_: UnquantizedEmbeddingMethod, layer: Any) -> None:
+    """On a CPU, `layer` is copied into the layout of products at its first product. Only a head ever has one."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func is torch.zeros and set(kwargs) <= {"dtype", "device"} and len(args) == 1 and isinstance(args[0], int):
-            device = torch.device(kwargs.get("device") or torch.get_default_device())
-            if device.type == "cpu" and kwargs.get("dtype") is torch.int8 and args[0] >= LARGE_BYTES:
-                return torch.frombuffer(mmap.mmap(-1, args[0]), dtype=torch.int8)
-        return func(*args, **kwargs)
+    def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        dispatch_cpu_unquantized_gemm(layer, remove_weight=False)  # puts another in the place of this function
+        product: Tensor = layer.cpu_linear(x, weight, bias)
+        return product
+
+    if current_platform.is_cpu():
+        layer.cpu_linear = multiply
+
+
+def map_embeddings(config: VllmConfig, model: Module) -> None:
+    """Has embeddings of `model` read their rows from the files of its weights, where these hold them in its dtype.
+
+    Rows that no text needs are never read, and the kernel may take the others back, for the files have them.
+    """
+    parts = {f"{name}.weight": part for name, part in model.named_modules() if type(part) is VocabParallelEmbedding}
+    for file in Path(config.model_config.model).glob("*.safetensors"):
+        with safe_open(file, "pt") as tensors:
+            for name in parts.keys() & set(tensors.keys()):
+                loaded, filed = parts[name].weight, tensors.get_tensor(name)
+                if (loaded.device, loaded.dtype, loaded.shape) == (filed.device, filed.dtype, filed.shape):
+                    loaded.data = filed

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
-import gc
 import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from models.llm import engine
 from models.llm.engine import prepare_environment
+from tests.twins import decoders
 
 
 @pytest.fixture(scope="module")
@@ -30,38 +32,78 @@ def steps(loading: Any) -> Any:
     return importlib.import_module("models.llm.vllm_internals.cpu")
 
 
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+@pytest.fixture(scope="module", params=[False, True], ids=["a head of its own", "one weight for both"])
+def embedding(loading: Any, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The embedding and the head of a started engine, and what has been laid out for products."""
+    from safetensors.torch import load_file, save_file
+
+    folder, laid_out = tmp_path_factory.mktemp("embedding"), list[Any]()
+    file = decoders.qwen2(folder, tie_word_embeddings=request.param) / "model.safetensors"
+    save_file({name: weight.float() for name, weight in load_file(file).items()}, file)
+
+    def lay_out(layer: Any, **options: Any) -> None:
+        laid_out.append(layer)
+        dispatch_cpu_unquantized_gemm(layer, **options)
+
+    dispatch_cpu_unquantized_gemm = loading.dispatch_cpu_unquantized_gemm
+    arguments = {"enforce_eager": True, "max_num_seqs": 4, "kv_cache_memory_bytes": 1 << 26, "dtype": "float32"}
+    with loading.replaced(loading, "dispatch_cpu_unquantized_gemm", lay_out):
+        llm = engine.start(engine.EngineSpec(folder, 256, arguments, threads=2))
+    (model,) = llm.engine_core.collective_rpc("apply_model", None, (lambda model: model,))
+    yield SimpleNamespace(file=file, part=model.model.embed_tokens, head=model.lm_head, laid_out=laid_out)
+    llm.shutdown()
 
 
-def test_a_large_cache_of_zeros_takes_no_memory_until_it_is_written_to(loading: Any) -> None:
-    torch, size = loading.torch, loading.LARGE_BYTES
-    before = resident_bytes()
-    with loading.quick_core():
-        cache = torch.zeros(8 * size, dtype=torch.int8, device=torch.device("cpu"))
-    assert resident_bytes() - before < size
-    assert not cache[-size:].any()
-    cache[:size] = 7
-    assert int(cache[:size].view(torch.int64)[0]) == 0x0707070707070707
-    assert cache.data_ptr() % 64 == 0  # kernels read whole registers
-    del cache
-    gc.collect()
-    assert resident_bytes() - before < size
+def test_an_embedding_is_read_from_its_file(embedding: Any) -> None:
+    from safetensors.torch import load_file
+
+    assert mapped_at(embedding.part.weight.data_ptr()) == str(embedding.file)
+    assert embedding.part.weight.equal(load_file(embedding.file)["model.embed_tokens.weight"])
+
+
+def mapped_at(address: int) -> str:
+    """The file that lies at `address` of this process; empty where it is memory."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, *others = line.split(maxsplit=5)
+        start, end = (int(bound, 16) for bound in span.split("-"))
+        if start <= address < end:
+            return others[4] if len(others) > 4 else ""
+    return ""
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype"),
-    [(((1 << 24) - 1,), "int8"), ((1 << 24,), "float32"), ((2, 1 << 24), "int8"), ((3,), "bfloat16")],
+    ("name", "shape", "dtype", "is_mapped"),
+    [
+        ("embed.weight", (8, 4), "bfloat16", True),
+        ("embed.weight", (8, 4), "float32", False),
+        ("embed.weight", (7, 4), "bfloat16", False),
+        ("embed_tokens.weight", (8, 4), "bfloat16", False),
+    ],
 )
-def test_other_zeros_are_torchs_own(
-    loading: Any, shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+def test_only_the_same_rows_of_the_same_type_are_taken_from_a_file(
+    loading: Any,
+    name: str,
+    shape: tuple[int, int],
+    dtype: str,
+    is_mapped: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.delattr(loading.mmap, "mmap")
-    with loading.quick_core():
-        zeros = loading.torch.zeros(*shape, dtype=getattr(loading.torch, dtype))
-    assert tuple(zeros.shape) == shape
-    assert zeros.dtype == getattr(loading.torch, dtype)
-    assert not zeros.any()
+    import torch
+    from safetensors.torch import save_file
+
+    monkeypatch.setattr(loading, "VocabParallelEmbedding", torch.nn.Embedding)
+    model = torch.nn.ModuleDict({"embed": torch.nn.Embedding(8, 4, dtype=torch.bfloat16)})
+    rows = model["embed"].weight.detach().clone()
+    filed = rows[: shape[0]].to(getattr(torch, dtype))
+    save_file({name: filed}, tmp_path / "model.safetensors")
+    loading.map_embeddings(SimpleNamespace(model_config=SimpleNamespace(model=str(tmp_path))), model)
+    assert model["embed"].weight.equal(rows)
+    assert mapped_at(model["embed"].weight.data_ptr()).startswith(str(tmp_path)) is is_mapped
+
+
+def test_only_the_head_has_a_copy_for_products(embedding: Any) -> None:
+    assert embedding.laid_out == [embedding.head]
 
 
 def test_kernels_are_looked_for_in_vllms_modules_and_found_there(loading: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,10 +44,10 @@ def ignored(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("size", [1, 32, 64, 576, 896, 1536])
 def test_a_rotation_keeps_lengths_and_spreads_each_channel(size: int) -> None:
-    turned = rotation.rotation(size)
+    turned = rotation.turned(torch.eye(size, dtype=torch.float64))
     assert torch.allclose(turned @ turned.T, torch.eye(size, dtype=torch.float64), atol=1e-12)
     assert turned.abs().max() <= (2 / size) ** 0.5 + 1e-12
-    assert torch.equal(turned, rotation.rotation(size))
+    assert torch.equal(turned, rotation.turned(torch.eye(size, dtype=torch.float64)))
 
 
 @pytest.mark.slow
@@ -88,8 +88,10 @@ def test_a_turned_and_balanced_model_computes_the_same(make: Make, tmp_path: Pat
     with torch.no_grad():
         expected = model(tokens).logits
         rotation.turn(model)
-        rotation.balance(model.model.layers, quantization.peaks(model, [tokens]))
+        quantization.balance_with(model, inputs := quantization.inputs_of(model, [tokens]))
         assert torch.allclose(model(tokens).logits, expected, atol=1e-3, rtol=1e-3)
+        for part, (given,) in quantization.inputs_of(model, [tokens]).items():
+            assert torch.allclose(inputs[part][0], given, atol=1e-3, rtol=1e-3), "what comes now was not what is said"
     assert torch.equal(model.model.norm.weight, torch.ones_like(model.model.norm.weight))
     assert model.lm_head.weight is not model.model.embed_tokens.weight
 

@@ -79,6 +79,11 @@ INNER = {
     ],
     "vllm.model_executor.models.qwen2:Qwen2Model.embed_input_ids": ["self", "input_ids"],
     "vllm.forward_context:get_forward_context": [],
+    "vllm.model_executor.layers.vocab_parallel_embedding:UnquantizedEmbeddingMethod.process_weights_after_loading": [
+        "self", "layer",
+    ],
+    "vllm.model_executor.layers.utils:dispatch_cpu_unquantized_gemm": ["layer", "remove_weight"],
+    "vllm.v1.engine.core:EngineCore.reset_prefix_cache": ["self"],
 }  # fmt: skip
 """Names without an underscore that vLLM promises to nobody, and that are called, replaced or overridden."""
 
@@ -175,6 +180,16 @@ SOURCES = {
     "vllm.renderers.hf:HfRenderer": [r"maybe_make_thread_pool\("],
     "vllm.triton_utils.dispatcher:_rebind_kernels": [r"sys\.modules\.values\(\)"],
     "vllm.triton_utils.dispatcher": [r"def _rebind_kernels\((.|\n)*_rebind_kernels\("],
+    # An embedding is laid out for products in this way and no other, and none is needed to look rows up.
+    "vllm.model_executor.layers.vocab_parallel_embedding:UnquantizedEmbeddingMethod.process_weights_after_loading": [
+        r"is_cpu\(\):\s+from .* import dispatch_cpu_unquantized_gemm\s+dispatch_.*remove_weight=False\)\s*$",
+    ],
+    "vllm.model_executor.layers.vocab_parallel_embedding:UnquantizedEmbeddingMethod.embedding": [
+        r"F\.embedding\(input_, layer\.weight\)",
+    ],
+    "vllm.model_executor.layers.utils:cpu_unquantized_gemm": [r"return layer\.cpu_linear\(x, weight, bias\)"],
+    # The cache is zeros of one dimension.
+    "vllm.v1.worker.utils:allocate_kv_cache": [r"torch\.zeros\(.*dtype=torch\.int8"],
     # A head is applied through the attribute that is replaced.
     "vllm.model_executor.layers.logits_processor:LogitsProcessor": [
         r"self\.head_dtype = ",
