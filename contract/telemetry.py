@@ -176,6 +176,11 @@ FORK_SERVER = _gauge(
     (),
     "Memory of the fork servers on the node of an ingress process, which their forks share; 0 where none runs.",
 )
+VERDICTS = _counter(
+    "parlance_speech_verdicts",
+    ("model", "verdict"),
+    "Speech that was heard back: faithful, differs, or not_verifiable.",
+)
 SPANS_LOST = _counter(
     "parlance_spans_lost", (), "Spans that no collector took: it was away, slow or failing, or too many came at once."
 )

@@ -11,6 +11,7 @@ blobs/             bytes by name, in a folder or S3; signed addresses
 facts.py           facts about the whole database, which replicas revise together
 voices.py          voices of organisations
 tickets.py         tickets for uploads
+verdicts.py        what our ears made of speech, for ten minutes
 drafts/            drafts of voices, until they are adopted or end
 database/          run(transaction) over SQLite or PostgreSQL; tables and migrations
 cli/               python -m state, by way of __main__.py

@@ -28,6 +28,7 @@ from state.keys import SECRET_VARIABLE, Secrets, open_secrets
 from state.rates import Rates
 from state.shared_console import SharedConsole
 from state.tickets import Tickets
+from state.verdicts import Verdicts
 from state.voices import Voices
 
 PURPOSE = "check"
@@ -104,6 +105,7 @@ class State:
         voices: of organisations.
         tickets: for uploads.
         drafts: of voices.
+        verdicts: what our ears made of speech.
         console: what ingress replicas share of it; None where this one is alone.
         secrets: derives keys for further purposes.
         database: for queries that no repository here covers.
@@ -124,6 +126,7 @@ class State:
         self.voices = Voices(database)
         self.tickets = Tickets(database, blobs)
         self.drafts = Drafts(database, blobs, clock)
+        self.verdicts = Verdicts(rates.connection)
         self.console = SharedConsole(rates.connection) if rates.connection else None
         self._loops = [
             asyncio.create_task(_repeat(self._sweeps(), SWEEP_S)),

@@ -8,6 +8,7 @@ similarity.py      fits the reader that compares texts, on a set of its own
 wires.py           whether plain questions about easy texts are answered plainly, in the shapes of other APIs
 injections.py      how often an order inside a state changes an answer
 transcription.py   how many words are wrong when our own speech is written down, by language
+spoken.py          how surely our ears find out that a voice did not say its text
 kokoro.py          how near the sound of Kokoro in bfloat16 is to float32, and how it is understood
 german.py          how many words are misheard of German, by each who can speak it
 drift.py           how far probabilities move with what else the engine reads

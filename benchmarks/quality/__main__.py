@@ -9,7 +9,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks.quality import chat, decisions, drift, german, injections, kokoro, similarity, transcription, wires
+from benchmarks.quality import (
+    chat,
+    decisions,
+    drift,
+    german,
+    injections,
+    kokoro,
+    similarity,
+    spoken,
+    transcription,
+    wires,
+)
 
 EVALUATIONS = {
     "chat": chat,
@@ -21,6 +32,7 @@ EVALUATIONS = {
     "transcription": transcription,
     "kokoro": kokoro,
     "german": german,
+    "spoken": spoken,
 }
 
 

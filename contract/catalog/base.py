@@ -66,8 +66,8 @@ class Serving(Frozen):
             from each event to the next. Then 504.
         target_wait_s: seconds; where a call would wait longer for a slot, a replica is added.
         idle_s: seconds without a request after which the last replica stops, until gaps between requests were learned.
-            Then the price of a cold hit: so many seconds of an idle replica. A language model on a
-            CPU gives its cache back after half of them.
+            Then the price of a cold hit: so many seconds of an idle replica. A language model on a CPU gives its cache
+            back after half of them.
         idle_least_s: the least that is learned.
         idle_most_s: the most; `idle_s` where it is not set.
         warm: hours in which one replica stays.

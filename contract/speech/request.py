@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 from contract.base import Lenient
 from contract.catalog import AudioFormat
 from contract.limits import SPEECH_INPUT_CHARS
+from contract.speech.verdict import Verify
 
 MEDIA_TYPES: dict[AudioFormat, str] = {
     "wav": "audio/wav",
@@ -48,6 +49,7 @@ class SpeechRequest(Lenient):
         prompt_text: verbatim transcript of that clip.
         speed: looked at only for engines that have it.
         stream_format: `sse` sends the audio as events, base64 inside.
+        verify: whether our ears listen: `report` tells what they heard, `retry` speaks again where it differs.
     """
 
     input: str
@@ -63,6 +65,7 @@ class SpeechRequest(Lenient):
     prompt_text: str | None = Field(None, max_length=SPEECH_INPUT_CHARS)
     speed: float | None = None
     stream_format: Literal["audio", "sse"] = "audio"
+    verify: Verify = "off"
 
     @property
     def style(self) -> str:

@@ -35,8 +35,9 @@ from contract.errors import (
     ApiError,
     without_text,
 )
-from contract.speech.engine import Clip
-from contract.voice_design.engine import DesignResult, VoiceDesignEngine
+from contract.speech.engine import Clip, SpeechJob
+from contract.voice_design.engine import DesignResult
+from deployments.ingress.ears import audible, ears_for
 from state import State
 from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim
 
@@ -202,7 +203,9 @@ class DraftWorker:
         timings.engine = 0.0
         try:
             engine, context = self._engines[model.deployment], CallContext(owner_name(draft.org_id), timings)
-            return await engine.call(VoiceDesignEngine.design, job, context=context)
+            listeners = [model for model in self._catalog.transcription.values() if model.serving]
+            ears = ears_for(listeners, self._engines, model.runtime, SpeechJob(job.text, job.language))
+            return await audible(engine, job, context, ears)
         except ApiError:
             timings.has_begun = False
             raise

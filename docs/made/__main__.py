@@ -37,6 +37,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "observability": panels.panels,
     "reliability": plots.reliability,
     "threats": diagrams.threats,
+    "verdicts": plots.verdicts,
     "voice-design": plots.voice_design,
     "waits": plots.waits,
 }

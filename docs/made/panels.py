@@ -104,6 +104,13 @@ REQUESTS = Row(
         ),
         Panel("Time to first output", "s", _usual_and_slow(t.FIRST_OUTPUT, "engine"), "Of streams, with all waiting."),
         Panel("Time per output token", "s", _usual_and_slow(t.OUTPUT_TOKEN, "model"), "Of chat streams."),
+        Panel(
+            "Speech that was heard back",
+            "none",
+            (Query(rate(t.VERDICTS, "verdict"), "{{verdict}} a second"),),
+            "Whether our ears heard the text that was to be said.",
+            stacked=True,
+        ),
     ),
 )
 

@@ -15,7 +15,7 @@ MOST: dict[str, tuple[int, int]] = {
     "chat stream": (39, 3),  # events are apart from other replies
     "speech": (42, 3),
     "transcription": (62, 6),  # its engine refuses first, with a forecast
-    "voice design": (56, 2),
+    "voice design": (58, 2),  # ears, and the table of whom they can judge
     "decision": (36, 4),
     "MCP chat": (42, 4),
 }

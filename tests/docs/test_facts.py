@@ -19,7 +19,7 @@ from contract.chat import schemas, thinking
 from contract.chat import tools as chat_tools
 from contract.messages import request as messages
 from contract.responses import request as responses
-from contract.speech import voices
+from contract.speech import verdict, voices
 from contract.transcription.uploads import RECORDING_TYPES
 from tests.docs.pages import API, README, ROOT, rows
 
@@ -44,6 +44,7 @@ MODULES = (
     embeddings,
     rerank,
     voices,
+    verdict,
 )
 NOT_LIMITS = {"contract.limits.MIB", "contract.embeddings.FLOAT_BYTES", "contract.embeddings.VECTOR_BYTES"}
 

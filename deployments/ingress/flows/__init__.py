@@ -2,6 +2,7 @@
 
     <noun>.py      one flow per capability of the catalogue; chat.py continues prompts and counts tokens, too
     uploads.py     tickets for large recordings, and the recordings
+    verdicts.py    speech that is heard back, and spoken again where it differs
     voices.py      the voices that a caller can see, and samples of fixed ones
     designs.py     voices to order: drafts, adoption, suggestions
     formatting.py  structure for a transcript, beside its transcription

@@ -2,6 +2,7 @@
 
 prepare(context, request) -> PreparedSpeech engine, voice, language and clip; everything that can be refused
 blocks(context, prepared) -> AudioBlock... the file as it is made, or in one piece where its engine promises that
+whole_account(context, prepared)           the bill and the job of a file that is sent when it is complete
 """
 
 from __future__ import annotations
@@ -56,6 +57,12 @@ class PreparedSpeech:
     job: SpeechJob
     own: OwnVoice | None
 
+    @property
+    def runtime(self) -> str:
+        """What truly speaks."""
+        has_voice = bool(self.choice.voice or self.request.reference_audio_b64)
+        return self.choice.model.speaker_of(self.choice.language, has_voice=has_voice).runtime
+
 
 async def prepare(context: RequestContext, request: SpeechRequest) -> PreparedSpeech:
     """Chooses the engine and checks everything that it will be given. Errors: docs/api.md#post-audiospeech."""
@@ -105,17 +112,24 @@ async def _as_made(context: RequestContext, prepared: PreparedSpeech) -> AsyncGe
 
 async def _in_one_piece(context: RequestContext, prepared: PreparedSpeech) -> AsyncGenerator[AudioBlock, None]:
     """One block. Raises STREAM_INCOMPLETE where an engine fails on the way: no byte has gone then."""
-    model, total = prepared.choice.model, len(prepared.job.text)
-    async with _account(context, model, total, total) as account:
-        job = await _with_clip(context, prepared)
+    model = prepared.choice.model
+    async with whole_account(context, prepared) as (account, job):
         try:
             block = await context.engine(model).call(SpeechEngine.speak_whole, job, context=context.call)
         except ApiError as error:
             if error.fault is UPSTREAM_ERROR:
                 raise STREAM_INCOMPLETE() from None
             raise
-        await account.settle(characters=total)
+        await account.settle(characters=len(job.text))
         yield block
+
+
+@asynccontextmanager
+async def whole_account(context: RequestContext, prepared: PreparedSpeech) -> AsyncIterator[tuple[Account, SpeechJob]]:
+    """Around calls for a whole file: who leaves once one has begun pays for all of it."""
+    total = len(prepared.job.text)
+    async with _account(context, prepared.choice.model, total, total) as account:
+        yield account, await _with_clip(context, prepared)
 
 
 @asynccontextmanager

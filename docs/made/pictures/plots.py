@@ -14,6 +14,7 @@ from benchmarks.quality.verdicts import interval
 from benchmarks.speed.waits import KEPT, Promise, by_case, kept
 from docs.made.pictures.style import BLUE, COLD, GREEN, INK, LINE, NOTE, ORANGE, PURPLE, WAY, chart, svg
 from models.decisions.calibration import BINS
+from text.spoken import LETTERS
 
 ROOT = Path(__file__).parents[3]
 SPEED, QUALITY = ROOT / "benchmarks/speed/results", ROOT / "benchmarks/quality/results"
@@ -36,6 +37,24 @@ def rows(page: Path, heading: str) -> list[list[str]]:
 def numbers(cell: str) -> list[float]:
     """All numbers of a cell."""
     return [float(number.replace(",", "")) for number in _NUMBER.findall(cell)]
+
+
+def verdicts() -> str:
+    """Faults that our ears find, and good sentences that they blame, by the letters that a passage must differ by."""
+    by_letters = [[numbers(cell) for cell in row] for row in rows(QUALITY / "spoken.md", "letters")]
+    letters = [row[0][0] for row in by_letters]
+    with chart(220, 1, 1) as (figure, panels):
+        panel = panels[0, 0]
+        for column, name, colour in ((1, "faults found", GREEN), (2, "good sentences blamed", ORANGE)):
+            panel.plot(letters, [row[column][-1] for row in by_letters], color=colour, marker="o", label=name)
+        panel.axvline(LETTERS, color=LINE)
+        panel.set(xlabel="letters that a passage must differ by", title="%", ylim=(0, 103))
+        panel.legend(loc="center right", handlelength=1.2)
+        description = (
+            f"Two lines. Up to {LETTERS} letters nearly all faults are found, then fewer; blamed sentences fall from "
+            "one in fifteen to one in a hundred."
+        )
+        return svg(figure, "What our ears find, and whom they blame", description)
 
 
 def growth() -> str:

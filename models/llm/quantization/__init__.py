@@ -97,7 +97,7 @@ def inputs_of(model: Any, texts: Sequence[Tensor]) -> Inputs:
     inputs: Inputs = {group[0]: [] for group in sharing_one_input(model)}
 
     def note(name: str) -> Callable[..., None]:
-        return lambda _part, given: inputs[name].append(given[0][0])
+        return lambda _part, args: inputs[name].append(args[0][0])
 
     hooks = [model.get_submodule(part).register_forward_pre_hook(note(part)) for part in inputs if part != HEAD]
     for text in texts:
@@ -124,10 +124,10 @@ def _write(model: Any, inputs: Inputs, ignored: Sequence[str], folder: Path) -> 
     folder.mkdir()
     tensors = {name: tensor.bfloat16() for name, tensor in model.state_dict().items()}
     for first, *others in sharing_one_input(model):
-        given = torch.cat(inputs.pop(first))
+        tokens = torch.cat(inputs.pop(first))
         if first in ignored:
             continue
-        spread = spread_of(given)
+        spread = spread_of(tokens)
         for part in (first, *others):
             name = f"{part}.weight"
             tensors[name], tensors[f"{name}_scale"] = rounded(model.get_submodule(part).weight, spread)

@@ -1,0 +1,91 @@
+"""Our own ears: a transcriber of the graph that listens to what a speech engine of the graph has said.
+
+It is asked like by any client, through its gate: it starts, queues and takes turns as ever, in the name of the
+organisation whose speech it is. Nobody is billed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from autoscaling.engine import CallContext, Engine
+from contract.catalog import TranscriptionModel
+from contract.errors import BUSY, UPSTREAM_TIMEOUT, WARMING_UP, ApiError
+from contract.speech.engine import SpeechJob
+from contract.speech.verdict import VERDICT_LISTEN_S, Reason, SpeechVerdict, can_judge, unverified
+from contract.transcription.engine import TranscriptionEngine, TranscriptionJob
+from contract.voice_design.engine import DesignJob, DesignResult, VoiceDesignEngine
+from text.spoken import MISHEARD, compare
+
+REASONS: Mapping[str, Reason] = {BUSY.name: "busy", UPSTREAM_TIMEOUT.name: "late", WARMING_UP.name: "late"}
+"""Of errors that say more than that the ears have failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ears:
+    """Who listens to one voice in one language: `engine`, in front of the transcriber."""
+
+    engine: Engine
+    language: str
+
+    async def verdict(self, sound: bytes, text: str, context: CallContext) -> SpeechVerdict:
+        """What is heard of a file, beside its text. It never raises: at worst nothing can be said."""
+        try:
+            async with asyncio.timeout(VERDICT_LISTEN_S):
+                transcript = await self._transcript(sound, context)
+                result = compare(text, transcript, self.language)
+                if result.first and result.longest <= MISHEARD:
+                    # With the text as a hint at its spelling they mishear less, and still hear what is missing.
+                    transcript = await self._transcript(sound, context, text)
+                    result = compare(text, transcript, self.language)
+        except TimeoutError:
+            return unverified("late")
+        except ApiError as error:
+            return unverified(REASONS.get(error.fault.name, "ears_failed"))
+        return SpeechVerdict(
+            "differs" if result.first else "faithful",
+            None,
+            transcript,
+            result.word_error_rate,
+            result.first,
+            result.longest,
+        )
+
+    async def _transcript(self, sound: bytes, context: CallContext, prompt: str | None = None) -> str:
+        job = TranscriptionJob(sound, self.language, prompt, owner=context.owner)
+        # Nobody waits for the first word, so a cold transcriber is waited for, whatever it does with other calls.
+        await self.engine.ready(VERDICT_LISTEN_S, timings=context.timings)
+        async with aclosing(self.engine.stream(TranscriptionEngine.transcribe, job, context=context)) as updates:
+            return " ".join([segment.text async for update in updates for segment in update.segments])
+
+
+def ears_for(
+    offered: Iterable[TranscriptionModel], engines: Mapping[str, Engine], runtime: str, job: SpeechJob
+) -> Ears | Reason:
+    """Who can judge what `runtime` says for a job, or why nobody can. The default transcriber goes first."""
+    models = sorted(offered, key=lambda model: not model.is_default)
+    if not models:
+        return "no_ears"
+    for model in models:
+        if can_judge(model.runtime, runtime, job.language, job.voice):
+            return Ears(engines[model.deployment], job.language)
+    return "not_measured"
+
+
+async def audible(engine: Engine, job: DesignJob, context: CallContext, ears: Ears | Reason) -> DesignResult:
+    """A voice that says its text, as far as `ears` can tell: a preview that does not is an attempt that failed.
+
+    Raises RuntimeError where all attempts are used up, and the errors of `engine`.
+    """
+    used, seconds = 0, 0.0
+    while used < job.attempts:
+        rest = replace(job, attempts=job.attempts - used, seed=job.seed + used)
+        result = await engine.call(VoiceDesignEngine.design, rest, context=context)
+        used, seconds = used + result.attempts_used, seconds + result.seconds
+        call = CallContext(context.owner)
+        if isinstance(ears, str) or (await ears.verdict(result.sample, job.text, call)).judgement != "differs":
+            return replace(result, attempts_used=used, seconds=seconds)
+    raise RuntimeError("no preview says its text")

@@ -1,0 +1,150 @@
+"""Speech that is heard back.
+
+    listening = Listening(context, prepared)
+    listening.blocks(headers) -> AudioBlock...    the file: as always with `report`, the best of some with `retry`
+    await listening.verdict()                     what our ears made of it
+    find(context, request_id) -> bytes            a verdict for who comes for it later; empty while it is not there
+
+Ears are asked once the sound is out, or there: they take nothing from the time to the first byte. Where nobody can
+judge, the text is spoken as always, and the verdict says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import ExitStack, aclosing
+from contextvars import Context
+from dataclasses import replace
+from typing import Any
+
+from autoscaling.engine import CallContext, Timings
+from contract.errors import NOT_FOUND, ApiError
+from contract.speech.engine import AudioBlock, SpeechEngine
+from contract.speech.tags import pieces
+from contract.speech.verdict import VERDICT_AGAIN_S, VERDICT_ATTEMPTS, Reason, SpeechVerdict, unverified
+from contract.telemetry import VERDICTS
+from deployments.ingress.context import RequestContext
+from deployments.ingress.ears import Ears, ears_for
+from deployments.ingress.flows import speech
+from deployments.ingress.flows.speech import PreparedSpeech
+
+UNDER_WAY: set[asyncio.Task[Any]] = set()
+"""What goes on for requests that may be over. A loop alone keeps no task alive."""
+
+
+class Listening:
+    """One request whose speech is verified."""
+
+    def __init__(self, context: RequestContext, prepared: PreparedSpeech) -> None:
+        self._context, self._prepared = context, prepared
+        service = context.service
+        offered = context.offered(service.catalog.transcription)
+        self._ears = ears_for(offered, service.engines, prepared.runtime, prepared.job)
+        words = pieces(prepared.job.text, prepared.choice.model)
+        self._text = " ".join(piece for piece in words if isinstance(piece, str))
+        self._verdict: asyncio.Task[SpeechVerdict] | None = None
+
+    def blocks(self, headers: dict[str, str]) -> AsyncGenerator[AudioBlock, None]:
+        """The file. With `retry`, `headers` tell the verdict; they are complete when the first block is."""
+        if self._prepared.request.verify == "retry" and isinstance(self._ears, Ears):
+            return self._best(self._ears, headers)
+        return self._as_always()
+
+    async def verdict(self) -> SpeechVerdict:
+        """The verdict, once the last block was taken. Who leaves this wait does not end the listening."""
+        assert self._verdict
+        return await asyncio.shield(self._verdict)
+
+    async def _as_always(self) -> AsyncGenerator[AudioBlock, None]:
+        self._spawn(self._store(b""))
+        with ExitStack() as room:
+            take = room.enter_context(self._context.service.concurrency.body(self._context.caller))
+            sound, reason = bytearray(), self._ears if isinstance(self._ears, str) else None
+            is_whole = False
+            try:
+                async with aclosing(speech.blocks(self._context, self._prepared)) as blocks:
+                    async for block in blocks:
+                        yield block
+                        try:
+                            if reason is None:
+                                take(len(block.data))
+                                sound += block.data
+                        except ApiError:
+                            reason = "busy"  # this process holds as much as it may
+                is_whole = True
+            finally:
+                why: Reason | None = reason if is_whole else reason or "incomplete"
+                self._verdict = self._spawn(self._judge(bytes(sound), why, room.pop_all()))
+
+    async def _judge(self, sound: bytes, reason: Reason | None, room: ExitStack) -> SpeechVerdict:
+        """The verdict of sound that is out, whose `room` is given back then."""
+        with room:
+            verdict = unverified(reason) if reason else await self._hear(sound)
+        return await self._tell(verdict)
+
+    async def _best(self, ears: Ears, headers: dict[str, str]) -> AsyncGenerator[AudioBlock, None]:
+        """The attempt in which the fewest words are wrong, billed as one. It raises as the first attempt does."""
+        started_s, context = time.monotonic(), self._context
+        attempts: list[tuple[AudioBlock, SpeechVerdict]] = []
+        async with speech.whole_account(context, self._prepared) as (account, job):
+            while len(attempts) < VERDICT_ATTEMPTS and (not attempts or time.monotonic() - started_s < VERDICT_AGAIN_S):
+                try:
+                    engine = context.engine(self._prepared.choice.model)
+                    block = await engine.call(SpeechEngine.speak_whole, job, context=context.call)
+                except ApiError:
+                    if not attempts:
+                        raise
+                    break
+                with context.service.concurrency.reply(context.caller, len(block.data)):
+                    attempts.append((block, await self._hear(block.data)))
+                if attempts[-1][1].judgement != "differs" or _is_repeated(attempts):
+                    break
+            block, verdict = min(attempts, key=lambda attempt: attempt[1].word_error_rate or 0.0)
+            await account.settle(characters=len(job.text))
+        verdict = replace(verdict, attempts=len(attempts))
+        self._verdict = self._spawn(self._tell(verdict))
+        headers |= {"X-Voice-Verdict": verdict.judgement, "X-Voice-Attempts": str(verdict.attempts)}
+        yield block
+
+    async def _hear(self, sound: bytes) -> SpeechVerdict:
+        assert isinstance(self._ears, Ears)
+        # Times of its own: those of the reply are those of the voice.
+        call = CallContext(self._context.owner, Timings(), self._context.trace.names)
+        return await self._ears.verdict(sound, self._text, call)
+
+    async def _tell(self, verdict: SpeechVerdict) -> SpeechVerdict:
+        model = self._prepared.choice.model
+        self._context.service.metrics.totals[VERDICTS, (model.id, verdict.judgement)] += 1
+        await self._store(json.dumps(verdict.reply(), ensure_ascii=False).encode())
+        return verdict
+
+    async def _store(self, text: bytes) -> None:
+        context = self._context
+        await context.service.state.verdicts.keep(context.caller.org_id, context.trace.request_id, text)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
+        task = asyncio.get_running_loop().create_task(work, context=Context())
+        UNDER_WAY.add(task)
+        task.add_done_callback(UNDER_WAY.discard)
+        return task
+
+
+def _is_repeated(attempts: list[tuple[AudioBlock, SpeechVerdict]]) -> bool:
+    """Whether the last two attempts sound the same: so would the next one."""
+    return len(attempts) > 1 and attempts[-1][1].transcript == attempts[-2][1].transcript
+
+
+async def find(context: RequestContext, request_id: str) -> bytes:
+    """The verdict of a request of the organisation as JSON; empty while it is not there. Raises NOT_FOUND."""
+    text = await context.service.state.verdicts.find(context.caller.org_id, request_id)
+    if text is None:
+        raise NOT_FOUND(
+            f"there is no verdict of a request `{request_id[:100]}`, or it is older than ten minutes; ask for one with "
+            "`verify`",
+            param="request_id",
+        )
+    return text

@@ -1,0 +1,81 @@
+"""Whether a transcript says what a text says: spellings that are the same, and differences that count."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from text.spoken import LETTERS, compare, spelled
+
+SAME = [
+    ("Room 12, please.", "room twelve please", "en"),
+    ("It costs 1,500 €.", "It costs fifteen hundred euros", "en"),
+    ("He paid 20 dollars.", "He paid $20.", "en"),
+    ("In 1984 Dr. Miller left.", "in nineteen eighty-four, doctor miller left", "en"),
+    ("They walk 7 km at 50 %.", "They walk seven kilometers at fifty percent.", "en"),
+    ("Nos neveux paient 97 euros.", "nos neveux paient quatre-vingt-dix-sept euros", "fr"),
+    ("L'hiver est là.", "L’hiver est la", "fr"),
+    ("Veintitrés personas", "23 personas", "es"),
+    ("duecentotrentacinque metri", "235 metri", "it"),
+    ("São duzentos e trinta gramas.", "São 230 g", "pt"),
+    ("Füße und 21 Bäume", "fuße und einundzwanzig baume", "de"),
+]
+SPELLED_OTHERWISE = [
+    ("the neighbours' favourite harbour", "the neighbors favorite harbor", "en"),
+    ("Kandinsky painted it", "Candinsky painted it", "en"),
+    ("anyone can come in", "any one can come in", "en"),
+    ("l'ultimo autobus si ferma", "l'ultimo autobossiferma", "it"),
+]
+DIFFERENT = [
+    ("the heavy rain", "the rain", "en", ("heavy", "")),
+    ("platform 9 is closed", "platform is closed", "en", ("9", "")),
+    ("97 chairs", "94 chairs", "en", ("97", "94")),
+    ("we come home", "we come home and we come home", "en", ("", "and we come home")),
+    ("good morning", "", "en", ("good morning", "")),
+    ("the train leaves", "el tren sale", "en", ("the train leaves", "el tren sale")),
+]
+
+
+@pytest.mark.parametrize(("text", "transcript", "language"), SAME)
+def test_spellings_of_the_same_words_are_the_same(text: str, transcript: str, language: str) -> None:
+    assert spelled(text, language) == spelled(transcript, language)
+    assert compare(text, transcript, language).word_error_rate == 0
+
+
+@pytest.mark.parametrize(("text", "transcript", "language"), SPELLED_OTHERWISE)
+def test_what_may_sound_the_same_does_not_count(text: str, transcript: str, language: str) -> None:
+    result = compare(text, transcript, language)
+    assert result.first is None
+    assert result.word_error_rate > 0
+    assert result.longest > 0
+
+
+@pytest.mark.parametrize(("text", "transcript", "language", "first"), DIFFERENT)
+def test_what_was_not_said_counts(text: str, transcript: str, language: str, first: tuple[str, str]) -> None:
+    assert compare(text, transcript, language).first == first
+
+
+@pytest.mark.parametrize(("letters", "is_counted"), [(LETTERS - 1, False), (LETTERS, True), (LETTERS + 1, True)])
+def test_a_word_that_is_left_out_counts_from_its_length_on(letters: int, is_counted: bool) -> None:
+    word = "flower"[:letters]
+    assert (compare(f"that {word} there", "that there", "en").first is not None) is is_counted
+
+
+def test_the_first_passage_that_counts_and_the_longest_of_all_are_told() -> None:
+    result = compare("one small garden behind the old grey house", "one garten behind the house", "en")
+    assert result.first == ("small", "") or result.first == ("small garden", "garten")
+    assert (result.longest, result.words) == (2, 8)
+    assert result.word_error_rate == pytest.approx(4 / 8)
+
+
+@given(st.text(max_size=60), st.sampled_from(["en", "fr", "pt", "ja", "hi"]))
+def test_any_text_says_itself(text: str, language: str) -> None:
+    result = compare(text, text, language)
+    assert (result.first, result.longest, result.word_error_rate) == (None, 0, 0)
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_nothing_breaks_it(text: str, transcript: str) -> None:
+    result = compare(text, transcript, "en")
+    assert result.longest >= 0
