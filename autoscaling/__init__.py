@@ -2,7 +2,8 @@
 
 engine.py       what a caller needs of an engine; whose a call is, and the times that it took
 gate.py         one way in to an engine: cold, busy, deadlines, translation of every Ray error
-queue.py        who waits for a busy engine, and whose turn it is: organisations one after the other
+room.py         who waits for a busy engine, and whose turn it is: organisations one after the other
+queue.py        coroutines that wait there
 views.py        the running replicas of an engine, as this process sees them: no RPC, 0.2 us a look
 router.py       the request router that feeds the view and refuses when every slot is taken
 failures.py     what a client is told when a call fails

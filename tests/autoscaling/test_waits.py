@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaling.queue import Slot, SlotQueue
+from autoscaling.queue import SlotQueue
+from autoscaling.room import Slot
 from autoscaling.sketch import Sketch
 from autoscaling.turns import Grant, begins, turns
 from autoscaling.waits import Wait
