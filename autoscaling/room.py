@@ -110,6 +110,11 @@ class WaitingRoom(Generic[T]):
         return len(self._waiting)
 
     @property
+    def lined_up(self) -> int:
+        """Calls that wait for their turn at an engine that runs."""
+        return len(self._ready)
+
+    @property
     def lines(self) -> dict[Hashable, int]:
         """How many of these each owner has."""
         return self._waiting.lengths()

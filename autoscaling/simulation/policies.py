@@ -1,0 +1,42 @@
+"""Who may decide in a simulation: the policy of production, and what it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from autoscaling.ray_internals.decisions import default_decision
+from autoscaling.simulation.engine import EngineFacts, Report
+
+
+class Policy(Protocol):
+    """Decides for all engines."""
+
+    def decide(self, reports: Mapping[str, Report], now_s: float) -> Mapping[str, int]:
+        """Replicas of each engine from now on, at a Unix time in seconds."""
+
+
+class AlwaysOn:
+    """Every engine has all its replicas all the time."""
+
+    def __init__(self, engines: Mapping[str, EngineFacts]) -> None:
+        self._most = {name: facts.config.max_replicas for name, facts in engines.items()}
+
+    def decide(self, reports: Mapping[str, Report], now_s: float) -> Mapping[str, int]:
+        return self._most
+
+
+class ServeDefault:
+    """Serve's own policy with the delays of each stanza."""
+
+    def __init__(self, engines: Mapping[str, EngineFacts]) -> None:
+        self._engines = engines
+        self._states: dict[str, dict[str, Any]] = {name: {} for name in engines}
+
+    def decide(self, reports: Mapping[str, Report], now_s: float) -> Mapping[str, int]:
+        targets = {}
+        for name, seen in reports.items():
+            targets[name], self._states[name] = default_decision(
+                self._engines[name].config, seen.running, seen.target, seen.calls, now_s, self._states[name]
+            )
+        return targets
