@@ -1,0 +1,60 @@
+"""Predicted waits. Demand is work: calls in the system times the seconds of a slot that each takes.
+
+In the short run what waits is a fluid that all slots drain; a replica that starts adds its slots when it is loaded. In
+the long run calls come at random, and an engine that has just enough slots on average makes them wait: Sakasegawa's
+approximation of a queue with many servers (1977) says for how long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def backlog_wait_s(calls: float, running: int, lefts_s: Sequence[float], slots: int, service_s: float) -> float:
+    """How long the last of `calls` waits for a slot, in seconds. Infinite where no replica comes.
+
+    `lefts_s` says of each replica that starts how long that still takes.
+    """
+    replicas, start_sum_s = running, 0.0
+    ends_s = _ends_s(calls, replicas, start_sum_s, slots, service_s)
+    for left_s in sorted(lefts_s):
+        if left_s >= ends_s:
+            break
+        replicas, start_sum_s = replicas + 1, start_sum_s + left_s
+        ends_s = max(left_s, _ends_s(calls, replicas, start_sum_s, slots, service_s))
+    return ends_s
+
+
+def _ends_s(calls: float, replicas: int, start_sum_s: float, slots: int, service_s: float) -> float:
+    """When so many replicas, whose starts take `start_sum_s` together, have begun all calls."""
+    if not replicas:
+        return math.inf if calls > 0 else 0.0
+    return max(0.0, (start_sum_s + (calls / slots - replicas) * service_s) / replicas)
+
+
+def replicas_for_backlog(
+    calls: float, running: int, lefts_s: Sequence[float], slots: int, service_s: float, load_s: float, target_s: float
+) -> int:
+    """Replicas to start now so that what is there waits for `target_s` at most, or as long as a start if that is more.
+
+    0 where the backlog is gone before another replica would run.
+    """
+    if backlog_wait_s(calls, running, lefts_s, slots, service_s) <= target_s:
+        return 0
+    within_s = max(target_s, load_s)
+
+    def rounds(left_s: float) -> float:
+        """Calls that each slot of a replica begins until then."""
+        return 1 + (within_s - left_s) / service_s
+
+    come = running * rounds(0.0) + sum(rounds(left_s) for left_s in lefts_s if left_s <= within_s)
+    return max(0, math.ceil((calls / slots - come) / rounds(load_s)))
+
+
+def steady_wait_s(calls: float, slots: int, service_s: float) -> float:
+    """The mean wait where on average `calls` are at work in `slots` slots. Infinite where they are too many."""
+    use = calls / slots if slots else math.inf
+    if use >= 1:
+        return math.inf if calls else 0.0
+    return float(service_s * use ** (math.sqrt(2 * (slots + 1)) - 1) / (slots * (1 - use)))

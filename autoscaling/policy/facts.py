@@ -1,0 +1,70 @@
+"""What goes into the policy, and what comes out. Plain data, without Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from contract.hours import WarmHours
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What an operator has set for one engine. Times in seconds.
+
+    Attributes:
+        slots: calls that one replica works on at once.
+        least, most: replicas; `least` is 0 where the engine may be cold.
+        target_wait_s: a predicted wait beyond it brings a replica more.
+        load_s: how long a start takes, until one was measured.
+        idle_s: the price of a cold hit, as seconds of one idle replica; and the idle time until gaps were learned.
+        idle_least_s, idle_most_s: bounds of the idle time that is learned.
+        needs: what a replica takes of resources that engines share, by their names in Ray, e.g. `GPU`.
+        warm: hours in which one replica stays.
+    """
+
+    slots: int = 16
+    least: int = 0
+    most: int = 1
+    target_wait_s: float = 10.0
+    load_s: float = 30.0
+    idle_s: float = 300.0
+    idle_least_s: float = 30.0
+    idle_most_s: float = 300.0
+    needs: Mapping[str, float] = field(default_factory=dict)
+    warm: tuple[WarmHours, ...] = ()
+
+    @classmethod
+    def read(cls, table: Mapping[str, Any]) -> Terms:
+        """What `deployment_options` has written as JSON."""
+        return cls(**{**table, "warm": tuple(WarmHours(**hours) for hours in table.get("warm", ()))})
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One engine at one moment.
+
+    Attributes:
+        running: replicas that take calls.
+        target: replicas that were asked for; those above `running` are starting.
+        calls: that wait or are at work, in all.
+        ended: calls that ended since the last look; they may be counted in `calls` no more.
+        worked_s: seconds of slots that those took, together.
+        load_s: how long the newest start took, from the decision until it ran; None: nothing new.
+    """
+
+    running: int = 0
+    target: int = 0
+    calls: float = 0.0
+    ended: int = 0
+    worked_s: float = 0.0
+    load_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How many replicas an engine is to have, and why, in a few words for a log."""
+
+    replicas: int
+    why: str

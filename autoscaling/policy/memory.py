@@ -1,0 +1,133 @@
+"""What the policy remembers of one engine from one look to the next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autoscaling.policy.facts import Facts, Terms
+from autoscaling.policy.gaps import Gaps
+
+CALM_S = 120.0
+"""Over about so many seconds the mean of calls is taken that decides whether a replica may go."""
+
+FADE = 0.98
+"""What an ended call weighs when the next has ended: about the last fifty count."""
+
+NEARLY = 0.1
+"""A start that takes longer than expected is taken to need this part of it still."""
+
+SETTLED_S = 4.0
+"""An engine is idle after so many seconds without a call: reports are as old as that."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """Of one engine. Instants are Unix times in seconds; None: it was not seen yet.
+
+    Attributes:
+        gaps: between its requests.
+        service_s: how long a call holds a slot; None until one ended.
+        load_s: how long a start takes; None until one was measured.
+        mean_calls: in the system, over the last CALM_S.
+        looked_s: when the last facts came.
+        active_s: when a call was last seen.
+        waiting_s: since when calls wait for a replica that does not run.
+        started_s: since when a replica runs that has ended no call yet.
+        asked_s: when each replica was asked for that does not run yet, the oldest first.
+        grown_s: when the engine last grew because of its load.
+    """
+
+    gaps: Gaps = field(default_factory=Gaps)
+    service_s: float | None = None
+    load_s: float | None = None
+    mean_calls: float = 0.0
+    looked_s: float | None = None
+    active_s: float | None = None
+    waiting_s: float | None = None
+    started_s: float | None = None
+    asked_s: list[float] = field(default_factory=list)
+    grown_s: float = -math.inf
+    _has_called: bool = False
+    """Whether `active_s` is the time of a call, and not of the first look."""
+    _running: int = 0
+
+    def learn(self, facts: Facts, now_s: float) -> None:
+        """Takes what was seen at `now_s`, which is never before what was seen last."""
+        passed_s = 0.0 if self.looked_s is None else now_s - self.looked_s
+        self.looked_s = now_s
+        self.mean_calls += (facts.calls - self.mean_calls) * (1 - math.exp(-passed_s / CALM_S))
+        if facts.ended:
+            mean_s = facts.worked_s / facts.ended
+            before_s = mean_s if self.service_s is None else self.service_s
+            self.service_s = max(0.001, before_s + (mean_s - before_s) * (1 - FADE**facts.ended))
+        if facts.load_s is not None:
+            self.load_s = facts.load_s if self.load_s is None else (self.load_s + facts.load_s) / 2
+        self._learn_replicas(facts, now_s)
+        self._learn_gap(facts, now_s)
+
+    def _learn_replicas(self, facts: Facts, now_s: float) -> None:
+        starting = max(0, facts.target - facts.running)
+        self.asked_s = self.asked_s[-starting:] if starting else []
+        self.asked_s += [now_s] * (starting - len(self.asked_s))
+        if not facts.running:
+            self.started_s = None
+        elif not self._running:
+            self.started_s = now_s
+        elif facts.ended:
+            self.started_s = None
+        self._running = facts.running
+        waits = facts.calls > 0 and not facts.running
+        self.waiting_s = (self.waiting_s or now_s) if waits else None
+
+    def _learn_gap(self, facts: Facts, now_s: float) -> None:
+        if not (facts.calls or facts.ended):
+            self.active_s = now_s if self.active_s is None else self.active_s
+            return
+        if self._has_called and self.active_s is not None and now_s - self.active_s > SETTLED_S:
+            self.gaps.add(self.active_s, now_s - self.active_s)
+        self.active_s, self._has_called = now_s, True
+
+    def shift(self, by_s: float) -> None:
+        """The clock was set anew, by so many seconds: what is remembered keeps its age. This gap is not learned."""
+        self._has_called = False
+        self.asked_s = [at_s + by_s for at_s in self.asked_s]
+        self.grown_s += by_s
+        self.looked_s, self.active_s, self.waiting_s, self.started_s = (
+            None if at_s is None else at_s + by_s
+            for at_s in (self.looked_s, self.active_s, self.waiting_s, self.started_s)
+        )
+
+    def idle_s(self, now_s: float) -> float:
+        """For how long no call has been seen, in seconds."""
+        return now_s - self.active_s if self.active_s is not None else 0.0
+
+    def price_s(self, terms: Terms) -> float:
+        """What a cold hit costs, in seconds of one idle replica: as much more than `idle_s` as a start takes longer."""
+        return terms.idle_s * (1.0 if self.load_s is None else self.load_s / terms.load_s)
+
+    def stay_s(self, terms: Terms) -> float:
+        """For how long the engine stays warm after its last call, in seconds."""
+        if self.active_s is None:
+            return terms.idle_s
+        bounds = terms.idle_least_s, terms.idle_most_s
+        learned_s = self.gaps.idle_s(self.active_s, self.price_s(terms), *bounds)
+        return terms.idle_s if learned_s is None else learned_s
+
+    def lefts_s(self, terms: Terms, now_s: float) -> list[float]:
+        """How long each replica that starts will still do so, in seconds."""
+        load_s = self.load_s or terms.load_s
+        return [max(NEARLY * load_s, load_s - (now_s - asked_s)) for asked_s in self.asked_s]
+
+    def written(self) -> dict[str, Any]:
+        """What lasts longer than this process, for JSON."""
+        return {"service_s": self.service_s, "load_s": self.load_s, "gaps": self.gaps.written()}
+
+    def read(self, table: Mapping[str, Any]) -> None:
+        """Goes on from what was `written`. Raises an Exception where it is something else, and nothing is changed."""
+        gaps = Gaps()
+        gaps.read(table["gaps"])
+        service_s, load_s = (None if table[name] is None else float(table[name]) for name in ("service_s", "load_s"))
+        self.gaps, self.service_s, self.load_s = gaps, service_s, load_s

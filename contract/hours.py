@@ -1,0 +1,55 @@
+"""Hours of the week in which something is the case, as a calendar on a wall has them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import cached_property
+from typing import Literal, Self
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, field_validator, model_validator
+
+from contract.base import Frozen
+
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+WORKDAYS: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri")
+DAYS: tuple[Day, ...] = (*WORKDAYS, "sat", "sun")
+
+
+class WarmHours(Frozen):
+    """Hours in which one replica of an engine stays, whether anybody asks for it or not.
+
+    Attributes:
+        zone: of the clock that is meant, an IANA name; it knows of summer time.
+        start, end: hours of the day, 0 to 24; from the first on, and no more at the last.
+        days: on which they hold.
+    """
+
+    zone: str
+    start: int = Field(ge=0, le=23)
+    end: int = Field(ge=1, le=24)
+    days: tuple[Day, ...] = WORKDAYS
+
+    @field_validator("zone")
+    @classmethod
+    def _is_known(cls, zone: str) -> str:
+        try:
+            ZoneInfo(zone)
+        except (KeyError, ValueError, OSError):
+            raise ValueError(f"`{zone}` is no time zone of this machine; one is `Europe/Berlin`") from None
+        return zone
+
+    @model_validator(mode="after")
+    def _is_in_order(self) -> Self:
+        if self.start >= self.end:
+            raise ValueError(f"`start` is {self.start} and `end` is {self.end}; hours over midnight are two entries")
+        return self
+
+    @cached_property
+    def _zone(self) -> ZoneInfo:
+        return ZoneInfo(self.zone)
+
+    def hold(self, now_s: float) -> bool:
+        """Whether they hold at a Unix time in seconds."""
+        local = datetime.fromtimestamp(now_s, self._zone)
+        return DAYS[local.weekday()] in self.days and self.start <= local.hour < self.end
