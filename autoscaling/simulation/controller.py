@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from autoscaling.deployment import LOOK_BACK_S, METRICS_INTERVAL_S
 from autoscaling.simulation.clock import Clock
-from autoscaling.simulation.engine import Engine, Report
+from autoscaling.simulation.engine import Engine
 from autoscaling.simulation.policies import Policy
 
 POINTS = 5

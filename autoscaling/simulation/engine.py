@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from ray.serve.config import AutoscalingConfig
 
+from autoscaling.policy import Facts, Terms
 from autoscaling.room import WaitingRoom, may_wait_for_start, places
 from autoscaling.simulation.clock import Clock
 from autoscaling.simulation.replicas import Call, Replicas
@@ -26,13 +27,14 @@ class Outcome(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class EngineFacts:
+class Setup:
     """What is simulated of an engine.
 
     Attributes:
         deployment: its name.
         serving: of its stanza.
         config: Serve's options of autoscaling, of the same stanza.
+        terms: of the policy, of the same stanza.
         slowdown: by this share of its time alone a call is longer for each other one at the same replica.
         micro_eur_an_hour: what a replica costs that is there.
     """
@@ -40,20 +42,9 @@ class EngineFacts:
     deployment: str
     serving: Serving
     config: AutoscalingConfig
+    terms: Terms
     slowdown: float = 0.0
     micro_eur_an_hour: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What the controller knows of an engine at a look; `autoscaling.policy.Facts` says what each means."""
-
-    running: int
-    target: int
-    calls: float
-    ended: int
-    worked_s: float
-    load_s: float | None
 
 
 class Engine:
@@ -68,17 +59,17 @@ class Engine:
 
     def __init__(
         self,
-        facts: EngineFacts,
+        setup: Setup,
         clock: Clock,
         over: Callable[[Call, Outcome, float], None],
         woken: Callable[[], None],
         load_s: Callable[[], float],
         ingresses: int = 1,
     ) -> None:
-        self.facts, self._clock, self._over, self._woken = facts, clock, over, woken
-        serving = facts.serving
+        self.setup, self._clock, self._over, self._woken = setup, clock, over, woken
+        serving = setup.serving
         self.replicas = Replicas(
-            clock, serving.max_ongoing_requests, load_s, facts.slowdown, self._ended, self._replicas_came
+            clock, serving.max_ongoing_requests, load_s, setup.slowdown, self._ended, self._replicas_came
         )
         queues = serving.when_busy == "queue"
         self._refuses_busy = not queues
@@ -102,11 +93,11 @@ class Engine:
         """Calls without a slot."""
         return sum(room.waiting for room in self._rooms)
 
-    def report(self, calls: float) -> Report:
+    def report(self, calls: float) -> Facts:
         """What has come since the last report; `calls` on average."""
         ended, worked_s, load_s = self._ended_calls, self._worked_s, self.replicas.last_load_s
         self._ended_calls, self._worked_s, self.replicas.last_load_s = 0, 0.0, None
-        return Report(self.replicas.running, self.replicas.target, calls, ended, worked_s, load_s)
+        return Facts(self.replicas.running, self.replicas.target, calls, ended, worked_s, load_s)
 
     @property
     def calls(self) -> int:
@@ -119,7 +110,7 @@ class Engine:
         if not replicas.running:
             self.cold_hits += 1
             self._woken()
-            if not may_wait_for_start(self.facts.serving):
+            if not may_wait_for_start(self.setup.serving):
                 return self._over(call, Outcome.WARMING_UP, 0.0)
         elif self._refuses_busy and replicas.working >= replicas.slots:
             return self._over(call, Outcome.BUSY, 0.0)
@@ -139,13 +130,13 @@ class Engine:
             self._line_up(room, call)
         else:
             self._cold[call] = None
-            self._clock.at(call.came_s + self.facts.serving.wait_s, self._start_is_late, call)
+            self._clock.at(call.came_s + self.setup.serving.wait_s, self._start_is_late, call)
 
     def _line_up(self, room: WaitingRoom[Call], call: Call) -> None:
         room.line_up(call.owner, call)
         self._seat(room)
         if call.slot is None:
-            self._clock.at(self._clock.now_s + self.facts.serving.deadline_s, self._turn_is_late, call)
+            self._clock.at(self._clock.now_s + self.setup.serving.deadline_s, self._turn_is_late, call)
 
     def _seat(self, room: WaitingRoom[Call]) -> None:
         while turn := room.next_turn():

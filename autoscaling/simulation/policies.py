@@ -5,38 +5,52 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from autoscaling.policy import Brain, Facts
 from autoscaling.ray_internals.decisions import default_decision
-from autoscaling.simulation.engine import EngineFacts, Report
+from autoscaling.simulation.engine import Setup
 
 
 class Policy(Protocol):
     """Decides for all engines."""
 
-    def decide(self, reports: Mapping[str, Report], now_s: float) -> Mapping[str, int]:
+    def decide(self, facts: Mapping[str, Facts], now_s: float) -> Mapping[str, int]:
         """Replicas of each engine from now on, at a Unix time in seconds."""
+
+
+class Planned:
+    """The policy of production."""
+
+    def __init__(self, engines: Mapping[str, Setup]) -> None:
+        self._brain = Brain({name: setup.terms for name, setup in engines.items()})
+
+    def decide(self, facts: Mapping[str, Facts], now_s: float) -> Mapping[str, int]:
+        return {name: decision.replicas for name, decision in self._brain.decide(facts, {}, now_s).items()}
 
 
 class AlwaysOn:
     """Every engine has all its replicas all the time."""
 
-    def __init__(self, engines: Mapping[str, EngineFacts]) -> None:
-        self._most = {name: facts.config.max_replicas for name, facts in engines.items()}
+    def __init__(self, engines: Mapping[str, Setup]) -> None:
+        self._most = {name: setup.config.max_replicas for name, setup in engines.items()}
 
-    def decide(self, reports: Mapping[str, Report], now_s: float) -> Mapping[str, int]:
+    def decide(self, facts: Mapping[str, Facts], now_s: float) -> Mapping[str, int]:
         return self._most
 
 
 class ServeDefault:
     """Serve's own policy with the delays of each stanza."""
 
-    def __init__(self, engines: Mapping[str, EngineFacts]) -> None:
+    def __init__(self, engines: Mapping[str, Setup]) -> None:
         self._engines = engines
         self._states: dict[str, dict[str, Any]] = {name: {} for name in engines}
 
-    def decide(self, reports: Mapping[str, Report], now_s: float) -> Mapping[str, int]:
+    def decide(self, facts: Mapping[str, Facts], now_s: float) -> Mapping[str, int]:
         targets = {}
-        for name, seen in reports.items():
+        for name, seen in facts.items():
             targets[name], self._states[name] = default_decision(
                 self._engines[name].config, seen.running, seen.target, seen.calls, now_s, self._states[name]
             )
         return targets
+
+
+POLICIES = {"parlance": Planned, "serve": ServeDefault, "always on": AlwaysOn}

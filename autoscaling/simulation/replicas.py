@@ -95,7 +95,11 @@ class Replicas:
 
     def replica_s(self) -> float:
         """Seconds that all of them were there until now."""
-        there = (*self._starting.values(), *self._stopping.values(), *(r for level in self._levels for r in level.values()))
+        there = (
+            *self._starting.values(),
+            *self._stopping.values(),
+            *(r for level in self._levels for r in level.values()),
+        )
         return self.stopped_s + sum(self._clock.now_s - replica.began_s for replica in there)
 
     def scale(self, target: int) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from autoscaling.simulation.clock import Clock
 from autoscaling.simulation.controller import Controller
-from autoscaling.simulation.engine import Engine, EngineFacts, Outcome
+from autoscaling.simulation.engine import Engine, Setup, Outcome
 from autoscaling.simulation.policies import Policy
 from autoscaling.simulation.replicas import Call
 from autoscaling.simulation.traces import Trace
@@ -52,7 +52,7 @@ class Result:
 
 def simulate(
     trace: Trace,
-    facts: Mapping[str, EngineFacts],
+    setups: Mapping[str, Setup],
     policy: Policy,
     name: str = "",
     *,
@@ -75,7 +75,8 @@ def simulate(
         wait_s[call.number] = seconds
 
     engines = [
-        Engine(facts[one], clock, over, controller.wake, _starts(facts[one], draw), ingresses) for one in trace.engines
+        Engine(setups[one], clock, over, controller.wake, _starts(setups[one], draw), ingresses)
+        for one in trace.engines
     ]
     controller.watch(dict(zip(trace.engines, engines, strict=True)))
     end_s = (float(trace.at_s[-1]) if len(trace) else 0.0) + grace_s
@@ -109,13 +110,13 @@ def _play(trace: Trace, engines: Sequence[Engine], clock: Clock, progress: Calla
         progress(min(AT_ONCE, len(trace) - first))
 
 
-def _starts(facts: EngineFacts, draw: random.Random) -> Callable[[], float]:
+def _starts(setup: Setup, draw: random.Random) -> Callable[[], float]:
     """Seconds of starts: those of the stanza, give or take a tenth."""
-    return lambda: facts.serving.load_s * draw.uniform(0.9, 1.1)
+    return lambda: setup.serving.load_s * draw.uniform(0.9, 1.1)
 
 
 def _result(engine: Engine, looks: list[tuple[float, int, int, int]]) -> EngineResult:
-    replicas, facts = engine.replicas, engine.facts
+    replicas = engine.replicas
     replica_s = replicas.replica_s()
-    cost = replica_s / 3600 * facts.micro_eur_an_hour
-    return EngineResult(facts.deployment, replica_s, cost, replicas.starts, engine.cold_hits, looks)
+    cost = replica_s / 3600 * engine.setup.micro_eur_an_hour
+    return EngineResult(engine.setup.deployment, replica_s, cost, replicas.starts, engine.cold_hits, looks)

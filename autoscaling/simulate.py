@@ -1,0 +1,287 @@
+"""Replays yesterday on tomorrow's policy: `python -m autoscaling.simulate`.
+
+The policy, the waiting rooms and the rules for cold and busy engines are those of production; replicas only count time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ray.serve.config import AutoscalingConfig
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+import configs
+from autoscaling.deployment import deployment_options
+from autoscaling.policy import Terms
+from autoscaling.simulation import made
+from autoscaling.simulation.engine import Setup
+from autoscaling.simulation.policies import POLICIES
+from autoscaling.simulation.run import simulate
+from autoscaling.simulation.summary import Summary, summary
+from autoscaling.simulation.traces import Trace, TraceError, read
+from contract.catalog import Model
+
+EPILOGUE = """examples:
+  python -m autoscaling.simulate day
+      a made day of requests, by three policies
+  python -m state usage --since 2026-11-24 --format csv | python -m autoscaling.simulate -
+      what was asked of this server since yesterday
+  python -m autoscaling.simulate flood --engine chat-smollm2-135m-instruct --set max_replicas=4
+      one organisation floods one engine, which may have four replicas
+  python -m autoscaling.simulate day --policy serve --sweep idle_s=30,60,120,300,600 --json sweep.json
+      what each idle time costs, in waits and in money
+
+`python -m docs.made.pictures.simulation sweep.json FOLDER` draws what --json has written.
+"""
+
+Setups = Mapping[str, Setup]
+COLUMNS: Mapping[str, Callable[[Summary], str]] = {
+    "policy": lambda one: one.policy,
+    "answered": lambda one: f"{one.answered:,}",
+    "busy": lambda one: f"{one.busy:,}",
+    "warming up": lambda one: f"{one.warming_up:,}",
+    "too late": lambda one: f"{one.late:,}",
+    "open": lambda one: f"{one.open:,}",
+    "cold hits": lambda one: f"{one.cold_hits:,}",
+    "p50 s": lambda one: f"{one.p50_s:.2f}",
+    "p95 s": lambda one: f"{one.p95_s:.2f}",
+    "p99 s": lambda one: f"{one.p99_s:.2f}",
+    "others p95 s": lambda one: f"{one.others_p95_s:.2f}",
+    "starts": lambda one: f"{one.starts:,}",
+    "replica-hours": lambda one: f"{one.replica_hours:,.2f}",
+    "EUR": lambda one: f"{one.cost_eur:,.2f}",
+}
+
+
+def command_line() -> argparse.ArgumentParser:
+    """What may be asked of it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m autoscaling.simulate",
+        description="plays requests through the scaling policy and the waiting rooms of production, in virtual time",
+        epilog=EPILOGUE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "trace",
+        help=f"a CSV file with the columns at, model, organisation and work_s; `-` for one on standard input; or a made one: {', '.join(made.SHAPES)}",
+    )
+    add(
+        "--profile",
+        default="embedded",
+        choices=configs.PROFILES,
+        help="whose engines are simulated (default: embedded)",
+    )
+    add(
+        "--engine",
+        action="append",
+        metavar="NAME",
+        help="only this deployment; may be repeated, the most popular one first",
+    )
+    add("--policy", action="append", choices=POLICIES, help="who scales; may be repeated (default: all of them)")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a key of every stanza's `serving`, of its autoscaling_config, or of the policy's terms",
+    )
+    add("--sweep", metavar="KEY=A,B,C", help="runs once for each of these values")
+    add("--requests", type=int, default=20_000, metavar="N", help="of a made trace (default: 20000)")
+    add("--hours", type=float, default=24.0, metavar="H", help="of a made trace (default: 24)")
+    add("--owners", type=int, default=50, metavar="N", help="organisations of a made trace (default: 50)")
+    add(
+        "--work-s",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="mean seconds of work of a request in a made trace (default: 5)",
+    )
+    add(
+        "--slowdown",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="by this share of its time alone a call is longer for each other one at its replica (default: 0)",
+    )
+    add("--ingresses", type=int, default=1, metavar="N", help="ingress replicas (default: 1)")
+    add("--eur-an-hour", type=float, default=0.1, metavar="EUR", help="what a replica costs (default: 0.1)")
+    add("--seed", type=int, default=1, metavar="N", help="the same seed gives the same result (default: 1)")
+    add("--json", type=Path, metavar="FILE", help="where all results go, for other programs and for pictures")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs all and prints a table."""
+    parser = command_line()
+    options = parser.parse_args(arguments)
+    try:
+        models = _models(options.profile, options.engine)
+        trace = _trace(options, models)
+        key, values = _sweep(options.sweep)
+        runs = [
+            _Run(
+                f"{policy}, {key}={value}" if key else policy,
+                policy,
+                _setups(options, models, {key: value} if key else {}),
+            )
+            for policy in options.policy or POLICIES
+            for value in values
+        ]
+    except (TraceError, ValueError, OSError) as error:
+        parser.error(str(error))
+    for note in trace.notes:
+        print(note, file=sys.stderr)
+    summaries = _play(trace, runs, options.ingresses, options.seed)
+    table = Table(*COLUMNS, caption=f"{len(trace):,} requests")
+    for one in summaries:
+        table.add_row(*(cell(one) for cell in COLUMNS.values()))
+    Console().print(table)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(one) for one in summaries]), "utf-8")
+    return 0
+
+
+def _models(profile: str, names: Sequence[str] | None) -> dict[str, Model]:
+    """Models of the profile by their deployments; all or those that are named. Raises ValueError."""
+    models = {model.deployment: model for model in configs.load(profile).deployed()}
+    if unknown := [name for name in names or () if name not in models]:
+        raise ValueError(f"{profile} has no deployment `{unknown[0]}`; it has {', '.join(models)}")
+    return {name: models[name] for name in names or models}
+
+
+def _trace(options: argparse.Namespace, models: Mapping[str, Model]) -> Trace:
+    if options.trace in made.SHAPES:
+        seconds = 3600 * options.hours
+        if options.requests < 1 or seconds <= 0 or options.work_s <= 0 or options.owners < 1:
+            raise ValueError("a made trace needs at least one request, one owner, and hours and work above 0")
+        return made.trace(
+            options.trace, tuple(models), options.requests, seconds, options.owners, options.work_s, options.seed
+        )
+    engines = {model.id: name for name, model in models.items()}
+    if options.trace == "-":
+        return read(sys.stdin, engines, time.time())
+    with Path(options.trace).open(encoding="utf-8", newline="") as file:
+        return read(file, engines, time.time())
+
+
+def _sweep(text: str | None) -> tuple[str, Sequence[Any]]:
+    """The key that is swept and its values; one value that is not used where none is."""
+    if text is None:
+        return "", ("",)
+    key, values = _setting(text)
+    return key, [_value(value) for value in values.split(",")]
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, is_set, value = text.partition("=")
+    if not is_set or not value:
+        raise ValueError(f"`{text}` sets nothing; write it like idle_s=60")
+    return key, value
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _setups(options: argparse.Namespace, models: Mapping[str, Model], sweep: Mapping[str, Any]) -> Setups:
+    """What is simulated of each engine. Raises ValueError."""
+    changes = {key: _value(value) for key, value in map(_setting, options.set)} | sweep
+    return {name: _setup(model, changes, options) for name, model in models.items()}
+
+
+def _setup(model: Model, changes: Mapping[str, Any], options: argparse.Namespace) -> Setup:
+    assert model.serving is not None
+    tables = (type(model.serving).model_fields, AutoscalingConfig.model_fields, Terms.__dataclass_fields__)
+    if unknown := [key for key in changes if not any(key in table for table in tables)]:
+        known = sorted({key for table in tables for key in table if not key.startswith("_")})
+        raise ValueError(f"nothing is named `{unknown[0]}`; there are {', '.join(known)}")
+    of_serving, of_config, of_terms = ({key: changes[key] for key in changes if key in table} for table in tables)
+    serving = type(model.serving).model_validate(model.serving.model_dump() | of_serving)
+    config = deployment_options(model.model_copy(update={"serving": serving}))["autoscaling_config"] | of_config
+    terms = {
+        "slots": serving.max_ongoing_requests,
+        "least": config["min_replicas"],
+        "most": config["max_replicas"],
+        "load_s": serving.load_s,
+        "idle_s": serving.idle_s,
+    }
+    return Setup(
+        model.deployment,
+        serving,
+        AutoscalingConfig(**config),
+        Terms(**terms | of_terms),
+        options.slowdown,
+        round(1e6 * options.eur_an_hour),
+    )
+
+
+# --- in processes, one for each core ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A policy, on engines as one value of the sweep sets them up."""
+
+    name: str
+    policy: str
+    setups: Setups
+
+
+class _Shared:
+    """What all processes have: they are forked, so that a long trace is there once."""
+
+    trace: Trace
+    played: Any
+
+
+def _share(trace: Trace, played: Any) -> None:
+    _Shared.trace, _Shared.played = trace, played
+
+
+def _count(more: int) -> None:
+    with _Shared.played.get_lock():
+        _Shared.played.value += more
+
+
+def _run(run: _Run, ingresses: int, seed: int) -> Summary:
+    policy = POLICIES[run.policy](run.setups)
+    trace = _Shared.trace
+    result = simulate(trace, run.setups, policy, run.name, ingresses=ingresses, seed=seed, progress=_count)
+    return summary(trace, result)
+
+
+def _play(trace: Trace, runs: Sequence[_Run], ingresses: int, seed: int) -> list[Summary]:
+    """The summary of each run, in their order."""
+    context = multiprocessing.get_context("fork")
+    played = context.Value("q", 0)
+    processes = min(len(runs), len(os.sched_getaffinity(0)))
+    with (
+        ProcessPoolExecutor(processes, context, _share, (trace, played)) as pool,
+        Progress(console=Console(stderr=True), transient=True) as bar,
+    ):
+        futures = [pool.submit(_run, run, ingresses, seed) for run in runs]
+        task = bar.add_task("requests", total=len(trace) * len(runs))
+        while not all(future.done() for future in futures):
+            bar.update(task, completed=played.value)
+            time.sleep(0.2)
+        return [future.result() for future in futures]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

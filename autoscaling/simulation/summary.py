@@ -1,0 +1,70 @@
+"""What a simulation says in a few figures: waits, refusals, cold hits, replica-hours and money."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autoscaling.simulation.engine import Outcome
+from autoscaling.simulation.run import EngineResult, Result
+from autoscaling.simulation.traces import Trace
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One run.
+
+    Attributes:
+        requests: that came; each is answered, refused (`busy`, `warming_up`, `late`) or still `open` at the end.
+        cold_hits: requests that came while no replica ran.
+        p50_s, p95_s, p99_s: waits of those that were answered.
+        others_p95_s: the same of all organisations but the one that asks most.
+        waits_s: percentiles 0 to 100 of the same.
+    """
+
+    policy: str
+    requests: int
+    answered: int
+    busy: int
+    warming_up: int
+    late: int
+    open: int
+    cold_hits: int
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    others_p95_s: float
+    starts: int
+    replica_hours: float
+    cost_eur: float
+    waits_s: list[float] = field(repr=False)
+    engines: list[EngineResult] = field(repr=False)
+
+
+def summary(trace: Trace, result: Result) -> Summary:
+    """The figures of `result`, which came of `trace`."""
+    counts = np.bincount(result.outcome, minlength=len(Outcome))
+    is_answered = result.outcome == Outcome.ANSWERED
+    waits_s = result.wait_s[is_answered]
+    owners = np.bincount(trace.owner) if len(trace) else np.zeros(1)
+    others_s = result.wait_s[is_answered & (trace.owner != owners.argmax())]
+    shares = _quantiles(waits_s, range(101))
+    return Summary(
+        result.policy,
+        len(trace),
+        *(int(counts[what]) for what in (Outcome.ANSWERED, Outcome.BUSY, Outcome.WARMING_UP, Outcome.UPSTREAM_TIMEOUT)),
+        result.open,
+        sum(engine.cold_hits for engine in result.engines),
+        *(shares[share] for share in (50, 95, 99)),
+        _quantiles(others_s, [95])[0],
+        sum(engine.starts for engine in result.engines),
+        sum(engine.replica_s for engine in result.engines) / 3600,
+        sum(engine.cost_micro_eur for engine in result.engines) / 1e6,
+        shares,
+        result.engines,
+    )
+
+
+def _quantiles(values: np.ndarray, shares: range | list[int]) -> list[float]:
+    return np.percentile(values, list(shares)).tolist() if len(values) else [0.0] * len(shares)
