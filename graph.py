@@ -30,6 +30,7 @@ from ray.serve import Application, Deployment
 
 import configs
 from autoscaling.deployment import deployment_options
+from autoscaling.policy.options import BY_POLICY, Scaling
 from contract.catalog import UNKNOWN_COUNTRY, Catalog, Country, Model, Operator, OperatorName
 from deployments.client import connect
 from deployments.fork_server.plan import commands
@@ -44,7 +45,7 @@ __all__ = ["GraphArgs", "build", "connect", "wire"]
 log = logging.getLogger(f"parlance.{__name__}")
 
 Binder = Callable[..., dict[str, Application]]
-"""`bind_each`, with `pythons` given."""
+"""`bind_each`, with `pythons` and `scaling` given."""
 
 
 class GraphArgs(BaseModel):
@@ -58,6 +59,7 @@ class GraphArgs(BaseModel):
         only_pinned_weights: nothing is loaded whose files are not pinned by their hashes.
         ingress: the HTTP side, see `IngressArgs`.
         fork_server: engines without a GPU start from a process that has imported what they import.
+        scaling: who decides how many replicas engines have, see `Scaling`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -68,6 +70,7 @@ class GraphArgs(BaseModel):
     country: Country = Operator().country
     only_pinned_weights: bool = False
     fork_server: bool = True
+    scaling: Scaling = BY_POLICY
     ingress: IngressArgs = IngressArgs()
 
 
@@ -82,14 +85,17 @@ def build(args: GraphArgs) -> Application:
     catalog = configs.load_set_up(args.profile, os.environ, args.without)
     catalog = catalog.model_copy(update={"operator": operator})
     refuse(Plan(catalog, args.ingress.replicas, args.only_pinned_weights), Site.of_process())
-    return wire(catalog, args.ingress, fork_server=args.fork_server)
+    return wire(catalog, args.ingress, fork_server=args.fork_server, scaling=args.scaling)
 
 
-def wire(catalog: Catalog, ingress: IngressArgs, *, fork_server: bool = True) -> Application:
+def wire(
+    catalog: Catalog, ingress: IngressArgs, *, fork_server: bool = True, scaling: Scaling = BY_POLICY
+) -> Application:
     """The picture above, over any catalogue. Raises CatalogError where `ingress.warm` names what is not set up."""
     if absent := set(ingress.warm) - {model.id for model in catalog.deployed()}:
         raise configs.CatalogError(f"ingress.warm: the profile `{catalog.profile}` sets up no model `{min(absent)}`")
-    bind: Binder = partial(bind_each, pythons=commands(catalog.deployed()) if fork_server else {})
+    pythons = commands(catalog.deployed()) if fork_server else {}
+    bind: Binder = partial(bind_each, pythons=pythons, scaling=scaling)
     engines = (
         bind(Chat, catalog.chat)
         | bind(Embedder, catalog.embeddings)
@@ -104,7 +110,7 @@ def wire(catalog: Catalog, ingress: IngressArgs, *, fork_server: bool = True) ->
 
 
 def bind_each(
-    kind: type[Replica], models: Mapping[str, Model], *arguments: Any, pythons: Mapping[str, str]
+    kind: type[Replica], models: Mapping[str, Model], *arguments: Any, pythons: Mapping[str, str], scaling: Scaling
 ) -> dict[str, Application]:
     """Deployment name to bound deployment, for the models that are set up. `arguments` go to each beside its model.
 
@@ -116,6 +122,6 @@ def bind_each(
     for model in models.values():
         if model.serving:
             check(model)
-            options = deployment_options(model, pythons.get(model.deployment))
+            options = deployment_options(model, pythons.get(model.deployment), scaling)
             bound[model.deployment] = deployment.options(**options).bind(model, *arguments)
     return bound

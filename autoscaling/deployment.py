@@ -24,6 +24,7 @@ from ray.runtime_env import RuntimeEnv
 from ray.serve.config import RequestRouterConfig
 from ray.serve.schema import DeploymentSchema
 
+from autoscaling.policy.options import BY_POLICY, Scaling, policy_option, terms_of
 from autoscaling.ray_internals.logs import logging_config
 from contract.catalog import Model, Serving
 
@@ -73,7 +74,7 @@ KNOWN = (DeploymentSchema.model_fields.keys() & inspect.signature(TRIAL.options)
 """Options that a config file and code can both set."""
 
 
-def deployment_options(model: Model, python: str | None = None) -> dict[str, Any]:
+def deployment_options(model: Model, python: str | None = None, scaling: Scaling = BY_POLICY) -> dict[str, Any]:
     """Arguments of `Deployment.options` for a model that is set up. Raises DeploymentTableError.
 
     `python` is a command of a shell that starts its workers, where that is not the interpreter of its stanza.
@@ -97,6 +98,9 @@ def deployment_options(model: Model, python: str | None = None) -> dict[str, Any
         ),
     }
     _finish(options, python)
+    if scaling.by != "serve":
+        terms = terms_of(serving, options, is_constant=IDLE_VARIABLE in os.environ)
+        options["autoscaling_config"].setdefault("policy", policy_option(terms, scaling))
     _try(place, options)
     return options
 

@@ -161,6 +161,16 @@ ENGINE_START = _histogram(
     "How long a replica took to load its model, told by the replica itself. `way` is fork (of the fork server), or "
     "import (by a process of its own).",
 )
+SCALING_REPLICAS = _gauge(
+    "parlance_scaling_replicas",
+    ("engine",),
+    "Replicas that the scaling policy wants. Where it runs dry, Serve's default decides, and this is what it would do.",
+)
+SCALING_FAILURES = _counter(
+    "parlance_scaling_failures",
+    ("engine",),
+    "Looks at an engine in which its scaling policy failed, so that Serve's default decided.",
+)
 FORK_SERVER = _gauge(
     "parlance_fork_server_bytes",
     (),

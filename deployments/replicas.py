@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from autoscaling.exporter import RayInstruments
 from autoscaling.observation import HEADERS_VARIABLES, Observation
+from autoscaling.policy.reports import Work
 from autoscaling.ray_internals.logs import flush_logs, join_serve_logs
 from autoscaling.ray_internals.replica import keep_replica_port_local
 from concurrency.stalls import StallDetector, Stalled
@@ -39,12 +40,7 @@ log = logging.getLogger(f"parlance.{__name__}")
 T = TypeVar("T", bound="type[Replica]")
 Items = AsyncGenerator[Any, None]
 
-INGRESS_SECRETS = (
-    "PARLANCE_SECRET",
-    "PARLANCE_DATABASE_URL",
-    "PARLANCE_REDIS_URL",
-    "PARLANCE_BLOBS_URL",
-)
+INGRESS_SECRETS = ("PARLANCE_SECRET", "PARLANCE_DATABASE_URL", "PARLANCE_REDIS_URL", "PARLANCE_BLOBS_URL")
 """Variables that Ray hands to every process and no engine needs. It runs models of others, and may start processes."""
 
 STORE_PREFIX = "AWS_"
@@ -86,12 +82,16 @@ class Replica:
         assert model.serving is not None, "only a model that is set up is loaded"
         least_s, most_s = (share * model.serving.deadline_s for share in SILENCES)
         self._calls = StallDetector(least_s, most_s)
-        self._has_stalled = False
+        self._has_stalled, self._work = False, Work()
         self._send(ENGINE_START, (*self._labels, way), model_s)
 
     async def warm(self) -> Loading:
         """Does nothing but exist: a queued call wakes an engine at zero. Returns how long its start took."""
         return self.loading
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """Called by Serve, for its controller: what the scaling policy learns from."""
+        return self._work.report(self.loading.process_s + self.loading.model_s)
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica where this raises thrice: its engine is dead, or has stalled.
@@ -149,7 +149,7 @@ def _answer(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     async def answer(self: Replica, job: Any, names: RequestNames | None = None) -> Any:
-        with self.part_of(names, name), self._calls.watching(name):
+        with self._work.call(), self.part_of(names, name), self._calls.watching(name):
             return await getattr(self._adapter, name)(job)
 
     return answer
@@ -161,7 +161,7 @@ def _stream(method: Callable[..., Any], through: Callable[[Items], Items] = lamb
     @wraps(method)
     async def stream(self: Replica, job: Any, names: RequestNames | None = None) -> AsyncGenerator[Any, None]:
         watch = self._calls.watching(name)
-        with self.part_of(names, name):
+        with self._work.call(), self.part_of(names, name):
             async with aclosing(through(getattr(self._adapter, name)(job))) as items:
                 while True:
                     try:

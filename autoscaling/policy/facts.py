@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from contract.hours import WarmHours
@@ -35,9 +35,13 @@ class Terms:
     needs: Mapping[str, float] = field(default_factory=dict)
     warm: tuple[WarmHours, ...] = ()
 
+    def written(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "warm": [hours.model_dump() for hours in self.warm]}
+
     @classmethod
     def read(cls, table: Mapping[str, Any]) -> Terms:
-        """What `deployment_options` has written as JSON."""
+        """What was `written`."""
         return cls(**{**table, "warm": tuple(WarmHours(**hours) for hours in table.get("warm", ()))})
 
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from contract.base import Frozen
+from contract.hours import WarmHours
 
 ModelId = str
 """The id that requests name, e.g. `gemma-4-12b`."""
@@ -63,7 +64,12 @@ class Serving(Frozen):
         max_queued: requests that may wait for a slot.
         deadline_s: seconds until the whole answer, time in the queue included; in a stream, until its first event, and
             from each event to the next. Then 504.
-        idle_s: seconds without a request after which the last replica stops.
+        target_wait_s: seconds; where a call would wait longer for a slot, a replica is added.
+        idle_s: seconds without a request after which the last replica stops, until gaps between requests were learned.
+            Then the price of a cold hit: so many seconds of an idle replica.
+        idle_least_s: the least that is learned.
+        idle_most_s: the most; `idle_s` where it is not set.
+        warm: hours in which one replica stays.
         load_s: expected seconds of a cold start, until one has been measured.
         context_window: tokens of prompt and answer together, where memory bounds it below what the model knows.
         machine_gib: `make serve` leaves the model out on a machine with less memory; None where any will do.
@@ -89,7 +95,11 @@ class Serving(Frozen):
     when_busy: Literal["refuse", "queue"] = "queue"
     max_queued: PositiveInt = 256
     deadline_s: PositiveFloat = 300
+    target_wait_s: PositiveFloat = 10
     idle_s: PositiveFloat = 300
+    idle_least_s: PositiveFloat = 30
+    idle_most_s: PositiveFloat | None = None
+    warm: tuple[WarmHours, ...] = ()
     load_s: PositiveFloat = 30
     context_window: PositiveInt | None = None
     machine_gib: PositiveFloat | None = None

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from autoscaling.deployment import deployment_options
+from autoscaling.policy.options import needs
 from contract.catalog import Catalog, Model
 from models.weights import store
 
@@ -62,15 +63,11 @@ class Sum:
 def replica_of(model: Model) -> ReplicaCost:
     """One replica of a model that is set up. Raises DeploymentTableError."""
     table = deployment_options(model)
-    actor, scale = table["ray_actor_options"], table["autoscaling_config"]
-    # A replica in a placement group takes the whole group: the actor lies in its first bundle.
-    bundles = table.get("placement_group_bundles")
-    shares = bundles or [{"CPU": actor["num_cpus"], "GPU": actor.get("num_gpus", 0), "memory": actor.get("memory", 0)}]
-    memory = sum(bundle.get("memory", 0) for bundle in shares)
+    scale, takes = table["autoscaling_config"], needs(table)
     return ReplicaCost(
-        cpus=sum(bundle.get("CPU", 0) for bundle in shares),
-        gpus=sum(bundle.get("GPU", 0) for bundle in shares),
-        memory_bytes=int(memory) or None,
+        cpus=takes.get("CPU", 0),
+        gpus=takes.get("GPU", 0),
+        memory_bytes=int(takes.get("memory", 0)) or None,
         fewest=scale["min_replicas"],
         most=scale["max_replicas"],
     )

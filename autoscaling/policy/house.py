@@ -1,0 +1,146 @@
+"""What the policies of all deployments of a cluster share, in the process of Serve's controller.
+
+Serve starts the first replica of a cold engine that somebody calls without asking its policy. So an engine that was not
+asked in a round of looks is one that somebody waits for. Its replica waits, too, until there is room for it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from autoscaling.policy.brain import Brain
+from autoscaling.policy.facts import Decision, Facts, Terms
+from autoscaling.policy.memory import Memory
+
+if TYPE_CHECKING:
+    from ray.serve.config import AutoscalingContext
+
+    from autoscaling.exporter import RayInstruments
+    from autoscaling.policy.serve import EnginePolicy
+
+ROOM_S = 10.0
+"""How old what is known of the resources of the cluster may be."""
+
+SAVE_S = 300.0
+FILE = "warmth.json"
+"""In PARLANCE_HOME of the machine with Serve's controller: what was learned, to go on from after a restart."""
+
+SOMEBODY_WAITS = Facts(running=0, target=1, calls=1.0)
+
+log = logging.getLogger("ray.serve")
+
+
+def cluster_resources() -> Mapping[str, float]:
+    """What there is in all, by Ray's names. Memory is in bytes."""
+    import ray
+
+    resources: Mapping[str, float] = ray.cluster_resources()
+    return resources
+
+
+class House:
+    """All engines of all applications of a cluster.
+
+    Args:
+        resources: what there is in all of each.
+        file: where what is learned is kept; None: nowhere.
+        clock: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        resources: Callable[[], Mapping[str, float]] = cluster_resources,
+        file: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._resources, self._file, self._clock = resources, file, clock
+        self._brain = Brain()
+        self._members: WeakValueDictionary[str, EnginePolicy] = WeakValueDictionary()
+        """Serve lets go of the policy of a deployment that is deleted."""
+        self._heard: dict[str, Facts] = {}
+        self._decisions: dict[str, Decision] = {}
+        self._room: Mapping[str, float] = {}
+        self._asked_s = -ROOM_S
+        self._saved_s = clock()
+        self._read()
+
+    def decide(self, policy: EnginePolicy, ctx: AutoscalingContext) -> Decision:
+        """Of the round of looks before this one. The facts of this look are for the next."""
+        key = f"{ctx.app_name}/{ctx.deployment_name}"
+        if key in self._heard:
+            self._end_round(ctx.current_time or time.time())
+        if self._members.get(key) is not policy:
+            self._members[key], self._brain.terms[key] = policy, Terms.read(policy.terms)
+        self._heard[key] = policy.reader.facts(ctx)
+        decision = self._decisions.get(key) or Decision(ctx.target_num_replicas, "first look")
+        self._tell(ctx.deployment_name, decision.replicas)
+        return decision
+
+    def count_failure(self, engine: str) -> None:
+        """A policy has failed, and Serve's default decides."""
+        from contract.telemetry import SCALING_FAILURES
+
+        self._instruments(SCALING_FAILURES, (engine,), 1)
+
+    def _tell(self, engine: str, replicas: int) -> None:
+        from contract.telemetry import SCALING_REPLICAS
+
+        self._instruments(SCALING_REPLICAS, (engine,), replicas)
+
+    @cached_property
+    def _instruments(self) -> RayInstruments:
+        from autoscaling.exporter import RayInstruments
+        from contract.telemetry import SCALING_FAILURES, SCALING_REPLICAS
+
+        return RayInstruments([SCALING_REPLICAS, SCALING_FAILURES])
+
+    def _end_round(self, now_s: float) -> None:
+        members = dict(self._members)
+        facts = {key: self._heard.get(key, SOMEBODY_WAITS) for key in members}
+        self._heard = {}
+        self._decisions = self._brain.decide(facts, self._room_of(members), now_s)
+        if self._clock() - self._saved_s >= SAVE_S:
+            self._saved_s = self._clock()
+            self._write()
+
+    def _room_of(self, members: Mapping[str, EnginePolicy]) -> dict[str, float]:
+        needed = {resource for key in members for resource in self._brain.terms[key].needs}
+        if needed and self._clock() - self._asked_s >= ROOM_S:
+            self._asked_s, self._room = self._clock(), self._resources()
+        room = {resource: self._room.get(resource, 0.0) for resource in needed}
+        for policy in members.values():
+            room |= {resource: limit for resource, limit in policy.budget.items() if resource in needed}
+        return room
+
+    def _read(self) -> None:
+        if self._file is None or not self._file.exists():
+            return
+        try:
+            for key, table in json.loads(self._file.read_text("utf-8")).items():
+                memory = Memory()
+                memory.read(table)
+                self._brain.memories[key] = memory
+        except Exception as error:
+            log.warning("scaling: %s cannot be read, so idle times are learned anew: %r", self._file, error)
+
+    def _write(self) -> None:
+        if self._file is None:
+            return
+        try:
+            new = self._file.with_suffix(".new")
+            new.write_text(json.dumps({key: memory.written() for key, memory in self._brain.memories.items()}), "utf-8")
+            new.replace(self._file)
+        except OSError as error:
+            log.warning("scaling: what was learned cannot be kept in %s: %r", self._file, error)
+
+
+HOUSE = House(file=Path(os.environ["PARLANCE_HOME"]) / FILE if "PARLANCE_HOME" in os.environ else None)
+"""Of this process."""

@@ -1,0 +1,64 @@
+"""A stanza's terms, and the policy as an option of its deployment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, NonNegativeFloat
+
+from autoscaling.policy.facts import Terms
+from contract.base import Frozen
+from contract.catalog import Serving
+
+
+class Scaling(Frozen):
+    """Who decides how many replicas an engine has.
+
+    Attributes:
+        by: `policy`, or `serve`: Serve's default, with `idle_s` as its delay. `dry-run`: the same, and the policy says
+            what it would do, in the log of Serve's controller and in a metric.
+        budget: what all engines may take of a resource, by Ray's name, where that is not what the cluster has now: as
+            much as an autoscaler may add, say.
+    """
+
+    by: Literal["policy", "dry-run", "serve"] = "policy"
+    budget: dict[str, NonNegativeFloat] = Field(default={})
+
+
+BY_POLICY = Scaling()
+
+
+def needs(options: Mapping[str, Any]) -> dict[str, float]:
+    """What one replica takes, by Ray's names: in a placement group, in whose first bundle it is, all of the group."""
+    actor = options["ray_actor_options"]
+    alone = {"CPU": actor["num_cpus"], "GPU": actor.get("num_gpus", 0), "memory": actor.get("memory", 0)}
+    total: Counter[str] = Counter()
+    for bundle in options.get("placement_group_bundles") or [alone | actor.get("resources", {})]:
+        total.update(bundle)
+    return dict(total)
+
+
+def terms_of(serving: Serving, options: Mapping[str, Any], *, is_constant: bool = False) -> Terms:
+    """What a stanza asks. CPUs are no budget, for engines share them by time; a constant idle time learns nothing."""
+    config = options["autoscaling_config"]
+    idle_s = config["downscale_to_zero_delay_s"]
+    return Terms(
+        slots=serving.max_ongoing_requests,
+        least=config["min_replicas"],
+        most=config["max_replicas"],
+        target_wait_s=serving.target_wait_s,
+        load_s=serving.load_s,
+        idle_s=idle_s,
+        idle_least_s=idle_s if is_constant else min(idle_s, serving.idle_least_s),
+        idle_most_s=idle_s if is_constant else max(serving.idle_least_s, serving.idle_most_s or idle_s),
+        needs={name: need for name, need in needs(options).items() if need and name != "CPU"},
+        warm=serving.warm,
+    )
+
+
+def policy_option(terms: Terms, scaling: Scaling) -> dict[str, Any]:
+    """`policy` in `autoscaling_config`."""
+    kwargs = {"terms": terms.written(), "budget": scaling.budget, "is_dry": scaling.by == "dry-run"}
+    return {"policy_function": "autoscaling.policy.serve:EnginePolicy", "policy_kwargs": kwargs}

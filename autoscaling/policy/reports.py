@@ -1,0 +1,62 @@
+"""What replicas tell Serve's controller of their work, and what becomes of it there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from autoscaling.policy.facts import Facts
+
+if TYPE_CHECKING:
+    from ray.serve.config import AutoscalingContext
+
+
+class Work:
+    """Calls that have ended in one replica, and the seconds for which they had slots. Used in one event loop."""
+
+    def __init__(self) -> None:
+        self.ended, self.worked_s = 0, 0.0
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """The block is a call."""
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self.ended += 1
+            self.worked_s += time.monotonic() - began_s
+
+    def report(self, load_s: float) -> dict[str, float]:
+        """For Serve, which wants numbers; `load_s` is how long the replica took to start."""
+        return {"ended": self.ended, "worked_s": self.worked_s, "load_s": load_s}
+
+
+class Reader:
+    """Reads the reports of one deployment: what is new in them since they were read last."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Any, tuple[float, float]] = {}
+
+    def facts(self, ctx: AutoscalingContext) -> Facts:
+        """What Serve knows of the deployment now, and what its replicas have told."""
+        latest = {
+            name: {replica: points[-1].value for replica, points in of_replicas.items() if points}
+            for name, of_replicas in (ctx.raw_metrics or {}).items()
+        }
+        ended, worked_s, loads_s = (latest.get(name, {}) for name in ("ended", "worked_s", "load_s"))
+        before, self._seen = self._seen, {replica: (calls, worked_s[replica]) for replica, calls in ended.items()}
+        gains = [
+            (calls - before.get(replica, (0, 0))[0], work_s - before.get(replica, (0, 0))[1])
+            for replica, (calls, work_s) in self._seen.items()
+        ]
+        return Facts(
+            running=ctx.current_num_replicas,
+            target=ctx.target_num_replicas,
+            calls=ctx.total_num_requests,
+            ended=int(sum(calls for calls, _ in gains)),
+            worked_s=sum(work_s for _, work_s in gains),
+            load_s=next((load_s for replica, load_s in loads_s.items() if replica not in before), None),
+        )
