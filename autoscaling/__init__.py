@@ -17,5 +17,7 @@ observation.py  what a process tells of single requests, as its environment says
 tracing.py      how spans get to a collector; imported only where they are wanted
 watch.py        starting or failed? Serve is queried by one poller, only while somebody waits for a cold engine
 deployment.py   a stanza's `serving` as Serve's deployment options, checked by Ray
+simulate.py     what the policy would have made of yesterday
+simulation/     that day in virtual time
 ray_internals/  names of Ray that are not public: what we change and what we call
 """

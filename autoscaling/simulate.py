@@ -14,21 +14,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ray.serve.config import AutoscalingConfig
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
+from rich.table import Column, Table
 
 import configs
 from autoscaling.deployment import deployment_options
-from autoscaling.policy import Terms
+from autoscaling.policy.options import Scaling, terms_of
 from autoscaling.simulation import made
 from autoscaling.simulation.engine import Setup
 from autoscaling.simulation.policies import POLICIES
-from autoscaling.simulation.run import simulate
+from autoscaling.simulation.run import Result, simulate
 from autoscaling.simulation.summary import Summary, summary
 from autoscaling.simulation.traces import Trace, TraceError, read
 from contract.catalog import Model
@@ -47,21 +48,79 @@ EPILOGUE = """examples:
 """
 
 Setups = Mapping[str, Setup]
+WIDTH = 140
+ERRORS = Console(stderr=True)
+
 COLUMNS: Mapping[str, Callable[[Summary], str]] = {
     "policy": lambda one: one.policy,
     "answered": lambda one: f"{one.answered:,}",
     "busy": lambda one: f"{one.busy:,}",
     "warming up": lambda one: f"{one.warming_up:,}",
-    "too late": lambda one: f"{one.late:,}",
-    "open": lambda one: f"{one.open:,}",
+    "late": lambda one: f"{one.late:,}",
     "cold hits": lambda one: f"{one.cold_hits:,}",
-    "p50 s": lambda one: f"{one.p50_s:.2f}",
-    "p95 s": lambda one: f"{one.p95_s:.2f}",
-    "p99 s": lambda one: f"{one.p99_s:.2f}",
-    "others p95 s": lambda one: f"{one.others_p95_s:.2f}",
+    "p50": lambda one: f"{one.p50_s:.2f}",
+    "p95": lambda one: f"{one.p95_s:.2f}",
+    "p99": lambda one: f"{one.p99_s:.2f}",
+    "others p95": lambda one: f"{one.others_p95_s:.2f}",
     "starts": lambda one: f"{one.starts:,}",
     "replica-hours": lambda one: f"{one.replica_hours:,.2f}",
     "EUR": lambda one: f"{one.cost_eur:,.2f}",
+}
+
+
+ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
+    "trace": {
+        "help": "a CSV file with the columns at, model, organisation and work_s; `-` for one on standard input; or "
+        f"a made one: {', '.join(made.SHAPES)}"
+    },
+    "--profile": {
+        "default": "embedded",
+        "choices": configs.PROFILES,
+        "help": "whose engines are simulated (default: embedded)",
+    },
+    "--engine": {
+        "action": "append",
+        "metavar": "NAME",
+        "help": "only this deployment; may be repeated, the most popular one first",
+    },
+    "--policy": {
+        "action": "append",
+        "choices": tuple(POLICIES),
+        "help": "who scales; may be repeated (default: each of them)",
+    },
+    "--set": {
+        "action": "append",
+        "default": [],
+        "metavar": "KEY=VALUE",
+        "help": "a key of every stanza's `serving` or of its autoscaling_config; may be repeated",
+    },
+    "--sweep": {"metavar": "KEY=A,B,C", "help": "such a key; runs once for each of these values"},
+    "--requests": {"type": int, "default": 20_000, "metavar": "N", "help": "of a made trace (default: 20000)"},
+    "--hours": {"type": float, "default": 24.0, "metavar": "H", "help": "of a made trace (default: 24)"},
+    "--owners": {"type": int, "default": 50, "metavar": "N", "help": "organisations of a made trace (default: 50)"},
+    "--work-s": {
+        "type": float,
+        "default": 5.0,
+        "metavar": "S",
+        "help": "mean seconds of work of a request of a made trace (default: 5)",
+    },
+    "--unit-s": {"type": float, "metavar": "S", "help": "work of a unit, for a trace with the column quantity"},
+    "--slowdown": {
+        "type": float,
+        "default": 0.0,
+        "metavar": "X",
+        "help": "by this share of its time alone a call is longer for each other one at its replica (default: 0)",
+    },
+    "--room": {
+        "action": "append",
+        "default": [],
+        "metavar": "RESOURCE=AMOUNT",
+        "help": "what engines share, by Ray's names, such as GPU=2; may be repeated (default: there is enough)",
+    },
+    "--ingresses": {"type": int, "default": 1, "metavar": "N", "help": "ingress replicas (default: 1)"},
+    "--eur-an-hour": {"type": float, "default": 0.1, "metavar": "EUR", "help": "price of a replica (default: 0.1)"},
+    "--seed": {"type": int, "default": 1, "metavar": "N", "help": "the same one gives the same result (default: 1)"},
+    "--json": {"type": Path, "metavar": "FILE", "help": "where results go, for programs and pictures"},
 }
 
 
@@ -73,53 +132,8 @@ def command_line() -> argparse.ArgumentParser:
         epilog=EPILOGUE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
-    add(
-        "trace",
-        help=f"a CSV file with the columns at, model, organisation and work_s; `-` for one on standard input; or a made one: {', '.join(made.SHAPES)}",
-    )
-    add(
-        "--profile",
-        default="embedded",
-        choices=configs.PROFILES,
-        help="whose engines are simulated (default: embedded)",
-    )
-    add(
-        "--engine",
-        action="append",
-        metavar="NAME",
-        help="only this deployment; may be repeated, the most popular one first",
-    )
-    add("--policy", action="append", choices=POLICIES, help="who scales; may be repeated (default: all of them)")
-    add(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a key of every stanza's `serving`, of its autoscaling_config, or of the policy's terms",
-    )
-    add("--sweep", metavar="KEY=A,B,C", help="runs once for each of these values")
-    add("--requests", type=int, default=20_000, metavar="N", help="of a made trace (default: 20000)")
-    add("--hours", type=float, default=24.0, metavar="H", help="of a made trace (default: 24)")
-    add("--owners", type=int, default=50, metavar="N", help="organisations of a made trace (default: 50)")
-    add(
-        "--work-s",
-        type=float,
-        default=5.0,
-        metavar="S",
-        help="mean seconds of work of a request in a made trace (default: 5)",
-    )
-    add(
-        "--slowdown",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="by this share of its time alone a call is longer for each other one at its replica (default: 0)",
-    )
-    add("--ingresses", type=int, default=1, metavar="N", help="ingress replicas (default: 1)")
-    add("--eur-an-hour", type=float, default=0.1, metavar="EUR", help="what a replica costs (default: 0.1)")
-    add("--seed", type=int, default=1, metavar="N", help="the same seed gives the same result (default: 1)")
-    add("--json", type=Path, metavar="FILE", help="where all results go, for other programs and for pictures")
+    for name, argument in ARGUMENTS.items():
+        parser.add_argument(name, **argument)
     return parser
 
 
@@ -140,15 +154,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for policy in options.policy or POLICIES
             for value in values
         ]
+        room = {resource: float(amount) for resource, amount in map(_setting, options.room)}
     except (TraceError, ValueError, OSError) as error:
         parser.error(str(error))
     for note in trace.notes:
-        print(note, file=sys.stderr)
-    summaries = _play(trace, runs, options.ingresses, options.seed)
-    table = Table(*COLUMNS, caption=f"{len(trace):,} requests")
+        ERRORS.print(note, highlight=False)
+    summaries = _play(trace, runs, partial(simulate, ingresses=options.ingresses, seed=options.seed), room)
+    table = Table(*(Column(name, no_wrap=True) for name in COLUMNS), box=None, pad_edge=False)
     for one in summaries:
         table.add_row(*(cell(one) for cell in COLUMNS.values()))
-    Console().print(table)
+    Console(width=WIDTH).print(f"{len(trace):,} requests; waits in seconds", table, sep="\n", highlight=False)
     if options.json:
         options.json.write_text(json.dumps([asdict(one) for one in summaries]), "utf-8")
     return 0
@@ -172,9 +187,9 @@ def _trace(options: argparse.Namespace, models: Mapping[str, Model]) -> Trace:
         )
     engines = {model.id: name for name, model in models.items()}
     if options.trace == "-":
-        return read(sys.stdin, engines, time.time())
+        return read(sys.stdin, engines, time.time(), options.unit_s)
     with Path(options.trace).open(encoding="utf-8", newline="") as file:
-        return read(file, engines, time.time())
+        return read(file, engines, time.time(), options.unit_s)
 
 
 def _sweep(text: str | None) -> tuple[str, Sequence[Any]]:
@@ -201,34 +216,23 @@ def _value(text: str) -> Any:
 
 def _setups(options: argparse.Namespace, models: Mapping[str, Model], sweep: Mapping[str, Any]) -> Setups:
     """What is simulated of each engine. Raises ValueError."""
-    changes = {key: _value(value) for key, value in map(_setting, options.set)} | sweep
+    changes = {key: _value(value) for key, value in map(_setting, options.set)} | dict(sweep)
     return {name: _setup(model, changes, options) for name, model in models.items()}
 
 
 def _setup(model: Model, changes: Mapping[str, Any], options: argparse.Namespace) -> Setup:
     assert model.serving is not None
-    tables = (type(model.serving).model_fields, AutoscalingConfig.model_fields, Terms.__dataclass_fields__)
+    tables = (type(model.serving).model_fields, AutoscalingConfig.model_fields)
     if unknown := [key for key in changes if not any(key in table for table in tables)]:
         known = sorted({key for table in tables for key in table if not key.startswith("_")})
         raise ValueError(f"nothing is named `{unknown[0]}`; there are {', '.join(known)}")
-    of_serving, of_config, of_terms = ({key: changes[key] for key in changes if key in table} for table in tables)
+    of_serving, of_config = ({key: changes[key] for key in changes if key in table} for table in tables)
     serving = type(model.serving).model_validate(model.serving.model_dump() | of_serving)
-    config = deployment_options(model.model_copy(update={"serving": serving}))["autoscaling_config"] | of_config
-    terms = {
-        "slots": serving.max_ongoing_requests,
-        "least": config["min_replicas"],
-        "most": config["max_replicas"],
-        "load_s": serving.load_s,
-        "idle_s": serving.idle_s,
-    }
-    return Setup(
-        model.deployment,
-        serving,
-        AutoscalingConfig(**config),
-        Terms(**terms | of_terms),
-        options.slowdown,
-        round(1e6 * options.eur_an_hour),
-    )
+    deployed = deployment_options(model.model_copy(update={"serving": serving}), scaling=Scaling(by="serve"))
+    deployed["autoscaling_config"] |= of_config
+    config = AutoscalingConfig(**deployed["autoscaling_config"])
+    price = round(1e6 * options.eur_an_hour)
+    return Setup(model.deployment, serving, config, terms_of(serving, deployed), options.slowdown, price)
 
 
 # --- in processes, one for each core ----------------------------------------------------------------------------------
@@ -259,23 +263,21 @@ def _count(more: int) -> None:
         _Shared.played.value += more
 
 
-def _run(run: _Run, ingresses: int, seed: int) -> Summary:
-    policy = POLICIES[run.policy](run.setups)
-    trace = _Shared.trace
-    result = simulate(trace, run.setups, policy, run.name, ingresses=ingresses, seed=seed, progress=_count)
-    return summary(trace, result)
+def _run(run: _Run, play: Callable[..., Result], room: Mapping[str, float]) -> Summary:
+    policy, trace = POLICIES[run.policy](run.setups, room), _Shared.trace
+    return summary(trace, play(trace, run.setups, policy, run.name, room=room, progress=_count))
 
 
-def _play(trace: Trace, runs: Sequence[_Run], ingresses: int, seed: int) -> list[Summary]:
+def _play(trace: Trace, runs: Sequence[_Run], play: Callable[..., Result], room: Mapping[str, float]) -> list[Summary]:
     """The summary of each run, in their order."""
     context = multiprocessing.get_context("fork")
     played = context.Value("q", 0)
     processes = min(len(runs), len(os.sched_getaffinity(0)))
     with (
         ProcessPoolExecutor(processes, context, _share, (trace, played)) as pool,
-        Progress(console=Console(stderr=True), transient=True) as bar,
+        Progress(console=ERRORS, transient=True) as bar,
     ):
-        futures = [pool.submit(_run, run, ingresses, seed) for run in runs]
+        futures = [pool.submit(_run, run, play, room) for run in runs]
         task = bar.add_task("requests", total=len(trace) * len(runs))
         while not all(future.done() for future in futures):
             bar.update(task, completed=played.value)

@@ -1,4 +1,4 @@
-"""What Serve's default policy makes of a deployment at any time: Serve itself would look at the clock of the machine."""
+"""What Serve's default policy makes of a deployment at any time: Serve itself would look at the machine's clock."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from ray.serve.config import AutoscalingConfig
 from autoscaling.policy import Facts, Terms
 from autoscaling.room import WaitingRoom, may_wait_for_start, places
 from autoscaling.simulation.clock import Clock
-from autoscaling.simulation.replicas import Call, Replicas
+from autoscaling.simulation.replicas import Call, Cluster, Replicas
 from concurrency.fairness import QueueFull
 from contract.catalog import Serving
 
@@ -55,6 +55,7 @@ class Engine:
         woken: called when a call comes while no replica runs.
         ingresses: processes that each have a room.
         load_s: gives the seconds of the next start.
+        cluster: where its replicas are.
     """
 
     def __init__(
@@ -64,12 +65,20 @@ class Engine:
         over: Callable[[Call, Outcome, float], None],
         woken: Callable[[], None],
         load_s: Callable[[], float],
+        cluster: Cluster,
         ingresses: int = 1,
     ) -> None:
         self.setup, self._clock, self._over, self._woken = setup, clock, over, woken
         serving = setup.serving
         self.replicas = Replicas(
-            clock, serving.max_ongoing_requests, load_s, setup.slowdown, self._ended, self._replicas_came
+            clock,
+            serving.max_ongoing_requests,
+            load_s,
+            setup.slowdown,
+            self._ended,
+            self._replicas_came,
+            cluster,
+            setup.terms.needs,
         )
         queues = serving.when_busy == "queue"
         self._refuses_busy = not queues

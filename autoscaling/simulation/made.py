@@ -82,9 +82,10 @@ def trace(
 
 
 def _times(rate: Callable[[Floats], Floats], requests: int, draw: np.random.Generator) -> Floats:
-    """Shares of the whole time at which requests come, ascending: even ones, pressed together where the rate is high."""
+    """Shares of the whole time at which requests come, ascending: closer where the rate is high."""
     gaps = draw.gamma(GAP_SHAPE, size=requests + 1)
     even = np.cumsum(gaps)[:-1] / gaps.sum()
     share = np.linspace(0, 1, 10_001)
     come = np.concatenate([[0.0], np.cumsum(rate((share[:-1] + share[1:]) / 2))])
-    return np.interp(even, come / come[-1], share)
+    times: Floats = np.interp(even, come / come[-1], share)
+    return times

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from autoscaling.policy import Brain, Facts
@@ -20,17 +20,18 @@ class Policy(Protocol):
 class Planned:
     """The policy of production."""
 
-    def __init__(self, engines: Mapping[str, Setup]) -> None:
+    def __init__(self, engines: Mapping[str, Setup], room: Mapping[str, float]) -> None:
         self._brain = Brain({name: setup.terms for name, setup in engines.items()})
+        self._room = room
 
     def decide(self, facts: Mapping[str, Facts], now_s: float) -> Mapping[str, int]:
-        return {name: decision.replicas for name, decision in self._brain.decide(facts, {}, now_s).items()}
+        return {name: decision.replicas for name, decision in self._brain.decide(facts, self._room, now_s).items()}
 
 
 class AlwaysOn:
     """Every engine has all its replicas all the time."""
 
-    def __init__(self, engines: Mapping[str, Setup]) -> None:
+    def __init__(self, engines: Mapping[str, Setup], room: Mapping[str, float]) -> None:
         self._most = {name: setup.config.max_replicas for name, setup in engines.items()}
 
     def decide(self, facts: Mapping[str, Facts], now_s: float) -> Mapping[str, int]:
@@ -40,7 +41,7 @@ class AlwaysOn:
 class ServeDefault:
     """Serve's own policy with the delays of each stanza."""
 
-    def __init__(self, engines: Mapping[str, Setup]) -> None:
+    def __init__(self, engines: Mapping[str, Setup], room: Mapping[str, float]) -> None:
         self._engines = engines
         self._states: dict[str, dict[str, Any]] = {name: {} for name in engines}
 
@@ -53,4 +54,8 @@ class ServeDefault:
         return targets
 
 
-POLICIES = {"parlance": Planned, "serve": ServeDefault, "always on": AlwaysOn}
+POLICIES: Mapping[str, Callable[[Mapping[str, Setup], Mapping[str, float]], Policy]] = {
+    "parlance": Planned,
+    "serve": ServeDefault,
+    "always on": AlwaysOn,
+}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from heapq import heappop, heappush
 
 from autoscaling.room import Slot
@@ -34,17 +35,53 @@ class Replica:
     """Works on calls. With n at work each takes `1 + slowdown * (n - 1)` times as long as alone: they share a machine.
 
     Attributes:
+        began_s: since when it is there; None while there is no room for it.
         work: calls at work, by the progress at which they end, the first first.
         progress_s: for how long a call that was here from the beginning would have worked, had it been alone.
     """
 
     __slots__ = ("began_s", "number", "progress_s", "promised_s", "seen_s", "work")
 
-    def __init__(self, number: int, now_s: float) -> None:
-        self.number, self.began_s = number, now_s
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.began_s: float | None = None
         self.work: list[tuple[float, int, Call]] = []
         self.progress_s = self.seen_s = 0.0
         self.promised_s = float("inf")
+
+
+class Cluster:
+    """What engines share; a replica that starts waits until there is room.
+
+    Args:
+        room: what there is of each resource, by Ray's names; of others there is enough.
+    """
+
+    def __init__(self, room: Mapping[str, float]) -> None:
+        self._left = dict(room)
+        self._waiting: deque[tuple[Mapping[str, float], Callable[[], bool]]] = deque()
+
+    def place(self, needs: Mapping[str, float], start: Callable[[], bool]) -> None:
+        """Calls `start` once there is room for `needs`; it says whether it takes it."""
+        self._waiting.append((needs, start))
+        self._fill()
+
+    def give_back(self, needs: Mapping[str, float]) -> None:
+        """A replica is gone."""
+        self._take(needs, -1)
+        self._fill()
+
+    def _take(self, needs: Mapping[str, float], times: int) -> None:
+        for resource in self._left:
+            self._left[resource] -= times * needs.get(resource, 0.0)
+
+    def _fill(self) -> None:
+        for _ in range(len(self._waiting)):
+            needs, start = self._waiting.popleft()
+            if any(needs.get(resource, 0.0) > left + 1e-9 for resource, left in self._left.items()):
+                self._waiting.append((needs, start))
+            elif start():
+                self._take(needs, 1)
 
 
 class Replicas:
@@ -54,6 +91,7 @@ class Replicas:
         slots: calls that one may work on.
         ended: is told of each call that has ended.
         changed: is told that replicas have come.
+        cluster, needs: where they are, and what each takes there.
 
     Attributes:
         running: of them, so many take calls.
@@ -71,7 +109,10 @@ class Replicas:
         slowdown: float,
         ended: Callable[[Call], None],
         changed: Callable[[], None],
+        cluster: Cluster,
+        needs: Mapping[str, float],
     ) -> None:
+        self._cluster, self._needs = cluster, needs
         self._clock, self._slots, self._load_s, self._slowdown = clock, slots, load_s, slowdown
         self._ended, self._changed = ended, changed
         self._levels: list[dict[int, Replica]] = [{} for _ in range(slots + 1)]
@@ -100,18 +141,20 @@ class Replicas:
             *self._stopping.values(),
             *(r for level in self._levels for r in level.values()),
         )
-        return self.stopped_s + sum(self._clock.now_s - replica.began_s for replica in there)
+        return self.stopped_s + sum(map(self._age_s, there))
 
     def scale(self, target: int) -> None:
         """Starts and stops replicas; those that start stop first, then those with the least work."""
         while self.target < target:
-            replica = Replica(self.starts, self._clock.now_s)
+            replica = Replica(self.starts)
             self.starts += 1
             self._starting[replica.number] = replica
-            self._clock.at(self._clock.now_s + self._load_s(), self._started, replica)
+            self._cluster.place(self._needs, partial(self._place_replica, replica))
         while self.target > target:
             if self._starting:
-                self._gone(self._starting.popitem()[1])
+                _, replica = self._starting.popitem()
+                if replica.began_s is not None:
+                    self._gone(replica)
             else:
                 self._stop(next(level for level in self._levels if level).popitem()[1])
 
@@ -173,11 +216,19 @@ class Replicas:
         while self._queue and any(self._levels[:-1]):
             self._place(self._queue.popleft())
 
+    def _place_replica(self, replica: Replica) -> bool:
+        """It begins to load, unless it was stopped before there was room."""
+        if replica.number not in self._starting:
+            return False
+        replica.began_s = self._clock.now_s
+        self._clock.at(self._clock.now_s + self._load_s(), self._started, replica)
+        return True
+
     def _started(self, replica: Replica) -> None:
         if self._starting.pop(replica.number, None) is None:  # it was stopped before
             return
         replica.seen_s = self._clock.now_s
-        self.last_load_s = replica.seen_s - replica.began_s
+        self.last_load_s = replica.seen_s - (replica.began_s or 0.0)
         self._levels[0][replica.number] = replica
         self.running += 1
         self._take_from_queue()
@@ -191,4 +242,8 @@ class Replicas:
             self._gone(replica)
 
     def _gone(self, replica: Replica) -> None:
-        self.stopped_s += self._clock.now_s - replica.began_s
+        self.stopped_s += self._age_s(replica)
+        self._cluster.give_back(self._needs)
+
+    def _age_s(self, replica: Replica) -> float:
+        return 0.0 if replica.began_s is None else self._clock.now_s - replica.began_s

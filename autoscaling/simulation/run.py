@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from autoscaling.simulation.clock import Clock
 from autoscaling.simulation.controller import Controller
-from autoscaling.simulation.engine import Engine, Setup, Outcome
+from autoscaling.simulation.engine import Engine, Outcome, Setup
 from autoscaling.simulation.policies import Policy
-from autoscaling.simulation.replicas import Call
+from autoscaling.simulation.replicas import Call, Cluster
 from autoscaling.simulation.traces import Trace
 
 AT_ONCE = 20_000
@@ -47,7 +47,6 @@ class Result:
     outcome: npt.NDArray[np.uint8]
     wait_s: npt.NDArray[np.float32]
     engines: list[EngineResult]
-    open: int
 
 
 def simulate(
@@ -56,6 +55,7 @@ def simulate(
     policy: Policy,
     name: str = "",
     *,
+    room: Mapping[str, float] | None = None,
     ingresses: int = 1,
     seed: int = 1,
     grace_s: float = 60.0,
@@ -63,7 +63,7 @@ def simulate(
 ) -> Result:
     """Plays `trace` on its engines, and for `grace_s` after the last request.
 
-    `progress` is told of the number of requests that have come since it was told last.
+    `room` is what there is of each resource that engines share; a replica that starts waits for it. `progress` is told of the number of requests that have come since it was told last.
     """
     clock, draw = Clock(), random.Random(seed)
     controller = Controller(clock, trace.epoch_s, policy)
@@ -74,8 +74,9 @@ def simulate(
         outcome[call.number] = what
         wait_s[call.number] = seconds
 
+    cluster = Cluster(room or {})
     engines = [
-        Engine(setups[one], clock, over, controller.wake, _starts(setups[one], draw), ingresses)
+        Engine(setups[one], clock, over, controller.wake, _starts(setups[one], draw), cluster, ingresses)
         for one in trace.engines
     ]
     controller.watch(dict(zip(trace.engines, engines, strict=True)))
@@ -96,7 +97,6 @@ def simulate(
         outcome,
         wait_s,
         [_result(engine, series) for engine, series in zip(engines, looks, strict=True)],
-        int(np.count_nonzero(outcome == Outcome.OPEN)),
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from autoscaling.simulation.engine import Outcome
 from autoscaling.simulation.run import EngineResult, Result
@@ -51,20 +53,25 @@ def summary(trace: Trace, result: Result) -> Summary:
     others_s = result.wait_s[is_answered & (trace.owner != owners.argmax())]
     shares = _quantiles(waits_s, range(101))
     return Summary(
-        result.policy,
-        len(trace),
-        *(int(counts[what]) for what in (Outcome.ANSWERED, Outcome.BUSY, Outcome.WARMING_UP, Outcome.UPSTREAM_TIMEOUT)),
-        result.open,
-        sum(engine.cold_hits for engine in result.engines),
-        *(shares[share] for share in (50, 95, 99)),
-        _quantiles(others_s, [95])[0],
-        sum(engine.starts for engine in result.engines),
-        sum(engine.replica_s for engine in result.engines) / 3600,
-        sum(engine.cost_micro_eur for engine in result.engines) / 1e6,
-        shares,
-        result.engines,
+        policy=result.policy,
+        requests=len(trace),
+        answered=int(counts[Outcome.ANSWERED]),
+        busy=int(counts[Outcome.BUSY]),
+        warming_up=int(counts[Outcome.WARMING_UP]),
+        late=int(counts[Outcome.UPSTREAM_TIMEOUT]),
+        open=int(counts[Outcome.OPEN]),
+        cold_hits=sum(engine.cold_hits for engine in result.engines),
+        p50_s=shares[50],
+        p95_s=shares[95],
+        p99_s=shares[99],
+        others_p95_s=_quantiles(others_s, [95])[0],
+        starts=sum(engine.starts for engine in result.engines),
+        replica_hours=sum(engine.replica_s for engine in result.engines) / 3600,
+        cost_eur=sum(engine.cost_micro_eur for engine in result.engines) / 1e6,
+        waits_s=shares,
+        engines=result.engines,
     )
 
 
-def _quantiles(values: np.ndarray, shares: range | list[int]) -> list[float]:
-    return np.percentile(values, list(shares)).tolist() if len(values) else [0.0] * len(shares)
+def _quantiles(values: npt.NDArray[np.float32], shares: Sequence[int]) -> list[float]:
+    return [float(value) for value in np.percentile(values, shares)] if len(values) else [0.0] * len(shares)

@@ -7,8 +7,8 @@ A file of them is CSV with a header line. `python -m state usage --format csv` w
     organisation   any name; all are one organisation where it is missing
     work_s         how long an engine that has nothing else works on it, in seconds
 
-Where it has `engine_ms` instead of `work_s`, it is usage: `at` is the end of a request, of which `queue_ms` and
-`load_ms` were waits.
+Where it has `quantity` instead of `work_s`, it is usage: `at` is the end of a request, and its work is so many times
+the work of a unit. What it waited for is not recorded, so it is taken to have come when its work began.
 """
 
 from __future__ import annotations
@@ -57,19 +57,25 @@ class Trace:
         return len(self.at_s)
 
 
-def read(lines: Iterable[str], engines: Mapping[str, str], now_s: float) -> Trace:
-    """The trace that `lines` of CSV hold. `engines` are the deployments of models, by id. Raises TraceError."""
+def read(lines: Iterable[str], engines: Mapping[str, str], now_s: float, unit_s: float | None = None) -> Trace:
+    """The trace that `lines` of CSV hold. Raises TraceError.
+
+    `engines` are the deployments of models, by id; `unit_s` is the work of a unit, in seconds.
+    """
     table = csv.DictReader(lines)
     columns = set(table.fieldnames or ())
     if missing := {"at", "model"} - columns:
         raise TraceError(f"the trace has no column `{min(missing)}`; it has {', '.join(sorted(columns)) or 'none'}")
-    if not columns & {"work_s", "engine_ms"}:
-        raise TraceError("the trace has neither a column `work_s` nor `engine_ms`, so nobody knows how long calls take")
+    if "work_s" not in columns and ("quantity" not in columns or unit_s is None):
+        raise TraceError(
+            "the trace has no column `work_s`, so nobody knows how long calls take; where it has `quantity`, "
+            "`--unit-s` says how many seconds one of these takes"
+        )
     names = tuple(dict.fromkeys(engines.values()))
     place, owners, gone = {name: number for number, name in enumerate(names)}, dict[str, int](), Counter[str]()
     rows: list[tuple[float, int, int, float]] = []
     future = 0
-    for at_s, row, work_s in _rows(table):
+    for at_s, row, work_s in _rows(table, unit_s):
         if (deployment := engines.get(row["model"])) is None:
             gone[row["model"]] += 1
         elif at_s > now_s:
@@ -82,18 +88,16 @@ def read(lines: Iterable[str], engines: Mapping[str, str], now_s: float) -> Trac
     return _trace(names, rows, gone, future)
 
 
-def _rows(table: csv.DictReader[str]) -> Iterator[tuple[float, dict[str, str], float]]:
+def _rows(table: csv.DictReader[str], unit_s: float | None) -> Iterator[tuple[float, dict[str, str], float]]:
     """When each request came, its fields, and its work."""
     for row in table:
         try:
             at_s = _time(row["at"])
-            if row.get("engine_ms") is None:
+            if unit_s is None:
                 work_s = float(row["work_s"])
-            elif not row["engine_ms"]:  # of a version that did not keep it
-                continue
             else:
-                work_s = float(row["engine_ms"]) / 1000
-                at_s -= work_s + (float(row.get("queue_ms") or 0) + float(row.get("load_ms") or 0)) / 1000
+                work_s = float(row["quantity"]) * unit_s
+                at_s -= work_s
             if not (math.isfinite(at_s) and 0 <= work_s < math.inf):
                 raise ValueError(f"{work_s} is no time")
         except (KeyError, TypeError, ValueError) as error:
