@@ -10,8 +10,8 @@ from autoscaling.simulation.clock import Clock
 from autoscaling.simulation.engine import Engine
 from autoscaling.simulation.policies import Policy
 
-POINTS = 5
-"""Times in a look back that a handle counts its calls, as Serve has it."""
+POINTS = 3
+"""Times in a look back that a handle counts its calls (RAY_SERVE_AUTOSCALING_METRIC_RECORD_INTERVAL_FACTOR)."""
 
 WAKE_S = 0.1
 """From a call for an engine at zero to the controller's look at it."""
