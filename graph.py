@@ -37,6 +37,7 @@ from deployments.fork_server.plan import commands
 from deployments.ingress.deployment import Ingress, IngressArgs
 from deployments.replicas import Chat, Embedder, Replica, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
 from launch.check.faults import Plan, Site, refuse
+from launch.check.scaling import remarks
 from models.options import check
 
 __all__ = ["GraphArgs", "build", "connect", "wire"]
@@ -59,7 +60,7 @@ class GraphArgs(BaseModel):
         only_pinned_weights: nothing is loaded whose files are not pinned by their hashes.
         ingress: the HTTP side, see `IngressArgs`.
         fork_server: engines without a GPU start from a process that has imported what they import.
-        scaling: who decides how many replicas engines have, see `Scaling`.
+        scaling: who decides how many replicas an engine has, see `Scaling`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -84,6 +85,8 @@ def build(args: GraphArgs) -> Application:
     operator = Operator(name=args.operator, country=args.country)
     catalog = configs.load_set_up(args.profile, os.environ, args.without)
     catalog = catalog.model_copy(update={"operator": operator})
+    for remark in remarks(catalog):
+        log.warning("%s", remark)
     refuse(Plan(catalog, args.ingress.replicas, args.only_pinned_weights), Site.of_process())
     return wire(catalog, args.ingress, fork_server=args.fork_server, scaling=args.scaling)
 

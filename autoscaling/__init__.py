@@ -16,6 +16,7 @@ exporter.py     how Ray gets it, for Prometheus
 observation.py  what a process tells of single requests, as its environment says: traces, logs
 tracing.py      how spans get to a collector; imported only where they are wanted
 watch.py        starting or failed? Serve is queried by one poller, only while somebody waits for a cold engine
+policy/         how many replicas an engine is to have
 deployment.py   a stanza's `serving` as Serve's deployment options, checked by Ray
 simulate.py     what the policy would have made of yesterday
 simulation/     that day in virtual time

@@ -10,6 +10,7 @@
     wires.py                        how replies are written: server-sent events, the shape of errors
     telemetry.py  tracing.py        every metric, one row each; every span, and how traces are named
     ids.py                          ids that nobody can guess, from a stock
+    hours.py                        hours of the week, in a time zone
     mcp.py                          JSON-RPC messages, and what tools take
     chat/                           chat on OpenAI's first wire
     responses/  messages/           the same on OpenAI's newer wire, and on Anthropic's

@@ -36,13 +36,13 @@ def _ends_s(calls: float, replicas: int, start_sum_s: float, slots: int, service
 def replicas_for_backlog(
     calls: float, running: int, lefts_s: Sequence[float], slots: int, service_s: float, load_s: float, target_s: float
 ) -> int:
-    """Replicas to start now so that what is there waits for `target_s` at most, or as long as a start if that is more.
+    """Replicas to start now so that what is there waits for `target_s` at most, or little longer than a start takes.
 
     0 where the backlog is gone before another replica would run.
     """
     if backlog_wait_s(calls, running, lefts_s, slots, service_s) <= target_s:
         return 0
-    within_s = max(target_s, load_s)
+    within_s = max(target_s, load_s + target_s / 2)
 
     def rounds(left_s: float) -> float:
         """Calls that each slot of a replica begins until then."""

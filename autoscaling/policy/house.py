@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -19,11 +20,12 @@ from weakref import WeakValueDictionary
 from autoscaling.policy.brain import Brain
 from autoscaling.policy.facts import Decision, Facts, Terms
 from autoscaling.policy.memory import Memory
+from contract.telemetry import SCALING_FAILURES, SCALING_REPLICAS
 
 if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext
 
-    from autoscaling.exporter import RayInstruments
+    from autoscaling.metrics import Send
     from autoscaling.policy.serve import EnginePolicy
 
 ROOM_S = 10.0
@@ -67,58 +69,61 @@ class House:
         """Serve lets go of the policy of a deployment that is deleted."""
         self._heard: dict[str, Facts] = {}
         self._decisions: dict[str, Decision] = {}
-        self._room: Mapping[str, float] = {}
+        self._failure: Exception | None = None
+        """Of the last round, for each engine that asks."""
+        self._there_is: Mapping[str, float] = {}
         self._asked_s = -ROOM_S
         self._saved_s = clock()
         self._read()
 
     def decide(self, policy: EnginePolicy, ctx: AutoscalingContext) -> Decision:
-        """Of the round of looks before this one. The facts of this look are for the next."""
+        """Of the round of looks before this one; the facts of this look are for the next. Raises what deciding did."""
         key = f"{ctx.app_name}/{ctx.deployment_name}"
         if key in self._heard:
             self._end_round(ctx.current_time or time.time())
-        if self._members.get(key) is not policy:
-            self._members[key], self._brain.terms[key] = policy, Terms.read(policy.terms)
+        known = self._members.pop(key, None)  # one that cannot be read is not one that somebody waits for
         self._heard[key] = policy.reader.facts(ctx)
+        if known is not policy:
+            self._brain.terms[key] = Terms.read(policy.terms)
+        self._members[key] = policy
+        if self._failure:
+            raise self._failure
         decision = self._decisions.get(key) or Decision(ctx.target_num_replicas, "first look")
-        self._tell(ctx.deployment_name, decision.replicas)
+        self._instruments(SCALING_REPLICAS, (ctx.deployment_name,), decision.replicas)
         return decision
 
     def count_failure(self, engine: str) -> None:
         """A policy has failed, and Serve's default decides."""
-        from contract.telemetry import SCALING_FAILURES
-
         self._instruments(SCALING_FAILURES, (engine,), 1)
 
-    def _tell(self, engine: str, replicas: int) -> None:
-        from contract.telemetry import SCALING_REPLICAS
-
-        self._instruments(SCALING_REPLICAS, (engine,), replicas)
-
     @cached_property
-    def _instruments(self) -> RayInstruments:
+    def _instruments(self) -> Send:
         from autoscaling.exporter import RayInstruments
-        from contract.telemetry import SCALING_FAILURES, SCALING_REPLICAS
 
         return RayInstruments([SCALING_REPLICAS, SCALING_FAILURES])
 
     def _end_round(self, now_s: float) -> None:
+        heard, self._heard = self._heard, {}
         members = dict(self._members)
-        facts = {key: self._heard.get(key, SOMEBODY_WAITS) for key in members}
-        self._heard = {}
-        self._decisions = self._brain.decide(facts, self._room_of(members), now_s)
+        facts = {key: heard.get(key, SOMEBODY_WAITS) for key in members}
+        try:
+            self._decisions, self._failure = self._brain.decide(facts, self._room_of(members, facts), now_s), None
+        except Exception as error:
+            self._failure = error
         if self._clock() - self._saved_s >= SAVE_S:
             self._saved_s = self._clock()
             self._write()
 
-    def _room_of(self, members: Mapping[str, EnginePolicy]) -> dict[str, float]:
-        needed = {resource for key in members for resource in self._brain.terms[key].needs}
-        if needed and self._clock() - self._asked_s >= ROOM_S:
-            self._asked_s, self._room = self._clock(), self._resources()
-        room = {resource: self._room.get(resource, 0.0) for resource in needed}
-        for policy in members.values():
-            room |= {resource: limit for resource, limit in policy.budget.items() if resource in needed}
-        return room
+    def _room_of(self, members: Mapping[str, EnginePolicy], facts: Mapping[str, Facts]) -> dict[str, float]:
+        """What engines share. What runs has room, also where a node has just come."""
+        runs: Counter[str] = Counter()
+        for key, seen in facts.items():
+            runs.update({name: need * seen.running for name, need in self._brain.terms[key].needs.items()})
+        if runs and self._clock() - self._asked_s >= ROOM_S:
+            self._asked_s, self._there_is = self._clock(), self._resources()
+        room = {name: max(taken, self._there_is.get(name, 0.0)) for name, taken in runs.items()}
+        budgets = [limit for policy in members.values() for limit in policy.budget.items()]
+        return room | {name: least for name, least in sorted(budgets, reverse=True) if name in room}
 
     def _read(self) -> None:
         if self._file is None or not self._file.exists():

@@ -52,7 +52,9 @@ class Memory:
     grown_s: float = -math.inf
     _has_called: bool = False
     """Whether `active_s` is the time of a call, and not of the first look."""
-    _running: int = 0
+    _running: int | None = None
+    _stay: tuple[tuple[float, ...], float] | None = None
+    """The last answer of `stay_s`, and to what: it is asked in each look, and changes once in a gap."""
 
     def learn(self, facts: Facts, now_s: float) -> None:
         """Takes what was seen at `now_s`, which is never before what was seen last."""
@@ -74,7 +76,7 @@ class Memory:
         self.asked_s += [now_s] * (starting - len(self.asked_s))
         if not facts.running:
             self.started_s = None
-        elif not self._running:
+        elif self._running == 0:
             self.started_s = now_s
         elif facts.ended:
             self.started_s = None
@@ -112,9 +114,11 @@ class Memory:
         """For how long the engine stays warm after its last call, in seconds."""
         if self.active_s is None:
             return terms.idle_s
-        bounds = terms.idle_least_s, terms.idle_most_s
-        learned_s = self.gaps.idle_s(self.active_s, self.price_s(terms), *bounds)
-        return terms.idle_s if learned_s is None else learned_s
+        asked = self.active_s, self.price_s(terms), terms.idle_least_s, terms.idle_most_s
+        if self._stay is None or self._stay[0] != asked:
+            learned_s = self.gaps.idle_s(*asked)
+            self._stay = asked, terms.idle_s if learned_s is None else learned_s
+        return self._stay[1]
 
     def lefts_s(self, terms: Terms, now_s: float) -> list[float]:
         """How long each replica that starts will still do so, in seconds."""

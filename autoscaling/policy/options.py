@@ -52,7 +52,7 @@ def terms_of(serving: Serving, options: Mapping[str, Any], *, is_constant: bool 
         load_s=serving.load_s,
         idle_s=idle_s,
         idle_least_s=idle_s if is_constant else min(idle_s, serving.idle_least_s),
-        idle_most_s=idle_s if is_constant else max(serving.idle_least_s, serving.idle_most_s or idle_s),
+        idle_most_s=idle_s if is_constant else serving.idle_most_s or idle_s,
         needs={name: need for name, need in needs(options).items() if need and name != "CPU"},
         warm=serving.warm,
     )

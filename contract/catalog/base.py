@@ -7,9 +7,9 @@ and likely.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from contract.base import Frozen
 from contract.hours import WarmHours
@@ -106,6 +106,14 @@ class Serving(Frozen):
     gpu_gib: PositiveFloat | None = None
     threads: PositiveInt | None = None
     deployment: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _idle_times_are_in_order(self) -> Self:
+        if (most_s := self.idle_most_s or self.idle_s) < self.idle_least_s and "idle_least_s" in self.model_fields_set:
+            raise ValueError(
+                f"`idle_least_s` is {self.idle_least_s:g}, but the most that an engine stays is {most_s:g} s"
+            )
+        return self
 
     @property
     def on_gpu(self) -> bool:

@@ -141,6 +141,18 @@ ENGINES = Row(
             stacked=True,
         ),
         Panel(
+            "Replicas that the policy wants",
+            "none",
+            (Query(now(t.SCALING_REPLICAS, "engine", how="max"), "{{engine}}"),),
+            "Where it runs dry, Serve's default decides, and this is what the policy would do.",
+        ),
+        Panel(
+            "Looks of a policy that failed",
+            "none",
+            (Query(f"{total(t.SCALING_FAILURES, 'engine')} or on () vector(0)", "{{engine}}"),),
+            "Serve's default decided in these, with `idle_s` as its delay; the log of its controller says why.",
+        ),
+        Panel(
             "Slots",
             "none",
             (

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
+from autoscaling.policy.options import Scaling
 from contract.catalog import CATALOG_TYPES, Serving
+from contract.hours import WarmHours
 from deployments.ingress.deployment import IngressArgs
 from deployments.ingress.wire.openapi import meanings
 from docs.made.schemas import default, words
@@ -103,7 +105,9 @@ def page() -> str:
     text += "\nRay's own settings are in `configs/ray.env`, each with its reason.\n"
     text += section("`args` of a config file", GraphArgs)
     text += section("`args.ingress`", IngressArgs)
+    text += section("`args.scaling`", Scaling)
     text += section("`[ID.serving.PROFILE]`, how a profile runs a model", Serving)
+    text += section("WarmHours", WarmHours)
     for kind in CATALOG_TYPES.values():
         text += section(f"`[ID]` in `{kind.noun}.toml`", kind)
     return text

@@ -14,7 +14,7 @@ import yaml
 import configs
 from autoscaling.deployment import DeploymentTableError
 from autoscaling.ray_internals import start
-from launch.check import cost
+from launch.check import cost, scaling
 from launch.check.faults import Site, faults, plan_of
 from launch.selection import fit_gpu, gpu_gib
 from models.weights.store import WeightsError
@@ -31,6 +31,9 @@ number, and recordings only if --home names the folder of all nodes.
 
 The table shows what Ray reserves for one replica, the smallest and largest number of replicas, and the size of the
 weights. Memory marked with ~ is an estimate, because the stanza reserves none (`ray_actor_options.memory`).
+The second table shows what the scaling policy will do: how long a start takes until one was measured, the predicted
+wait that adds a replica, and for how long an idle engine stays. Within these bounds it learns from the gaps between
+requests (docs/what-warmth-costs.md).
 `at zero` counts the engines that never scale to zero, `at most` all engines with all replicas; the ingress
 and Ray itself need more on top.
 
@@ -50,20 +53,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         config: dict[str, Any] = yaml.safe_load(_file(options.profile).read_text("utf-8"))
         left_out = _fitted(config) if options.nodes is None else []
-        (plan,) = (plan_of(app["args"]) for app in config["applications"])
+        (args,) = (app["args"] for app in config["applications"])
+        plan = plan_of(args)
         reasons = [f"{options.profile}: {reason}" for reason in faults(plan, _site(options))]
         rows = list(cost.rows(plan.catalog))
+        scales, remarks = list(scaling.rows(plan.catalog)), list(scaling.remarks(plan.catalog))
     except (OSError, configs.CatalogError, WeightsError) as error:
         sys.exit(f"{options.profile}: {error}")
     except DeploymentTableError:
         sys.exit("\n".join(reasons))
     print(_table(rows))
+    if args.get("scaling", {}).get("by") != "serve":
+        print("\n" + _aligned([scaling.HEAD, *scales]))
+    for remark in remarks:
+        print(f"\n{remark}.")
     if left_out:
         print(f"\nLeft out, because the GPU of this machine has no room for them: {', '.join(left_out)}.")
     most = cost.at_most(rows).gpus
     if options.gpus is not None and most > options.gpus:
         print(
-            f"\nAll engines with all replicas want {most:g} GPUs, and there are {options.gpus:g}: some wait for others."
+            f"\nAll engines with all replicas want {most:g} GPUs, and there are {options.gpus:g}: idle ones make room "
+            "for those that somebody waits for."
         )
     if reasons:
         sys.exit("\n".join(["", *reasons]))

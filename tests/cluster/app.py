@@ -18,6 +18,9 @@ ELSEWHERE = {"ray_actor_options": {"num_cpus": 0.05, "runtime_env": {"py_executa
 
 GROWS = {"autoscaling_config": {"max_replicas": 2, "upscale_delay_s": 1}}
 
+LARGE = {"ray_actor_options": {"num_cpus": 0.05, "memory": 6 * 2**30}}
+"""There is room for one of these (`MEMORY` of conftest.py)."""
+
 LOOKED_AFTER = {"health_check_period_s": 0.5, "health_check_timeout_s": 2}
 
 MANNERS = (
@@ -31,6 +34,8 @@ MANNERS = (
     chat("elsewhere", deployment=ELSEWHERE),
     chat("broken", "BrokenChat", wait_s=60),
     chat("hanging", deadline_s=40, deployment=FEW_CPUS | LOOKED_AFTER),
+    chat("left", max_ongoing_requests=4, deployment=LARGE),
+    chat("right", max_ongoing_requests=4, deployment=LARGE),
     chat("growing", max_ongoing_requests=1, deployment=FEW_CPUS | GROWS),
 )
 

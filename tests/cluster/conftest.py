@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -20,6 +21,8 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
+MEMORY = 10 * 2**30
+"""In bytes, that engines may reserve on the node."""
 START_S = 240
 STOP_S = 60
 
@@ -85,6 +88,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     port, metrics_port = free_ports(2)
     # An operator's own PYTHONPATH is added to and does not replace what workers need.
     environment = os.environ | {"PARLANCE_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    environment["RAY_OVERRIDE_RESOURCES"] = json.dumps({"memory": MEMORY})
     command = [sys.executable, "-m", "launch", "tests/cluster/graph.yaml", "--port", str(port)]
     command += ["--metrics-port", str(metrics_port)]
     log = (home / "serve.log").open("w")

@@ -20,8 +20,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def cells(printed: str, row: str) -> list[str]:
-    (line,) = (line for line in printed.splitlines() if line.startswith(row))
+def cells(printed: str, row: str, table: int = 0) -> list[str]:
+    (line,) = (line for line in printed.split("\n\n")[table].splitlines() if line.startswith(row))
     return line.removeprefix(row).split()
 
 

@@ -1,0 +1,212 @@
+"""The scaling policy on a clock: what it promises always, and what it does in single cases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoscaling.policy import Brain, Decision, Facts, Terms
+from autoscaling.policy.demand import backlog_wait_s, replicas_for_backlog, steady_wait_s
+from autoscaling.policy.gaps import Gaps
+from contract.hours import WarmHours
+from tests.autoscaling.world import MONDAY_S, Engine, World, serve_default
+
+ONE = {"GPU": 1.0}
+TERMS = Terms(slots=4, most=4, load_s=5, idle_s=60, idle_least_s=10, idle_most_s=60)
+
+some_calls = st.lists(st.sampled_from([0, 0, 0, 0, 0, 0, 1, 3, 12]), min_size=200, max_size=400)
+
+
+def world(*engines: Engine, room: Mapping[str, float] = {}) -> World:
+    return World({f"engine {number}": engine for number, engine in enumerate(engines)}, room)
+
+
+# What holds always.
+
+
+@settings(max_examples=40, deadline=None)
+@given(some_calls, some_calls, st.integers(1, 8), st.integers(1, 20))
+def test_replicas_at_work_are_never_taken_and_the_budget_never_passed(
+    left: list[int], right: list[int], service_s: int, load_s: int
+) -> None:
+    def look(seen: World, decisions: Mapping[str, Decision]) -> None:
+        for name, engine in seen.engines.items():
+            assert decisions[name].replicas >= min(engine.running, math.ceil(len(engine.at_work) / engine.terms.slots))
+        assert sum(decision.replicas for decision in decisions.values()) <= 2
+
+    engines = [Engine(replace(TERMS, needs=ONE), service_s, load_s) for _ in range(3)]
+    seconds = min(len(left), len(right))
+    both = world(*engines, room={"GPU": 2.0})
+    both.look = look
+    both.run({"engine 0": left[:seconds], "engine 1": right[:seconds], "engine 2": [0] * seconds})
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(0, 6), min_size=60, max_size=120), st.integers(1, 6))
+def test_what_came_for_load_goes_for_load_ten_minutes_later_at_the_earliest(loads: list[int], service_s: int) -> None:
+    targets: list[int] = []
+    engine = Engine(replace(TERMS, least=1, most=8, idle_s=1e6, idle_least_s=1e6, idle_most_s=1e6), service_s)
+    one = world(engine)
+    one.look = lambda seen, decisions: targets.append(decisions["engine 0"].replicas)
+    one.run({"engine 0": [max(1, calls) for calls in loads for _ in range(30)]})
+    ups = [at for at in range(1, len(targets)) if targets[at] > targets[at - 1]]
+    downs = [at for at in range(1, len(targets)) if targets[at] < targets[at - 1]]
+    assert all(down - up >= 600 for down in downs for up in ups if up < down)
+
+
+@settings(max_examples=20, deadline=None)
+@given(some_calls, some_calls)
+def test_everybody_is_answered_where_there_is_room_for_one(left: list[int], right: list[int]) -> None:
+    engines = [Engine(replace(TERMS, most=1, needs=ONE), 2, 5) for _ in range(2)]
+    both, seconds, calm = world(*engines, room=ONE), min(len(left), len(right)), [0] * 600
+    both.run({"engine 0": left[:seconds] + calm, "engine 1": right[:seconds] + calm})
+    assert [len(engine.waits_s) for engine in engines] == [sum(left[:seconds]), sum(right[:seconds])]
+
+
+# Up and down.
+
+
+def decide(terms: Terms, *looks: Facts, brain: Brain | None = None, now_s: float = MONDAY_S) -> Decision:
+    """The last decision of looks a second apart."""
+    brain = brain or Brain({"x": terms})
+    for second, facts in enumerate(looks):
+        decisions = brain.decide({"x": facts}, {}, now_s + second)
+    return decisions["x"]
+
+
+def test_somebody_who_waits_for_a_cold_engine_wakes_it_at_once() -> None:
+    assert decide(TERMS, Facts(calls=1)) == Decision(1, "somebody waits")
+
+
+@pytest.mark.parametrize(("waiting", "replicas"), [(11, 1), (12, 1), (13, 2)])
+def test_a_replica_comes_when_the_predicted_wait_passes_the_target(waiting: int, replicas: int) -> None:
+    """One slot, and a second a call."""
+    terms = Terms(slots=1, most=9, target_wait_s=12, load_s=5)
+    assert decide(terms, Facts(1, 1, 1 + waiting, ended=500, worked_s=500)).replicas == replicas
+
+
+def test_replicas_that_start_count_with_what_is_left_of_their_start() -> None:
+    terms = Terms(slots=1, most=9, target_wait_s=10, load_s=5)
+    busy = Facts(1, 1, 25, ended=500, worked_s=500)
+    first = decide(terms, busy)
+    assert first.replicas == 4
+    starting = Facts(1, 4, 25)
+    assert decide(terms, busy, *[starting] * 4).replicas == 4
+    assert decide(terms, busy, starting, replace(starting, calls=60)).replicas > 4
+
+
+def test_no_replica_comes_that_would_come_too_late() -> None:
+    terms = Terms(slots=1, most=9, target_wait_s=10, load_s=60)
+    assert decide(terms, Facts(1, 1, 40, ended=500, worked_s=500)).replicas == 1
+    assert decide(terms, Facts(1, 1, 66, ended=500, worked_s=500)).replicas == 1
+    assert decide(terms, Facts(1, 1, 67, ended=500, worked_s=500)).replicas == 2
+
+
+def test_waits_are_those_of_work_and_slots() -> None:
+    assert backlog_wait_s(4, 1, [], 4, 2) == 0
+    assert backlog_wait_s(8, 1, [], 4, 2) == 2
+    assert backlog_wait_s(8, 1, [1], 4, 2) == 1
+    assert backlog_wait_s(4, 0, [3, 9], 4, 2) == 3
+    assert backlog_wait_s(1, 0, [], 4, 2) == math.inf
+    assert replicas_for_backlog(100, 0, [], 1, 1.0, 5, 10) == math.ceil(100 / (1 + 5))
+    assert steady_wait_s(1, 2, 3) == pytest.approx(1.0, rel=0.1)  # M/M/2 at half load
+    assert steady_wait_s(4, 4, 1) == math.inf
+
+
+# How long to stay warm.
+
+
+def idle_after(brain: Brain, terms: Terms, most: int = 1000, start_s: float = MONDAY_S) -> int:
+    """Seconds after its last call for which an idle replica stays."""
+    brain.decide({"x": Facts(1, 1, 1)}, {}, start_s)
+    for second in range(1, most):
+        if brain.decide({"x": Facts(1, 1)}, {}, start_s + second)["x"].replicas == 0:
+            return second
+    return most
+
+
+def test_idle_time_is_the_stanzas_until_gaps_were_learned() -> None:
+    assert idle_after(Brain({"x": TERMS}), TERMS) == 60
+
+
+@pytest.mark.parametrize(("gap_s", "stays_s"), [(20, 22), (40, 42), (400, 10), (4000, 10)])
+def test_idle_time_is_what_costs_least_at_gaps_as_they_are(gap_s: int, stays_s: int) -> None:
+    brain = Brain({"x": TERMS})
+    for number in range(20):
+        brain.decide({"x": Facts(1, 1, 1)}, {}, MONDAY_S + number * gap_s)
+        for second in range(1, gap_s):
+            brain.decide({"x": Facts(1, 1)}, {}, MONDAY_S + number * gap_s + second)
+    learned_s = idle_after(brain, TERMS, start_s=MONDAY_S + 20 * gap_s)
+    assert learned_s == pytest.approx(stays_s, rel=0.2)
+
+
+def test_gaps_of_this_hour_of_the_week_count_before_those_of_others() -> None:
+    gaps = Gaps()
+    for week in range(12):
+        gaps.add(MONDAY_S + week * 604_800, 20)
+        gaps.add(MONDAY_S + 3600 + week * 604_800, 400)
+    at = MONDAY_S + 20 * 604_800
+    assert gaps.idle_s(at, 60, 10, 60) == pytest.approx(20, rel=0.2)
+    assert gaps.idle_s(at + 3600, 60, 10, 60) == 10
+    assert Gaps().idle_s(at, 60, 10, 60) is None
+
+
+def test_what_was_learned_lasts_longer_than_the_process() -> None:
+    gaps, other = Gaps(), Gaps()
+    for _ in range(12):
+        gaps.add(MONDAY_S, 20)
+    other.read(gaps.written())
+    assert other.idle_s(MONDAY_S, 60, 10, 60) == gaps.idle_s(MONDAY_S, 60, 10, 60)
+
+
+@pytest.mark.parametrize("period_s", [120, 280, 420, 900])
+def test_bursts_that_recur_cost_no_more_than_by_serves_default(period_s: int) -> None:
+    arrivals = [int(second % period_s < 20) * 2 for second in range(6 * 3600)]
+    engines = []
+    for way in (None, serve_default(3, 60)):
+        engine = Engine(TERMS, 5, 5)
+        world(engine).run({"engine 0": arrivals}, way)
+        engines.append(engine)
+    ours, default = engines
+    assert ours.replica_s <= default.replica_s
+    assert sorted(ours.waits_s)[len(ours.waits_s) * 95 // 100] <= TERMS.target_wait_s
+
+
+def test_hours_of_warmth_wake_an_engine_and_keep_it() -> None:
+    terms = replace(TERMS, warm=(WarmHours(zone="Europe/Berlin", start=8, end=18),))
+    brain = Brain({"x": terms})
+    eight_s = MONDAY_S + 7 * 3600  # in Berlin, in winter
+    assert decide(terms, Facts(), brain=brain, now_s=eight_s - 1).replicas == 0
+    assert decide(terms, Facts(), brain=brain, now_s=eight_s) == Decision(1, "hours of warmth")
+    assert decide(terms, *[Facts(1, 1)] * 200, brain=brain, now_s=eight_s + 9 * 3600).replicas == 1
+    assert decide(terms, *[Facts(1, 1)] * 200, brain=brain, now_s=eight_s + 10 * 3600).replicas == 0
+    saturday_s = eight_s + 5 * 24 * 3600
+    assert decide(terms, Facts(), brain=brain, now_s=saturday_s).replicas == 0
+
+
+@pytest.mark.parametrize("jump_s", [-1e6, 1e6])
+def test_a_clock_that_jumps_ends_no_warmth_and_teaches_no_gap(jump_s: float) -> None:
+    brain = Brain({"x": TERMS})
+    decide(TERMS, Facts(1, 1, 1), *[Facts(1, 1)] * 30, brain=brain)
+    after = [decide(TERMS, Facts(1, 1), brain=brain, now_s=MONDAY_S + jump_s + second) for second in range(31, 70)]
+    assert [decision.replicas for decision in after] == [1] * 30 + [0] * 9
+    assert not brain.memories["x"].gaps.written()
+
+
+# Who makes room.
+
+
+def test_of_two_idle_engines_the_one_goes_that_is_likely_to_be_asked_later() -> None:
+    brain = Brain({name: replace(TERMS, needs=ONE) for name in ("old", "new", "wanted")})
+    looks = [{"old": Facts(1, 1, 1), "new": Facts(1, 1), "wanted": Facts()}]
+    looks += [{"old": Facts(1, 1), "new": Facts(1, 1, 1), "wanted": Facts()}]
+    looks += [{"old": Facts(1, 1), "new": Facts(1, 1), "wanted": Facts(0, 1, 1)}] * 8
+    for second, facts in enumerate(looks):
+        decisions = brain.decide(facts, {"GPU": 2.0}, MONDAY_S + second)
+    assert {name: decision.replicas for name, decision in decisions.items()} == {"old": 0, "new": 1, "wanted": 1}
+    assert decisions["old"].why == "makes room"

@@ -1,0 +1,192 @@
+"""The scaling policy as Serve's controller calls it: what it is told, what comes of it, and who decides if it fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.serve._private.common import DeploymentID, ReplicaID, TimeStampedValue
+from ray.serve.autoscaling_policy import _apply_autoscaling_config
+from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
+
+from autoscaling.deployment import deployment_options
+from autoscaling.policy import house
+from autoscaling.policy.options import BY_POLICY, Scaling
+from autoscaling.policy.reports import Work
+from contract.telemetry import SCALING_FAILURES, SCALING_REPLICAS, Metric
+from tests.autoscaling.world import MONDAY_S
+from tests.catalogs import chat
+
+GPU = {"ray_actor_options": {"num_cpus": 0.05, "num_gpus": 1}}
+
+
+Reports = Mapping[str, Mapping[str, float]]
+NOTHING: Reports = {}
+
+
+class Controller:
+    """Calls policies as Serve's does, with Serve's own bounds and delays around them."""
+
+    def __init__(self, file: Path, sent: list[Any]) -> None:
+        self.now_s = MONDAY_S
+        self.house = house.House(lambda: {"GPU": 1.0}, file, clock=lambda: self.now_s)
+        self.house.__dict__["_instruments"] = lambda metric, labels, value: sent.append((metric, *labels, value))
+        self.scaling = BY_POLICY
+        self.targets: dict[str, int] = {}
+        self._policies: dict[str, Any] = {}
+        self._configs: dict[str, AutoscalingConfig] = {}
+        self._states: dict[str, dict[str, Any]] = {}
+
+    def deploy(self, name: str, **serving: Any) -> None:
+        options = deployment_options(chat(name, **{"deployment": GPU, "idle_s": 60} | serving), scaling=self.scaling)
+        self._configs[name] = config = AutoscalingConfig(**options["autoscaling_config"])
+        pickled = AutoscalingPolicy.from_serialized_policy_def(
+            config.policy.model_dump(), config.policy.get_serialized_policy_def() or b""
+        )
+        self._policies[name] = _apply_autoscaling_config(pickled.get_policy()(**pickled.policy_kwargs))
+        self._states[name], self.targets[name] = {}, 0
+
+    def delete(self, name: str) -> None:
+        del self._policies[name]
+
+    def look(self, calls: dict[str, float], running: dict[str, int], reports: Reports = NOTHING) -> None:
+        """One look at each deployment, a second after the last."""
+        for name, policy in self._policies.items():
+            replica = ReplicaID(f"{name}-1", DeploymentID(name))
+            metrics = {key: {replica: [TimeStampedValue(self.now_s, n)]} for key, n in reports.get(name, {}).items()}
+            context = AutoscalingContext(
+                deployment_id=DeploymentID(name),
+                deployment_name=name,
+                app_name="app",
+                current_num_replicas=running.get(name, 0),
+                target_num_replicas=self.targets[name],
+                running_replicas=[],
+                total_num_requests=calls.get(name, 0.0),
+                total_queued_requests=0.0,
+                aggregated_metrics=None,
+                raw_metrics=metrics,
+                capacity_adjusted_min_replicas=0,
+                capacity_adjusted_max_replicas=1,
+                policy_state=self._states[name],
+                last_scale_up_time=None,
+                last_scale_down_time=None,
+                current_time=self.now_s,
+                config=self._configs[name],
+            )
+            self.targets[name], self._states[name] = policy(context)
+        self.now_s += 1
+
+
+@pytest.fixture
+def sent() -> list[tuple[Metric, str, float]]:
+    return []
+
+
+@pytest.fixture
+def controller(monkeypatch: pytest.MonkeyPatch, sent: list[Any], tmp_path: Path) -> Controller:
+    controller = Controller(tmp_path / "warmth.json", sent)
+    monkeypatch.setattr(house, "HOUSE", controller.house)
+    return controller
+
+
+def test_the_idle_engine_makes_room_for_one_of_which_serve_asks_no_policy(controller: Controller) -> None:
+    controller.deploy("left")
+    controller.deploy("right")
+    controller.look({"left": 1}, {})
+    controller.look({"left": 1}, {"left": 1})
+    controller.look({}, {"left": 1}, {"left": {"ended": 1, "worked_s": 2.0, "load_s": 3.0}})
+    for _ in range(3):
+        controller.look({"right": 1}, {"left": 1})
+        assert controller.targets == {"left": 1, "right": 1}  # a call may have ended since the last report
+    for _ in range(5):
+        controller.look({"right": 1}, {"left": 1})
+    assert controller.targets == {"left": 0, "right": 1}
+    memory = controller.house._brain.memories["app/left"]
+    assert (memory.service_s, memory.load_s) == (2.0, 3.0)
+
+
+def test_an_engine_that_was_deleted_is_not_waited_for(controller: Controller) -> None:
+    controller.deploy("left")
+    controller.deploy("right")
+    for _ in range(3):
+        controller.look({"left": 1}, {"left": 1})
+    controller.delete("right")
+    for _ in range(20):
+        controller.look({}, {"left": 1})
+    assert controller.targets["left"] == 1
+
+
+def test_decisions_are_not_delayed_again_by_serve(controller: Controller) -> None:
+    controller.deploy("left", idle_s=5)
+    controller.look({"left": 1}, {"left": 1})
+    for _ in range(8):
+        controller.look({}, {"left": 1})
+    assert controller.targets["left"] == 0
+
+
+def test_a_policy_that_fails_leaves_it_to_serves_default_and_counts(
+    controller: Controller, sent: list[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    controller.deploy("left")
+    controller.targets["left"] = 1
+    controller.look({"left": 1}, {"left": 1})
+    monkeypatch.setattr(controller.house._brain, "decide", lambda *_: 1 / 0)
+    for _ in range(10):
+        controller.look({}, {"left": 1})
+    assert controller.targets["left"] == 1  # its delay is the stanza's idle time
+    assert sent.count((SCALING_FAILURES, "left", 1)) == 10
+    assert caplog.text.count("ZeroDivisionError") == 2  # one sentence, and one traceback
+
+
+def test_a_dry_run_says_what_it_would_do_and_does_nothing(
+    controller: Controller, sent: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    controller.scaling = Scaling(by="dry-run")
+    controller.deploy("left", idle_s=5)
+    controller.targets["left"] = 1
+    with caplog.at_level("INFO"):
+        for _ in range(12):
+            controller.look({}, {"left": 1})
+    assert controller.targets["left"] == 1
+    assert sent[-1] == (SCALING_REPLICAS, "left", 0)
+    assert caplog.text.count("left would have 0 replicas: idle") == 1
+
+
+def test_serve_decides_alone_where_the_profile_says_so() -> None:
+    assert "policy" not in deployment_options(chat("x"), scaling=Scaling(by="serve"))["autoscaling_config"]
+
+
+def test_what_was_learned_is_kept_and_a_file_that_is_none_does_no_harm(controller: Controller, tmp_path: Path) -> None:
+    controller.deploy("left")
+    for second in range(700):
+        controller.look({"left": float(second % 40 == 0)}, {"left": 1})
+    file = tmp_path / "warmth.json"
+    assert json.loads(file.read_text())["app/left"]["gaps"]
+    again = house.House(dict, file)
+    assert again._brain.memories["app/left"].gaps.written()
+    file.write_text('{"app/left": 7}')
+    assert not house.House(dict, file)._brain.memories
+
+
+def test_a_budget_replaces_what_the_cluster_has(controller: Controller) -> None:
+    controller.scaling = Scaling(budget={"GPU": 2})
+    for name in ("left", "right"):
+        controller.deploy(name)
+    controller.look({"left": 1}, {"left": 1})
+    for _ in range(20):
+        controller.look({"right": 1}, {"left": 1})
+    assert controller.targets == {"left": 1, "right": 1}
+
+
+async def test_a_replica_reports_calls_and_the_time_of_their_slots() -> None:
+    work = Work()
+    with work.call():
+        pass
+    with pytest.raises(ZeroDivisionError), work.call():
+        1 / 0  # noqa: B018 (a call that fails)
+    report = work.report(4.0)
+    assert (report["ended"], report["load_s"]) == (2, 4.0)
+    assert report["worked_s"] > 0
