@@ -159,7 +159,7 @@ class FairQueue(Generic[T]):
                 yield other
 
     def _evict(self, owner: Hashable) -> T:
-        longest = max(self._lines, key=self.waiting, default=owner)
+        longest = max(self._lines, key=lambda line: len(self._lines[line]), default=owner)
         if self.waiting(longest) <= self.waiting(owner) + 1:
             raise QueueFull("requests wait")
         entry = self._lines[longest].pop()

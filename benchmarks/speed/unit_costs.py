@@ -115,7 +115,9 @@ def main() -> None:
         costs |= asyncio.run(state_costs(f"sqlite:///{home / 'costs.db'}", None, home, options.requests))
         if options.postgres:
             costs |= asyncio.run(state_costs(options.postgres, options.redis, home, options.requests))
-    looks = [(handles, replicas, round(min(look_ms(handles, replicas) for _ in range(3)), 3)) for handles, replicas in SIZES]
+    looks = [
+        (handles, replicas, round(min(look_ms(handles, replicas) for _ in range(3)), 3)) for handles, replicas in SIZES
+    ]
     for name, (rate, ms) in costs.items():
         print(f"{name}: {rate:,.0f} a second, {ms:.2f} ms of this process")
     for handles, replicas, ms in looks:
