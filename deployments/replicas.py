@@ -11,14 +11,13 @@ import inspect
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager, nullcontext
 from functools import wraps
 from typing import Any, TypeVar
 
 from autoscaling.exporter import RayInstruments
 from autoscaling.observation import HEADERS_VARIABLES, Observation
-from autoscaling.policy.reports import Work
 from autoscaling.ray_internals.logs import flush_logs, join_serve_logs
 from autoscaling.ray_internals.replica import keep_replica_port_local
 from concurrency.stalls import StallDetector, Stalled
@@ -50,8 +49,7 @@ MOST_JOINED = 64
 """Batches of a stream that wait while the one before them is on its way; then the engine waits, too."""
 
 SILENCES = 0.25, 0.5
-"""Shares of `deadline_s` in which a replica with work may finish nothing: always, and at most. After all of it nobody
-waits any longer, and Serve looks three times before it replaces a replica."""
+"""Shares of `deadline_s` in which a replica with work may finish nothing: always, and at most. Serve looks thrice."""
 
 
 class Replica:
@@ -61,6 +59,8 @@ class Replica:
     """
 
     _observation = Observation()
+    _has_stalled = False
+    _ended, _worked_s = 0, 0.0  # calls that have ended here, and the seconds for which they had slots
 
     def __init__(self, model: Model) -> None:
         import models
@@ -80,9 +80,7 @@ class Replica:
         self.loading = Loading(process_s, model_s, imports.spent_s, way)
         log.info("loaded %s in %.1f s, %.1f of them imports", model.id, model_s, imports.spent_s)
         assert model.serving is not None, "only a model that is set up is loaded"
-        least_s, most_s = (share * model.serving.deadline_s for share in SILENCES)
-        self._calls = StallDetector(least_s, most_s)
-        self._has_stalled, self._work = False, Work()
+        self._calls = StallDetector(*(share * model.serving.deadline_s for share in SILENCES))
         self._send(ENGINE_START, (*self._labels, way), model_s)
 
     async def warm(self) -> Loading:
@@ -91,7 +89,8 @@ class Replica:
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """Called by Serve, for its controller: what the scaling policy learns from."""
-        return self._work.report(self.loading.process_s + self.loading.model_s)
+        load_s = self.loading.process_s + self.loading.model_s
+        return {"ended": self._ended, "worked_s": self._worked_s, "load_s": load_s}
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica where this raises thrice: its engine is dead, or has stalled.
@@ -112,15 +111,21 @@ class Replica:
     def _report(self, stall: Stalled) -> None:
         """Says once of each stall why the engine will be replaced."""
         self._has_stalled = True
-        calls = ", ".join(f"{count} {name}" for name, count in self._calls.at_work.items()) or "none"
-        log.error(
-            "%s stands still: %s; %.0f s of silence, calls: %s", *self._labels, stall, self._calls.silence_s, calls
-        )
+        work, (engine,) = self._calls, self._labels
+        calls = ", ".join(f"{count} {name}" for name, count in work.at_work.items()) or "none"
+        log.error("%s stands still: %s; %.0f s of silence, calls: %s", engine, stall, work.silence_s, calls)
         self._send(ENGINE_STALLS, self._labels, 1)
 
-    def part_of(self, names: RequestNames | None, method: str) -> AbstractContextManager[None]:
-        """Makes the block known in logs and traces as a part of the request that `names` names, if anything does."""
-        return nullcontext() if names is None else self._observation.part_of(names, self._labels[0], method)
+    @contextmanager
+    def call(self, names: RequestNames | None, method: str) -> Iterator[None]:
+        """The block is a call: part of the request that `names` names, in logs and traces, if anything does."""
+        began_s = time.monotonic()
+        try:
+            with nullcontext() if names is None else self._observation.part_of(names, self._labels[0], method):
+                yield
+        finally:
+            self._ended += 1
+            self._worked_s += time.monotonic() - began_s
 
     def __del__(self) -> None:
         if adapter := getattr(self, "_adapter", None):
@@ -130,10 +135,7 @@ class Replica:
 
 
 def answers(protocol: type) -> Callable[[T], T]:
-    """Gives a kind of replica every method of `protocol` that it lacks; each hands its job to the adapter.
-
-    Serve calls methods by name, and streams what an asynchronous generator function gives.
-    """
+    """Gives a kind of replica every method of `protocol` that it lacks; each hands its job to the adapter."""
 
     def with_methods(kind: T) -> T:
         for name, method in vars(protocol).items():
@@ -149,7 +151,7 @@ def _answer(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     async def answer(self: Replica, job: Any, names: RequestNames | None = None) -> Any:
-        with self._work.call(), self.part_of(names, name), self._calls.watching(name):
+        with self.call(names, name), self._calls.watching(name):
             return await getattr(self._adapter, name)(job)
 
     return answer
@@ -161,7 +163,7 @@ def _stream(method: Callable[..., Any], through: Callable[[Items], Items] = lamb
     @wraps(method)
     async def stream(self: Replica, job: Any, names: RequestNames | None = None) -> AsyncGenerator[Any, None]:
         watch = self._calls.watching(name)
-        with self._work.call(), self.part_of(names, name):
+        with self.call(names, name):
             async with aclosing(through(getattr(self._adapter, name)(job))) as items:
                 while True:
                     try:

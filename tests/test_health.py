@@ -132,8 +132,10 @@ async def test_every_call_of_every_kind_is_work_and_what_comes_of_it_progress(
     ward.engine.steps.put_nowait(None)
     await until(lambda: ward.replica._calls.progressed_s > 0)
     assert await ward.is_well()
+    assert (await ward.replica.record_autoscaling_stats())["ended"] == int(call.done())
     call.cancel()
     await asyncio.wait({call})
+    assert (await ward.replica.record_autoscaling_stats())["ended"] == 1
     ward.now_s += 10 * MOST_S
     assert await ward.is_well(), "it is idle"
 

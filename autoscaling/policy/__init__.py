@@ -5,11 +5,11 @@
     decisions["chat-a"].replicas, decisions["chat-a"].why
 
 Once a second or so, production and simulation hand in the `Facts` of all engines, what there is in all of the
-resources that they share, and Unix time in seconds; each engine gets a `Decision`. What was learned lives in the brain
-and nowhere else: the same inputs in the same order give the same decisions. A clock that jumps by more than a minute is
-taken to have been set anew: what was measured keeps its age.
+resources that they share, and Unix time in seconds; each engine gets a `ScalingDecision`. What was learned lives in the
+brain and nowhere else: the same inputs in the same order give the same decisions. A clock that jumps by more than a
+minute is taken to have been set anew: what was measured keeps its age.
 
-facts.py    Terms that an operator sets, Facts that come in, Decision that goes out
+facts.py    Terms that an operator sets, Facts that come in, the decision that goes out
 demand.py   predicted waits, from work in seconds
 gaps.py     gaps between requests by hour of the week, and how long to stay warm for them
 memory.py   what is remembered of one engine from one look to the next
@@ -21,6 +21,6 @@ reports.py  what replicas tell of their work
 """
 
 from autoscaling.policy.brain import Brain
-from autoscaling.policy.facts import Decision, Facts, Terms
+from autoscaling.policy.facts import Facts, ScalingDecision, Terms
 
-__all__ = ["Brain", "Decision", "Facts", "Terms"]
+__all__ = ["Brain", "Facts", "ScalingDecision", "Terms"]

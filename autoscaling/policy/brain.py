@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autoscaling.policy.demand import backlog_wait_s, replicas_for_backlog, steady_wait_s
-from autoscaling.policy.facts import Decision, Facts, Terms
+from autoscaling.policy.facts import Facts, ScalingDecision, Terms
 from autoscaling.policy.memory import SETTLED_S, Memory
 
 REVERSAL_S = 600.0
@@ -54,7 +54,7 @@ class Brain:
         self.memories: dict[str, Memory] = {}
         self._decided_s: float | None = None
 
-    def decide(self, facts: Mapping[str, Facts], room: Mapping[str, float], now_s: float) -> dict[str, Decision]:
+    def decide(self, facts: Mapping[str, Facts], room: Mapping[str, float], now_s: float) -> dict[str, ScalingDecision]:
         """What every engine of `facts` is to have at a Unix time in seconds.
 
         `room` is how much there is in all of each resource that is short; others are not looked at. Replicas that leave
@@ -73,7 +73,7 @@ class Brain:
             if replicas > target:
                 self.memories[name].grown_s = now_s
             lost = "no room" if wished.replicas > target else "makes room"
-            decisions[name] = Decision(replicas, wished.why if replicas == wished.replicas else lost)
+            decisions[name] = ScalingDecision(replicas, wished.why if replicas == wished.replicas else lost)
         return decisions
 
     def _follow_clock(self, now_s: float) -> None:

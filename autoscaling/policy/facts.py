@@ -18,8 +18,8 @@ class Terms:
         least, most: replicas; `least` is 0 where the engine may be cold.
         target_wait_s: a predicted wait beyond it brings a replica more.
         load_s: how long a start takes, until one was measured.
-        idle_s: the price of a cold hit, as seconds of one idle replica; and the idle time until gaps were learned.
-        idle_least_s, idle_most_s: bounds of the idle time that is learned.
+        idle_s: the price of a cold hit, as seconds of one idle replica; and the idle timeout until gaps were learned.
+        idle_least_s, idle_most_s: bounds of the idle timeout that is learned.
         needs: what a replica takes of resources that engines share, by their names in Ray, e.g. `GPU`.
         warm: hours in which one replica stays.
     """
@@ -67,7 +67,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ScalingDecision:
     """How many replicas an engine is to have, and why, in a few words for a log."""
 
     replicas: int

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from autoscaling.policy.brain import Brain
-from autoscaling.policy.facts import Decision, Facts, Terms
+from autoscaling.policy.facts import Facts, ScalingDecision, Terms
 from autoscaling.policy.memory import Memory
 from contract.telemetry import SCALING_FAILURES, SCALING_REPLICAS
 
@@ -67,8 +67,8 @@ class House:
         self._brain = Brain()
         self._members: WeakValueDictionary[str, EnginePolicy] = WeakValueDictionary()
         """Serve lets go of the policy of a deployment that is deleted."""
-        self._heard: dict[str, Facts] = {}
-        self._decisions: dict[str, Decision] = {}
+        self._looks: dict[str, Facts] = {}
+        self._decisions: dict[str, ScalingDecision] = {}
         self._failure: Exception | None = None
         """Of the last round, for each engine that asks."""
         self._there_is: Mapping[str, float] = {}
@@ -76,19 +76,19 @@ class House:
         self._saved_s = clock()
         self._read()
 
-    def decide(self, policy: EnginePolicy, ctx: AutoscalingContext) -> Decision:
-        """Of the round of looks before this one; the facts of this look are for the next. Raises what deciding did."""
+    def decide(self, policy: EnginePolicy, ctx: AutoscalingContext) -> ScalingDecision:
+        """Decides from the looks of the round before; this look is for the next. Raises what deciding has raised."""
         key = f"{ctx.app_name}/{ctx.deployment_name}"
-        if key in self._heard:
+        if key in self._looks:
             self._end_round(ctx.current_time or time.time())
         known = self._members.pop(key, None)  # one that cannot be read is not one that somebody waits for
-        self._heard[key] = policy.reader.facts(ctx)
+        self._looks[key] = policy.reader.facts(ctx)
         if known is not policy:
             self._brain.terms[key] = Terms.read(policy.terms)
         self._members[key] = policy
         if self._failure:
             raise self._failure
-        decision = self._decisions.get(key) or Decision(ctx.target_num_replicas, "first look")
+        decision = self._decisions.get(key) or ScalingDecision(ctx.target_num_replicas, "first look")
         self._instruments(SCALING_REPLICAS, (ctx.deployment_name,), decision.replicas)
         return decision
 
@@ -103,9 +103,9 @@ class House:
         return RayInstruments([SCALING_REPLICAS, SCALING_FAILURES])
 
     def _end_round(self, now_s: float) -> None:
-        heard, self._heard = self._heard, {}
+        looks, self._looks = self._looks, {}
         members = dict(self._members)
-        facts = {key: heard.get(key, SOMEBODY_WAITS) for key in members}
+        facts = {key: looks.get(key, SOMEBODY_WAITS) for key in members}
         try:
             self._decisions, self._failure = self._brain.decide(facts, self._room_of(members, facts), now_s), None
         except Exception as error:

@@ -25,7 +25,7 @@ SETTLED_S = 4.0
 
 @dataclass(slots=True)
 class Memory:
-    """Of one engine. Instants are Unix times in seconds; None: it was not seen yet.
+    """What is known of one engine. Instants are Unix times in seconds; None: it was not seen yet.
 
     Attributes:
         gaps: between its requests.
@@ -114,10 +114,10 @@ class Memory:
         """For how long the engine stays warm after its last call, in seconds."""
         if self.active_s is None:
             return terms.idle_s
-        asked = self.active_s, self.price_s(terms), terms.idle_least_s, terms.idle_most_s
-        if self._stay is None or self._stay[0] != asked:
-            learned_s = self.gaps.idle_s(*asked)
-            self._stay = asked, terms.idle_s if learned_s is None else learned_s
+        question = self.active_s, self.price_s(terms), terms.idle_least_s, terms.idle_most_s
+        if self._stay is None or self._stay[0] != question:
+            learned_s = self.gaps.idle_s(*question)
+            self._stay = question, terms.idle_s if learned_s is None else learned_s
         return self._stay[1]
 
     def lefts_s(self, terms: Terms, now_s: float) -> list[float]:

@@ -1,37 +1,13 @@
-"""What replicas tell Serve's controller of their work, and what becomes of it there."""
+"""What replicas tell Serve's controller (`Replica.record_autoscaling_stats`), and what the policy makes of it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from autoscaling.policy.facts import Facts
 
 if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext
-
-
-class Work:
-    """Calls that have ended in one replica, and the seconds for which they had slots. Used in one event loop."""
-
-    def __init__(self) -> None:
-        self.ended, self.worked_s = 0, 0.0
-
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """The block is a call."""
-        began_s = time.monotonic()
-        try:
-            yield
-        finally:
-            self.ended += 1
-            self.worked_s += time.monotonic() - began_s
-
-    def report(self, load_s: float) -> dict[str, float]:
-        """For Serve, which wants numbers; `load_s` is how long the replica took to start."""
-        return {"ended": self.ended, "worked_s": self.worked_s, "load_s": load_s}
 
 
 class Reader:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaling.policy import Brain, Decision, Facts, Terms
+from autoscaling.policy import Brain, Facts, ScalingDecision, Terms
 from autoscaling.policy.demand import backlog_wait_s, replicas_for_backlog, steady_wait_s
 from autoscaling.policy.gaps import Gaps
 from contract.hours import WarmHours
@@ -34,7 +34,7 @@ def world(*engines: Engine, room: Mapping[str, float] = {}) -> World:
 def test_replicas_at_work_are_never_taken_and_the_budget_never_passed(
     left: list[int], right: list[int], service_s: int, load_s: int
 ) -> None:
-    def look(seen: World, decisions: Mapping[str, Decision]) -> None:
+    def look(seen: World, decisions: Mapping[str, ScalingDecision]) -> None:
         for name, engine in seen.engines.items():
             assert decisions[name].replicas >= min(engine.running, math.ceil(len(engine.at_work) / engine.terms.slots))
         assert sum(decision.replicas for decision in decisions.values()) <= 2
@@ -71,7 +71,7 @@ def test_everybody_is_answered_where_there_is_room_for_one(left: list[int], righ
 # Up and down.
 
 
-def decide(terms: Terms, *looks: Facts, brain: Brain | None = None, now_s: float = MONDAY_S) -> Decision:
+def decide(terms: Terms, *looks: Facts, brain: Brain | None = None, now_s: float = MONDAY_S) -> ScalingDecision:
     """The last decision of looks a second apart."""
     brain = brain or Brain({"x": terms})
     for second, facts in enumerate(looks):
@@ -80,7 +80,7 @@ def decide(terms: Terms, *looks: Facts, brain: Brain | None = None, now_s: float
 
 
 def test_somebody_who_waits_for_a_cold_engine_wakes_it_at_once() -> None:
-    assert decide(TERMS, Facts(calls=1)) == Decision(1, "somebody waits")
+    assert decide(TERMS, Facts(calls=1)) == ScalingDecision(1, "somebody waits")
 
 
 @pytest.mark.parametrize(("waiting", "replicas"), [(11, 1), (12, 1), (13, 2)])
@@ -182,7 +182,7 @@ def test_hours_of_warmth_wake_an_engine_and_keep_it() -> None:
     brain = Brain({"x": terms})
     eight_s = MONDAY_S + 7 * 3600  # in Berlin, in winter
     assert decide(terms, Facts(), brain=brain, now_s=eight_s - 1).replicas == 0
-    assert decide(terms, Facts(), brain=brain, now_s=eight_s) == Decision(1, "hours of warmth")
+    assert decide(terms, Facts(), brain=brain, now_s=eight_s) == ScalingDecision(1, "hours of warmth")
     assert decide(terms, *[Facts(1, 1)] * 200, brain=brain, now_s=eight_s + 9 * 3600).replicas == 1
     assert decide(terms, *[Facts(1, 1)] * 200, brain=brain, now_s=eight_s + 10 * 3600).replicas == 0
     saturday_s = eight_s + 5 * 24 * 3600

@@ -15,7 +15,6 @@ from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingP
 from autoscaling.deployment import deployment_options
 from autoscaling.policy import house
 from autoscaling.policy.options import BY_POLICY, Scaling
-from autoscaling.policy.reports import Work
 from contract.telemetry import SCALING_FAILURES, SCALING_REPLICAS, Metric
 from tests.autoscaling.world import MONDAY_S
 from tests.catalogs import chat
@@ -179,14 +178,3 @@ def test_a_budget_replaces_what_the_cluster_has(controller: Controller) -> None:
     for _ in range(20):
         controller.look({"right": 1}, {"left": 1})
     assert controller.targets == {"left": 1, "right": 1}
-
-
-async def test_a_replica_reports_calls_and_the_time_of_their_slots() -> None:
-    work = Work()
-    with work.call():
-        pass
-    with pytest.raises(ZeroDivisionError), work.call():
-        1 / 0  # noqa: B018 (a call that fails)
-    report = work.report(4.0)
-    assert (report["ended"], report["load_s"]) == (2, 4.0)
-    assert report["worked_s"] > 0

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autoscaling.policy import Brain, Decision, Facts, Terms
+from autoscaling.policy import Brain, Facts, ScalingDecision, Terms
 
 MONDAY_S = 1_763_942_400.0
 """A Monday at midnight, UTC."""
 
-Decide = Callable[[Mapping[str, Facts], Mapping[str, float], float], Mapping[str, Decision]]
+Decide = Callable[[Mapping[str, Facts], Mapping[str, float], float], Mapping[str, ScalingDecision]]
 
 
 @dataclass
@@ -76,7 +76,7 @@ class World:
     engines: dict[str, Engine]
     room: Mapping[str, float] = field(default_factory=dict)
     now_s: float = MONDAY_S
-    look: Callable[[World, Mapping[str, Decision]], None] = lambda world, decisions: None
+    look: Callable[[World, Mapping[str, ScalingDecision]], None] = lambda world, decisions: None
 
     def run(self, arrivals: Mapping[str, Sequence[int]], decide: Decide | None = None) -> None:
         """Runs for as long as `arrivals` says how many calls come in each second."""
@@ -106,7 +106,7 @@ def serve_default(target_ongoing: float, idle_s: float, upscale_delay_s: float =
     """What Serve does without a policy: replicas for the calls there are, and fewer only after `idle_s`."""
     since_s: dict[tuple[str, str], float] = {}
 
-    def decide(facts: Mapping[str, Facts], _: Mapping[str, float], now_s: float) -> dict[str, Decision]:
+    def decide(facts: Mapping[str, Facts], _: Mapping[str, float], now_s: float) -> dict[str, ScalingDecision]:
         decisions = {}
         for name, seen in facts.items():
             wanted = math.ceil(seen.calls / target_ongoing) if seen.running else seen.target
@@ -119,7 +119,7 @@ def serve_default(target_ongoing: float, idle_s: float, upscale_delay_s: float =
             if now_s - since_s[down] >= idle_s and wanted < target:
                 target = wanted if target == 1 else max(1, wanted)
                 since_s[down] = now_s
-            decisions[name] = Decision(target, "default")
+            decisions[name] = ScalingDecision(target, "default")
         return decisions
 
     return decide
