@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 
@@ -32,19 +33,14 @@ class _WaitingCall:
 
     def evict(self) -> None:
         """Ends the wait with `QueueFull`."""
-        self.eviction.reschedule(loop_time_s())
-
-
-def loop_time_s() -> float:
-    """Seconds by the clock of the loop that runs."""
-    return asyncio.get_running_loop().time()
+        self.eviction.reschedule(asyncio.get_running_loop().time())
 
 
 class SlotQueue(WaitingRoom[_WaitingCall]):
     """A waiting room in which coroutines wait. Used in one event loop.
 
     Args:
-        slots, max_waiting, reserves, sharers: of the room.
+        slots, max_waiting, clock, reserves, sharers: of the room.
         waits: entered while a call waits for its turn; whatever adds slots may want to know.
     """
 
@@ -52,12 +48,13 @@ class SlotQueue(WaitingRoom[_WaitingCall]):
         self,
         slots: Callable[[], int],
         max_waiting: int,
+        clock: Callable[[], float] = time.monotonic,
         *,
         reserves: bool = True,
         sharers: Callable[[], int] = alone,
         waits: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        super().__init__(slots, max_waiting, loop_time_s, reserves=reserves, sharers=sharers)
+        super().__init__(slots, max_waiting, clock, reserves=reserves, sharers=sharers)
         self._waits = waits
         self._timer: asyncio.TimerHandle | None = None
 
@@ -99,11 +96,6 @@ class SlotQueue(WaitingRoom[_WaitingCall]):
                 raise QueueTimeout from None
             raise error
         return entry.slot.result()
-
-    def leave(self, slot: Slot) -> None:
-        """Gives a slot back, and those that are free to the calls that are next."""
-        self.release(slot)
-        self._hand_out()
 
     def _hand_out(self) -> None:
         """Hands every free slot out, and looks again later if calls still wait."""

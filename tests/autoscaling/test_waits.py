@@ -31,7 +31,7 @@ class Room:
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
-        self.queue = SlotQueue(lambda: slots, 1000)
+        self.queue = SlotQueue(lambda: slots, 1000, asyncio.get_running_loop().time)
         self.working: list[Slot] = []
         self.begun: list[int] = []
         self.tasks: set[asyncio.Task[None]] = set()
