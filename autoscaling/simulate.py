@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ray.serve.config import AutoscalingConfig
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Column, Table
 
 import configs
@@ -29,8 +25,9 @@ from autoscaling.policy.options import Scaling, terms_of
 from autoscaling.simulation import made
 from autoscaling.simulation.engine import Setup
 from autoscaling.simulation.policies import POLICIES
-from autoscaling.simulation.run import Result, simulate
-from autoscaling.simulation.summary import Summary, summary
+from autoscaling.simulation.processes import Run, Setups, play_all
+from autoscaling.simulation.run import simulate
+from autoscaling.simulation.summary import Summary
 from autoscaling.simulation.traces import Trace, TraceError, read
 from contract.catalog import Model
 
@@ -47,24 +44,23 @@ EPILOGUE = """examples:
 `python -m docs.made.pictures.simulation sweep.json FOLDER` draws what --json has written.
 """
 
-Setups = Mapping[str, Setup]
 WIDTH = 140
 ERRORS = Console(stderr=True)
 
 COLUMNS: Mapping[str, Callable[[Summary], str]] = {
-    "policy": lambda one: one.policy,
-    "answered": lambda one: f"{one.answered:,}",
-    "busy": lambda one: f"{one.busy:,}",
-    "warming up": lambda one: f"{one.warming_up:,}",
-    "late": lambda one: f"{one.late:,}",
-    "cold hits": lambda one: f"{one.cold_hits:,}",
-    "p50": lambda one: f"{one.p50_s:.2f}",
-    "p95": lambda one: f"{one.p95_s:.2f}",
-    "p99": lambda one: f"{one.p99_s:.2f}",
-    "others p95": lambda one: f"{one.others_p95_s:.2f}",
-    "starts": lambda one: f"{one.starts:,}",
-    "replica-hours": lambda one: f"{one.replica_hours:,.2f}",
-    "EUR": lambda one: f"{one.cost_eur:,.2f}",
+    "policy": lambda run: run.policy,
+    "answered": lambda run: f"{run.answered:,}",
+    "busy": lambda run: f"{run.busy:,}",
+    "warming up": lambda run: f"{run.warming_up:,}",
+    "late": lambda run: f"{run.late:,}",
+    "cold hits": lambda run: f"{run.cold_hits:,}",
+    "p50": lambda run: f"{run.p50_s:.2f}",
+    "p95": lambda run: f"{run.p95_s:.2f}",
+    "p99": lambda run: f"{run.p99_s:.2f}",
+    "others p95": lambda run: f"{run.others_p95_s:.2f}",
+    "starts": lambda run: f"{run.starts:,}",
+    "replica-hours": lambda run: f"{run.replica_hours:,.2f}",
+    "EUR": lambda run: f"{run.cost_eur:,.2f}",
 }
 
 
@@ -146,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         trace = _trace(options, models)
         key, values = _sweep(options.sweep)
         runs = [
-            _Run(
+            Run(
                 f"{policy}, {key}={value}" if key else policy,
                 policy,
                 _setups(options, models, {key: value} if key else {}),
@@ -159,13 +155,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     for note in trace.notes:
         ERRORS.print(note, highlight=False)
-    summaries = _play(trace, runs, partial(simulate, ingresses=options.ingresses, seed=options.seed), room)
+    summaries = play_all(trace, runs, partial(simulate, ingresses=options.ingresses, seed=options.seed), room)
     table = Table(*(Column(name, no_wrap=True) for name in COLUMNS), box=None, pad_edge=False)
-    for one in summaries:
-        table.add_row(*(cell(one) for cell in COLUMNS.values()))
+    for run in summaries:
+        table.add_row(*(cell(run) for cell in COLUMNS.values()))
     Console(width=WIDTH).print(f"{len(trace):,} requests; waits in seconds", table, sep="\n", highlight=False)
     if options.json:
-        options.json.write_text(json.dumps([asdict(one) for one in summaries]), "utf-8")
+        options.json.write_text(json.dumps([asdict(run) for run in summaries]), "utf-8")
     return 0
 
 
@@ -233,56 +229,6 @@ def _setup(model: Model, changes: Mapping[str, Any], options: argparse.Namespace
     config = AutoscalingConfig(**deployed["autoscaling_config"])
     price = round(1e6 * options.eur_an_hour)
     return Setup(model.deployment, serving, config, terms_of(serving, deployed), options.slowdown, price)
-
-
-# --- in processes, one for each core ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Run:
-    """A policy, on engines as one value of the sweep sets them up."""
-
-    name: str
-    policy: str
-    setups: Setups
-
-
-class _Shared:
-    """What all processes have: they are forked, so that a long trace is there once."""
-
-    trace: Trace
-    played: Any
-
-
-def _share(trace: Trace, played: Any) -> None:
-    _Shared.trace, _Shared.played = trace, played
-
-
-def _count(more: int) -> None:
-    with _Shared.played.get_lock():
-        _Shared.played.value += more
-
-
-def _run(run: _Run, play: Callable[..., Result], room: Mapping[str, float]) -> Summary:
-    policy, trace = POLICIES[run.policy](run.setups, room), _Shared.trace
-    return summary(trace, play(trace, run.setups, policy, run.name, room=room, progress=_count))
-
-
-def _play(trace: Trace, runs: Sequence[_Run], play: Callable[..., Result], room: Mapping[str, float]) -> list[Summary]:
-    """The summary of each run, in their order."""
-    context = multiprocessing.get_context("fork")
-    played = context.Value("q", 0)
-    processes = min(len(runs), len(os.sched_getaffinity(0)))
-    with (
-        ProcessPoolExecutor(processes, context, _share, (trace, played)) as pool,
-        Progress(console=ERRORS, transient=True) as bar,
-    ):
-        futures = [pool.submit(_run, run, play, room) for run in runs]
-        task = bar.add_task("requests", total=len(trace) * len(runs))
-        while not all(future.done() for future in futures):
-            bar.update(task, completed=played.value)
-            time.sleep(0.2)
-        return [future.result() for future in futures]
 
 
 if __name__ == "__main__":

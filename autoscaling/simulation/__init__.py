@@ -8,6 +8,7 @@ engine.py       the gate's rules and rooms in front of replicas
 replicas.py     replicas that only count time, and the room that engines share
 controller.py   what Serve's controller sees of them, and when
 policies.py     who may decide
+processes.py    the runs of one command, one for each core at a time
 summary.py      a run in a few figures
 
 `python -m autoscaling.simulate` runs it.

@@ -77,19 +77,12 @@ def simulate(
 
     cluster = Cluster(room or {})
     engines = [
-        Engine(setups[one], clock, over, controller.wake, _starts(setups[one], draw), cluster, ingresses)
-        for one in trace.engines
+        Engine(setups[label], clock, over, controller.wake, _starts(setups[label], draw), cluster, ingresses)
+        for label in trace.engines
     ]
     controller.watch(dict(zip(trace.engines, engines, strict=True)))
     end_s = (float(trace.at_s[-1]) if len(trace) else 0.0) + grace_s
-    looks: list[list[tuple[float, int, int, int]]] = [[] for _ in engines]
-
-    def look(_: None) -> None:
-        for engine, series in zip(engines, looks, strict=True):
-            series.append((clock.now_s, engine.replicas.running, engine.replicas.target, engine.waiting))
-        clock.at(clock.now_s + end_s / LOOKS, look)
-
-    clock.at(0.0, look)
+    looks = _looks(engines, clock, end_s / LOOKS)
     _play(trace, engines, clock, progress)
     clock.run_until(end_s)
     return Result(
@@ -99,6 +92,19 @@ def simulate(
         wait_s,
         [_result(engine, series) for engine, series in zip(engines, looks, strict=True)],
     )
+
+
+def _looks(engines: Sequence[Engine], clock: Clock, apart_s: float) -> list[list[tuple[float, int, int, int]]]:
+    """Of each engine what is seen from now on; it fills as time passes."""
+    looks: list[list[tuple[float, int, int, int]]] = [[] for _ in engines]
+
+    def look(_: None) -> None:
+        for engine, series in zip(engines, looks, strict=True):
+            series.append((clock.now_s, engine.replicas.running, engine.replicas.target, engine.waiting))
+        clock.at(clock.now_s + apart_s, look)
+
+    clock.at(0.0, look)
+    return looks
 
 
 def _play(trace: Trace, engines: Sequence[Engine], clock: Clock, progress: Callable[[int], None]) -> None:

@@ -58,7 +58,7 @@ def pareto(runs: Sequence[Run]) -> str:
                     (4, 4),
                     textcoords="offset points",
                     color=NOTE,
-                    fontsize=9,
+                    fontsize=10,
                 )
         panels[1, 0].set(xlabel="replica-hours", xlim=(0, None))
         panels[0, 0].legend(loc="lower left", handlelength=1.2)
