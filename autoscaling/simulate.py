@@ -28,7 +28,7 @@ from autoscaling.simulation.policies import POLICIES
 from autoscaling.simulation.processes import Run, Setups, play_all
 from autoscaling.simulation.run import simulate
 from autoscaling.simulation.summary import Summary
-from autoscaling.simulation.traces import Trace, TraceError, read
+from autoscaling.simulation.traces import SimulatedTrace, TraceError, read
 from contract.catalog import Model
 
 EPILOGUE = """examples:
@@ -173,7 +173,7 @@ def _models(profile: str, names: Sequence[str] | None) -> dict[str, Model]:
     return {name: models[name] for name in names or models}
 
 
-def _trace(options: argparse.Namespace, models: Mapping[str, Model]) -> Trace:
+def _trace(options: argparse.Namespace, models: Mapping[str, Model]) -> SimulatedTrace:
     if options.trace in made.SHAPES:
         seconds = 3600 * options.hours
         if options.requests < 1 or seconds <= 0 or options.work_s <= 0 or options.owners < 1:

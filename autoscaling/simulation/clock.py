@@ -10,7 +10,7 @@ from typing import Any
 Act = Callable[[Any], None]
 
 
-class Clock:
+class SimulatedClock:
     """Seconds since the simulation began, and what happens later. Events of one moment happen in their order.
 
     Attributes:

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Mapping
 
 from autoscaling.deployment import LOOK_BACK_S, METRICS_INTERVAL_S
-from autoscaling.simulation.clock import Clock
-from autoscaling.simulation.engine import Engine
-from autoscaling.simulation.policies import Policy
+from autoscaling.simulation.clock import SimulatedClock
+from autoscaling.simulation.engine import SimulatedEngine
+from autoscaling.simulation.policies import SimulatedPolicy
 
 POINTS = 3
 """Times in a look back that a handle counts its calls (RAY_SERVE_AUTOSCALING_METRIC_RECORD_INTERVAL_FACTOR)."""
@@ -20,13 +20,13 @@ WAKE_S = 0.1
 class Controller:
     """Scales `engines`, by their names, as `policy` says; the simulation begins at the Unix time `epoch_s`."""
 
-    def __init__(self, clock: Clock, epoch_s: float, policy: Policy) -> None:
+    def __init__(self, clock: SimulatedClock, epoch_s: float, policy: SimulatedPolicy) -> None:
         self._clock, self._epoch_s, self._policy = clock, epoch_s, policy
-        self._engines: Mapping[str, Engine] = {}
+        self._engines: Mapping[str, SimulatedEngine] = {}
         self._points: dict[str, deque[int]] = {}
         self._is_woken = False
 
-    def watch(self, engines: Mapping[str, Engine]) -> None:
+    def watch(self, engines: Mapping[str, SimulatedEngine]) -> None:
         """Begins to look at them."""
         self._engines = engines
         self._points = {name: deque(maxlen=POINTS) for name in engines}
@@ -54,7 +54,7 @@ class Controller:
         for name, replicas in self._policy.decide(reports, self._epoch_s + self._clock.now_s).items():
             self._engines[name].replicas.scale(replicas)
 
-    def _mean(self, name: str, engine: Engine) -> float:
+    def _mean(self, name: str, engine: SimulatedEngine) -> float:
         """Calls over the look back; the one that wakes an engine is reported at once."""
         if not engine.replicas.running:
             return engine.calls

@@ -10,13 +10,13 @@ from ray.serve.config import AutoscalingConfig
 
 from autoscaling.policy import Facts, Terms
 from autoscaling.room import WaitingRoom, may_wait_for_start, places
-from autoscaling.simulation.clock import Clock
-from autoscaling.simulation.replicas import Call, Cluster, Replicas
+from autoscaling.simulation.clock import SimulatedClock
+from autoscaling.simulation.replicas import Cluster, Replicas, SimulatedCall
 from concurrency.fairness import QueueFull
 from contract.catalog import Serving
 
 
-class Outcome(IntEnum):
+class SimulatedOutcome(IntEnum):
     """What came of a request; those that are not over when the simulation ends are OPEN."""
 
     OPEN = 0
@@ -47,7 +47,7 @@ class Setup:
     micro_eur_an_hour: int = 0
 
 
-class Engine:
+class SimulatedEngine:
     """Takes calls, and tells `over` what came of each.
 
     Args:
@@ -61,8 +61,8 @@ class Engine:
     def __init__(
         self,
         setup: Setup,
-        clock: Clock,
-        over: Callable[[Call, Outcome, float], None],
+        clock: SimulatedClock,
+        over: Callable[[SimulatedCall, SimulatedOutcome, float], None],
         woken: Callable[[], None],
         load_s: Callable[[], float],
         cluster: Cluster,
@@ -82,7 +82,7 @@ class Engine:
         )
         queues = serving.when_busy == "queue"
         self._refuses_busy = not queues
-        self._rooms: Sequence[WaitingRoom[Call]] = [
+        self._rooms: Sequence[WaitingRoom[SimulatedCall]] = [
             WaitingRoom(
                 lambda: places(serving, self.replicas.slots),
                 serving.max_queued if queues else 0,
@@ -92,7 +92,7 @@ class Engine:
             )
             for _ in range(ingresses)
         ]
-        self._cold: dict[Call, None] = {}
+        self._cold: dict[SimulatedCall, None] = {}
         """Calls that wait for a start."""
         self.cold_hits = 0
         self._ended_calls, self._worked_s = 0, 0.0
@@ -113,48 +113,48 @@ class Engine:
         """Calls that Serve sees at work or waiting; of those that wait for a start it sees the one that wakes."""
         return self.replicas.working + sum(room.lined_up for room in self._rooms) + bool(self._cold)
 
-    def take(self, call: Call) -> None:
+    def take(self, call: SimulatedCall) -> None:
         """A call comes."""
         replicas, room = self.replicas, self._room(call)
         if not replicas.running:
             self.cold_hits += 1
             self._woken()
             if not may_wait_for_start(self.setup.serving):
-                return self._over(call, Outcome.WARMING_UP, 0.0)
+                return self._over(call, SimulatedOutcome.WARMING_UP, 0.0)
         elif self._refuses_busy and replicas.working >= replicas.slots:
-            return self._over(call, Outcome.BUSY, 0.0)
+            return self._over(call, SimulatedOutcome.BUSY, 0.0)
         elif slot := room.try_enter(call.owner):
             call.slot = slot
             return replicas.send(call)
         self._wait(room, call)
 
-    def _wait(self, room: WaitingRoom[Call], call: Call) -> None:
+    def _wait(self, room: WaitingRoom[SimulatedCall], call: SimulatedCall) -> None:
         try:
             evicted = room.join(call.owner, call)
         except QueueFull:
-            return self._over(call, Outcome.BUSY, 0.0)
+            return self._over(call, SimulatedOutcome.BUSY, 0.0)
         if evicted is not None:
-            self._give_up(evicted, Outcome.BUSY)
+            self._give_up(evicted, SimulatedOutcome.BUSY)
         if self.replicas.running:
             self._line_up(room, call)
         else:
             self._cold[call] = None
             self._clock.at(call.came_s + self.setup.serving.wait_s, self._start_is_late, call)
 
-    def _line_up(self, room: WaitingRoom[Call], call: Call) -> None:
+    def _line_up(self, room: WaitingRoom[SimulatedCall], call: SimulatedCall) -> None:
         room.line_up(call.owner, call)
         self._seat(room)
         if call.slot is None:
             self._clock.at(self._clock.now_s + self.setup.serving.deadline_s, self._turn_is_late, call)
 
-    def _seat(self, room: WaitingRoom[Call]) -> None:
+    def _seat(self, room: WaitingRoom[SimulatedCall]) -> None:
         while turn := room.next_turn():
             owner, call = turn
             call.slot = room.seat(owner, call)
             self.replicas.send(call)
 
-    def _ended(self, call: Call) -> None:
-        self._over(call, Outcome.ANSWERED, call.began_s - call.came_s)
+    def _ended(self, call: SimulatedCall) -> None:
+        self._over(call, SimulatedOutcome.ANSWERED, call.began_s - call.came_s)
         room = self._room(call)
         assert call.slot is not None
         self._ended_calls += 1
@@ -170,20 +170,20 @@ class Engine:
         for room in self._rooms:
             self._seat(room)
 
-    def _start_is_late(self, call: Call) -> None:
+    def _start_is_late(self, call: SimulatedCall) -> None:
         if call in self._cold:
             del self._cold[call]
-            self._give_up(call, Outcome.WARMING_UP)
+            self._give_up(call, SimulatedOutcome.WARMING_UP)
 
-    def _turn_is_late(self, call: Call) -> None:
+    def _turn_is_late(self, call: SimulatedCall) -> None:
         if call.slot is None and not call.is_over:
-            self._give_up(call, Outcome.UPSTREAM_TIMEOUT)
+            self._give_up(call, SimulatedOutcome.UPSTREAM_TIMEOUT)
 
-    def _give_up(self, call: Call, outcome: Outcome) -> None:
+    def _give_up(self, call: SimulatedCall, outcome: SimulatedOutcome) -> None:
         self._cold.pop(call, None)
         self._room(call).forget(call.owner, call)
         call.is_over = True
         self._over(call, outcome, self._clock.now_s - call.came_s)
 
-    def _room(self, call: Call) -> WaitingRoom[Call]:
+    def _room(self, call: SimulatedCall) -> WaitingRoom[SimulatedCall]:
         return self._rooms[call.number % len(self._rooms)]

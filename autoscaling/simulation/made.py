@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autoscaling.simulation.traces import Trace
+from autoscaling.simulation.traces import SimulatedTrace
 
 GAP_SHAPE = 0.5
 """Of the Gamma distribution: its coefficient of variation is 1.4."""
@@ -67,7 +67,7 @@ def trace(
     work_s: float,
     seed: int,
     **more: Any,
-) -> Trace:
+) -> SimulatedTrace:
     """A trace of `shape`, one of SHAPES: `requests` in `seconds`, by `owners`, each of `work_s` on average."""
     draw = np.random.default_rng(seed)
     at_s = _times(SHAPES[shape], requests, draw) * seconds
@@ -78,7 +78,7 @@ def trace(
         is_flood = (at_s > seconds / 3) & (at_s < 2 * seconds / 3) & (draw.random(requests) < FLOOD_SHARE)
         owner = np.where(is_flood, FLOODER, owner % max(1, owners - 1) + 2).astype(np.int32)
     work = draw.lognormal(np.log(work_s) - TAIL**2 / 2, TAIL, requests).astype(np.float32)
-    return Trace(tuple(engines), at_s, engine, owner, work, **more)
+    return SimulatedTrace(tuple(engines), at_s, engine, owner, work, **more)
 
 
 def _times(rate: Callable[[Floats], Floats], requests: int, draw: np.random.Generator) -> Floats:

@@ -10,7 +10,7 @@ from autoscaling.ray_internals.decisions import default_decision
 from autoscaling.simulation.engine import Setup
 
 
-class Policy(Protocol):
+class SimulatedPolicy(Protocol):
     """Decides for all engines."""
 
     def decide(self, facts: Mapping[str, Facts], now_s: float) -> Mapping[str, int]:
@@ -54,7 +54,7 @@ class ServeDefault:
         return targets
 
 
-POLICIES: Mapping[str, Callable[[Mapping[str, Setup], Mapping[str, float]], Policy]] = {
+POLICIES: Mapping[str, Callable[[Mapping[str, Setup], Mapping[str, float]], SimulatedPolicy]] = {
     "parlance": Planned,
     "serve": ServeDefault,
     "always on": AlwaysOn,

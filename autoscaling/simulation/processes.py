@@ -17,7 +17,7 @@ from autoscaling.simulation.engine import Setup
 from autoscaling.simulation.policies import POLICIES
 from autoscaling.simulation.run import Result
 from autoscaling.simulation.summary import Summary, summary
-from autoscaling.simulation.traces import Trace
+from autoscaling.simulation.traces import SimulatedTrace
 
 Setups = Mapping[str, Setup]
 
@@ -34,11 +34,11 @@ class Run:
 class _Shared:
     """What all processes have: they are forked, so that a long trace is there once."""
 
-    trace: Trace
+    trace: SimulatedTrace
     played: Any
 
 
-def _share(trace: Trace, played: Any) -> None:
+def _share(trace: SimulatedTrace, played: Any) -> None:
     _Shared.trace, _Shared.played = trace, played
 
 
@@ -53,7 +53,7 @@ def _run(run: Run, play: Callable[..., Result], room: Mapping[str, float]) -> Su
 
 
 def play_all(
-    trace: Trace, runs: Sequence[Run], play: Callable[..., Result], room: Mapping[str, float]
+    trace: SimulatedTrace, runs: Sequence[Run], play: Callable[..., Result], room: Mapping[str, float]
 ) -> list[Summary]:
     """The summary of each run, in their order."""
     context = multiprocessing.get_context("fork")

@@ -8,10 +8,10 @@ from functools import partial
 from heapq import heappop, heappush
 
 from autoscaling.room import Slot
-from autoscaling.simulation.clock import Clock
+from autoscaling.simulation.clock import SimulatedClock
 
 
-class Call:
+class SimulatedCall:
     """One call: what it asks, and where it is.
 
     Attributes:
@@ -31,7 +31,7 @@ class Call:
         self.is_over = False
 
 
-class Replica:
+class SimulatedReplica:
     """Works on calls. With n at work each takes `1 + slowdown * (n - 1)` times as long as alone: they share a machine.
 
     Attributes:
@@ -45,7 +45,7 @@ class Replica:
     def __init__(self, number: int) -> None:
         self.number = number
         self.began_s: float | None = None
-        self.work: list[tuple[float, int, Call]] = []
+        self.work: list[tuple[float, int, SimulatedCall]] = []
         self.progress_s = self.seen_s = 0.0
         self.promised_s = float("inf")
 
@@ -103,11 +103,11 @@ class Replicas:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: SimulatedClock,
         slots: int,
         load_s: Callable[[], float],
         slowdown: float,
-        ended: Callable[[Call], None],
+        ended: Callable[[SimulatedCall], None],
         changed: Callable[[], None],
         cluster: Cluster,
         needs: Mapping[str, float],
@@ -115,11 +115,11 @@ class Replicas:
         self._cluster, self._needs = cluster, needs
         self._clock, self._slots, self._load_s, self._slowdown = clock, slots, load_s, slowdown
         self._ended, self._changed = ended, changed
-        self._levels: list[dict[int, Replica]] = [{} for _ in range(slots + 1)]
+        self._levels: list[dict[int, SimulatedReplica]] = [{} for _ in range(slots + 1)]
         """Those that run, by how many calls they work on."""
-        self._starting: dict[int, Replica] = {}
-        self._stopping: dict[int, Replica] = {}
-        self._queue: deque[Call] = deque()
+        self._starting: dict[int, SimulatedReplica] = {}
+        self._stopping: dict[int, SimulatedReplica] = {}
+        self._queue: deque[SimulatedCall] = deque()
         """Calls that found no free slot, as Serve's router keeps them."""
         self.running, self.starts, self.working, self.stopped_s = 0, 0, 0, 0.0
         self.last_load_s: float | None = None
@@ -146,7 +146,7 @@ class Replicas:
     def scale(self, target: int) -> None:
         """Starts and stops replicas; those that start stop first, then those with the least work."""
         while self.target < target:
-            replica = Replica(self.starts)
+            replica = SimulatedReplica(self.starts)
             self.starts += 1
             self._starting[replica.number] = replica
             self._cluster.place(self._needs, partial(self._place_replica, replica))
@@ -158,12 +158,12 @@ class Replicas:
             else:
                 self._stop(next(level for level in self._levels if level).popitem()[1])
 
-    def send(self, call: Call) -> None:
+    def send(self, call: SimulatedCall) -> None:
         """`call` goes to the replica with the least work, or waits for the next free slot."""
         self.working += 1
         self._place(call)
 
-    def _place(self, call: Call) -> None:
+    def _place(self, call: SimulatedCall) -> None:
         for load, level in enumerate(self._levels[:-1]):
             if level:
                 number, replica = level.popitem()
@@ -171,18 +171,18 @@ class Replicas:
                 return self._work(replica, call)
         self._queue.append(call)
 
-    def _work(self, replica: Replica, call: Call) -> None:
+    def _work(self, replica: SimulatedReplica, call: SimulatedCall) -> None:
         self._advance(replica)
         call.began_s = self._clock.now_s
         heappush(replica.work, (replica.progress_s + call.work_s, call.number, call))
         self._promise(replica)
 
-    def _advance(self, replica: Replica) -> None:
+    def _advance(self, replica: SimulatedReplica) -> None:
         now_s = self._clock.now_s
         replica.progress_s += (now_s - replica.seen_s) / (1 + self._slowdown * max(0, len(replica.work) - 1))
         replica.seen_s = now_s
 
-    def _promise(self, replica: Replica) -> None:
+    def _promise(self, replica: SimulatedReplica) -> None:
         """Has the next end of a call at `replica` happen, unless that is known already."""
         if not replica.work:
             replica.promised_s = float("inf")
@@ -193,7 +193,7 @@ class Replicas:
             replica.promised_s = ends_s
             self._clock.at(ends_s, self._end, (replica, ends_s))
 
-    def _end(self, promise: tuple[Replica, float]) -> None:
+    def _end(self, promise: tuple[SimulatedReplica, float]) -> None:
         replica, ends_s = promise
         if ends_s != replica.promised_s:  # others have come or gone since
             return
@@ -216,7 +216,7 @@ class Replicas:
         while self._queue and any(self._levels[:-1]):
             self._place(self._queue.popleft())
 
-    def _place_replica(self, replica: Replica) -> bool:
+    def _place_replica(self, replica: SimulatedReplica) -> bool:
         """It begins to load, unless it was stopped before there was room."""
         if replica.number not in self._starting:
             return False
@@ -224,7 +224,7 @@ class Replicas:
         self._clock.at(self._clock.now_s + self._load_s(), self._started, replica)
         return True
 
-    def _started(self, replica: Replica) -> None:
+    def _started(self, replica: SimulatedReplica) -> None:
         if self._starting.pop(replica.number, None) is None:  # it was stopped before
             return
         replica.seen_s = self._clock.now_s
@@ -234,16 +234,16 @@ class Replicas:
         self._take_from_queue()
         self._changed()
 
-    def _stop(self, replica: Replica) -> None:
+    def _stop(self, replica: SimulatedReplica) -> None:
         self.running -= 1
         if replica.work:
             self._stopping[replica.number] = replica
         else:
             self._gone(replica)
 
-    def _gone(self, replica: Replica) -> None:
+    def _gone(self, replica: SimulatedReplica) -> None:
         self.stopped_s += self._age_s(replica)
         self._cluster.give_back(self._needs)
 
-    def _age_s(self, replica: Replica) -> float:
+    def _age_s(self, replica: SimulatedReplica) -> float:
         return 0.0 if replica.began_s is None else self._clock.now_s - replica.began_s

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from autoscaling.simulation.clock import Clock
+from autoscaling.simulation.clock import SimulatedClock
 from autoscaling.simulation.controller import Controller
-from autoscaling.simulation.engine import Engine, Outcome, Setup
-from autoscaling.simulation.policies import Policy
-from autoscaling.simulation.replicas import Call, Cluster
-from autoscaling.simulation.traces import Trace
+from autoscaling.simulation.engine import Setup, SimulatedEngine, SimulatedOutcome
+from autoscaling.simulation.policies import SimulatedPolicy
+from autoscaling.simulation.replicas import Cluster, SimulatedCall
+from autoscaling.simulation.traces import SimulatedTrace
 
 AT_ONCE = 20_000
 """Requests that are made Python's numbers at one time, and between two looks at the progress."""
@@ -50,9 +50,9 @@ class Result:
 
 
 def simulate(
-    trace: Trace,
+    trace: SimulatedTrace,
     setups: Mapping[str, Setup],
-    policy: Policy,
+    policy: SimulatedPolicy,
     name: str = "",
     *,
     room: Mapping[str, float] | None = None,
@@ -66,18 +66,18 @@ def simulate(
     `room` is what there is of each resource that engines share; a replica that starts waits for it. `progress` is told
     of the number of requests that have come since it was told last.
     """
-    clock, draw = Clock(), random.Random(seed)
+    clock, draw = SimulatedClock(), random.Random(seed)
     controller = Controller(clock, trace.epoch_s, policy)
     outcome = np.zeros(len(trace), np.uint8)
     wait_s = np.zeros(len(trace), np.float32)
 
-    def over(call: Call, what: Outcome, seconds: float) -> None:
+    def over(call: SimulatedCall, what: SimulatedOutcome, seconds: float) -> None:
         outcome[call.number] = what
         wait_s[call.number] = seconds
 
     cluster = Cluster(room or {})
     engines = [
-        Engine(setups[label], clock, over, controller.wake, _starts(setups[label], draw), cluster, ingresses)
+        SimulatedEngine(setups[label], clock, over, controller.wake, _starts(setups[label], draw), cluster, ingresses)
         for label in trace.engines
     ]
     controller.watch(dict(zip(trace.engines, engines, strict=True)))
@@ -94,7 +94,9 @@ def simulate(
     )
 
 
-def _looks(engines: Sequence[Engine], clock: Clock, apart_s: float) -> list[list[tuple[float, int, int, int]]]:
+def _looks(
+    engines: Sequence[SimulatedEngine], clock: SimulatedClock, apart_s: float
+) -> list[list[tuple[float, int, int, int]]]:
     """Of each engine what is seen from now on; it fills as time passes."""
     looks: list[list[tuple[float, int, int, int]]] = [[] for _ in engines]
 
@@ -107,13 +109,15 @@ def _looks(engines: Sequence[Engine], clock: Clock, apart_s: float) -> list[list
     return looks
 
 
-def _play(trace: Trace, engines: Sequence[Engine], clock: Clock, progress: Callable[[int], None]) -> None:
+def _play(
+    trace: SimulatedTrace, engines: Sequence[SimulatedEngine], clock: SimulatedClock, progress: Callable[[int], None]
+) -> None:
     columns = (trace.at_s, trace.engine, trace.owner, trace.work_s)
     for first in range(0, len(trace), AT_ONCE):
         rows = zip(*(column[first : first + AT_ONCE].tolist() for column in columns), strict=True)
         for number, (at_s, engine, owner, work_s) in enumerate(rows, first):
             clock.run_until(at_s)
-            engines[engine].take(Call(number, owner, at_s, work_s))
+            engines[engine].take(SimulatedCall(number, owner, at_s, work_s))
         progress(min(AT_ONCE, len(trace) - first))
 
 
@@ -122,7 +126,7 @@ def _starts(setup: Setup, draw: random.Random) -> Callable[[], float]:
     return lambda: setup.serving.load_s * draw.uniform(0.9, 1.1)
 
 
-def _result(engine: Engine, looks: list[tuple[float, int, int, int]]) -> EngineResult:
+def _result(engine: SimulatedEngine, looks: list[tuple[float, int, int, int]]) -> EngineResult:
     replicas = engine.replicas
     replica_s = replicas.replica_s()
     cost = replica_s / 3600 * engine.setup.micro_eur_an_hour

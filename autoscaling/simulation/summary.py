@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from autoscaling.simulation.engine import Outcome
+from autoscaling.simulation.engine import SimulatedOutcome
 from autoscaling.simulation.run import EngineResult, Result
-from autoscaling.simulation.traces import Trace
+from autoscaling.simulation.traces import SimulatedTrace
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Summary:
     engines: list[EngineResult] = field(repr=False)
 
 
-def summary(trace: Trace, result: Result) -> Summary:
+def summary(trace: SimulatedTrace, result: Result) -> Summary:
     """The figures of `result`, which came of `trace`."""
-    counts = np.bincount(result.outcome, minlength=len(Outcome))
-    is_answered = result.outcome == Outcome.ANSWERED
+    counts = np.bincount(result.outcome, minlength=len(SimulatedOutcome))
+    is_answered = result.outcome == SimulatedOutcome.ANSWERED
     waits_s = result.wait_s[is_answered]
     owners = np.bincount(trace.owner) if len(trace) else np.zeros(1)
     others_s = result.wait_s[is_answered & (trace.owner != owners.argmax())]
@@ -55,11 +55,11 @@ def summary(trace: Trace, result: Result) -> Summary:
     return Summary(
         policy=result.policy,
         requests=len(trace),
-        answered=int(counts[Outcome.ANSWERED]),
-        busy=int(counts[Outcome.BUSY]),
-        warming_up=int(counts[Outcome.WARMING_UP]),
-        late=int(counts[Outcome.UPSTREAM_TIMEOUT]),
-        open=int(counts[Outcome.OPEN]),
+        answered=int(counts[SimulatedOutcome.ANSWERED]),
+        busy=int(counts[SimulatedOutcome.BUSY]),
+        warming_up=int(counts[SimulatedOutcome.WARMING_UP]),
+        late=int(counts[SimulatedOutcome.UPSTREAM_TIMEOUT]),
+        open=int(counts[SimulatedOutcome.OPEN]),
         cold_hits=sum(engine.cold_hits for engine in result.engines),
         p50_s=shares[50],
         p95_s=shares[95],

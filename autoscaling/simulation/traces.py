@@ -32,7 +32,7 @@ class TraceError(ValueError):
 
 
 @dataclass(frozen=True)
-class Trace:
+class SimulatedTrace:
     """Requests in the order in which they come; all arrays have one element for each.
 
     Attributes:
@@ -57,7 +57,7 @@ class Trace:
         return len(self.at_s)
 
 
-def read(lines: Iterable[str], engines: Mapping[str, str], now_s: float, unit_s: float | None = None) -> Trace:
+def read(lines: Iterable[str], engines: Mapping[str, str], now_s: float, unit_s: float | None = None) -> SimulatedTrace:
     """The trace that `lines` of CSV hold. Raises TraceError.
 
     `engines` are the deployments of models, by id; `unit_s` is the work of a unit, in seconds.
@@ -113,7 +113,9 @@ def _time(text: str) -> float:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _trace(names: tuple[str, ...], rows: list[tuple[float, int, int, float]], gone: Counter[str], future: int) -> Trace:
+def _trace(
+    names: tuple[str, ...], rows: list[tuple[float, int, int, float]], gone: Counter[str], future: int
+) -> SimulatedTrace:
     at_s, engine, owner, work_s = (np.array(column) for column in zip(*rows, strict=True))
     notes = []
     if late := int(np.count_nonzero(np.diff(at_s) < 0)):
@@ -129,7 +131,7 @@ def _trace(names: tuple[str, ...], rows: list[tuple[float, int, int, float]], go
     if left_out := _left_out(gone, future):
         notes.append(f"Some requests are not played{left_out}.")
     begin_s = float(at_s[0])
-    return Trace(
+    return SimulatedTrace(
         names,
         at_s - begin_s,
         engine.astype(np.int16),

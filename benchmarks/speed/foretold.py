@@ -31,7 +31,7 @@ from autoscaling.simulation.engine import Setup
 from autoscaling.simulation.policies import POLICIES
 from autoscaling.simulation.run import simulate
 from autoscaling.simulation.summary import summary
-from autoscaling.simulation.traces import Trace
+from autoscaling.simulation.traces import SimulatedTrace
 from benchmarks.servers import ROOT, Server, parlance, working_folder
 from benchmarks.speed.fairness import flood_key
 
@@ -86,7 +86,7 @@ class Row:
     refused: int
 
 
-async def ask_all(server: Server, flood: str, trace: Trace) -> tuple[Answers, Replicas, float]:
+async def ask_all(server: Server, flood: str, trace: SimulatedTrace) -> tuple[Answers, Replicas, float]:
     """Sends each request at its moment. Gives answers, what replicas did, and how long starts took."""
     answers, replicas, keys = Answers(), Replicas(), {made.FLOODER: flood}
     limits = httpx.Limits(max_connections=None)
@@ -131,7 +131,7 @@ def foretell(answers: Answers, load_s: float, by: str) -> tuple[float, float, fl
     config = AutoscalingConfig(**options["autoscaling_config"])
     setups = {model.deployment: Setup(model.deployment, serving, config, terms_of(serving, options, is_constant=True))}
     order = np.argsort(answers.at_s)
-    trace = Trace(
+    trace = SimulatedTrace(
         (model.deployment,),
         np.array(answers.at_s)[order],
         np.zeros(len(order), np.int16),

@@ -16,12 +16,12 @@ from autoscaling import simulate as command
 from autoscaling.policy import Terms
 from autoscaling.ray_internals.decisions import default_decision
 from autoscaling.simulation import made
-from autoscaling.simulation.engine import Outcome, Setup
+from autoscaling.simulation.engine import Setup, SimulatedOutcome
 from autoscaling.simulation.policies import POLICIES
 from autoscaling.simulation.replicas import Cluster, Replicas
 from autoscaling.simulation.run import Result, simulate
 from autoscaling.simulation.summary import summary
-from autoscaling.simulation.traces import Trace, TraceError, read
+from autoscaling.simulation.traces import SimulatedTrace, TraceError, read
 from contract.catalog import Serving
 
 NOW_S = 1_000_000.0
@@ -38,16 +38,16 @@ def setup(most: int = 2, slots: int = 2, gpus: float = 0.0, slowdown: float = 0.
     return Setup("e", serving, config, terms, slowdown, 100_000)
 
 
-def trace_of(requests: Iterable[tuple[float, int, float]], engines: int = 1) -> Trace:
+def trace_of(requests: Iterable[tuple[float, int, float]], engines: int = 1) -> SimulatedTrace:
     """Of (when, whose, how much work); they go to engines in turn."""
     rows = sorted(requests)
     at_s, owner, work_s = (np.array(column) for column in zip(*rows, strict=True)) if rows else np.empty((3, 0))
     engine = (np.arange(len(rows)) % engines).astype(np.int16)
     names = tuple(f"e{number}" for number in range(engines))
-    return Trace(names, at_s.astype(float), engine, owner.astype(np.int32), work_s.astype(np.float32))
+    return SimulatedTrace(names, at_s.astype(float), engine, owner.astype(np.int32), work_s.astype(np.float32))
 
 
-def play(trace: Trace, setups: Mapping[str, Setup], policy: str = "parlance", **options: object) -> Result:
+def play(trace: SimulatedTrace, setups: Mapping[str, Setup], policy: str = "parlance", **options: object) -> Result:
     room = options.get("room") or {}
     return simulate(trace, setups, POLICIES[policy](setups, room), **options)
 
@@ -119,7 +119,7 @@ def test_replicas_never_take_more_than_there_is(requests: list[tuple[float, int,
 def test_an_idle_engine_makes_room_and_both_answer() -> None:
     trace = trace_of([(0.0, 1, 1.0), (100.0, 1, 1.0)], 2)
     result = play(trace, {name: setup(most=1, gpus=1.0) for name in ("e0", "e1")}, room={"GPU": 1.0}, grace_s=200)
-    assert (result.outcome == Outcome.ANSWERED).all()
+    assert (result.outcome == SimulatedOutcome.ANSWERED).all()
 
 
 def test_a_cold_engine_is_waited_for_as_long_as_it_loads() -> None:
@@ -133,7 +133,7 @@ def test_more_than_slots_and_queue_are_refused(count: int, busy: int) -> None:
     warm = [(0.0, 1, 1.0)]
     trace = trace_of([*warm, *((50.0, 1, 30.0) for _ in range(count))])
     result = play(trace, {"e0": setup(most=1, slots=2, max_queued=3)}, "always on", grace_s=300)
-    assert np.count_nonzero(result.outcome == Outcome.BUSY) == busy
+    assert np.count_nonzero(result.outcome == SimulatedOutcome.BUSY) == busy
 
 
 def test_who_asks_little_does_not_wait_behind_a_flood() -> None:
