@@ -97,7 +97,7 @@ def simulate(
 def _looks(
     engines: Sequence[SimulatedEngine], clock: SimulatedClock, apart_s: float
 ) -> list[list[tuple[float, int, int, int]]]:
-    """Of each engine what is seen from now on; it fills as time passes."""
+    """What is seen of each engine from now on; it fills as time passes."""
     looks: list[list[tuple[float, int, int, int]]] = [[] for _ in engines]
 
     def look(_: None) -> None:
