@@ -32,8 +32,8 @@ health one, usage of clients two, months of budgets one, acts and the programs t
 traces and logs five (table, way to a collector, settings, lines, end of a request), waits six (quantiles, order,
 forecast, events apart from other replies, facts of the database, failures apart from the gate), ids from a
 stock one, the console nine (types, route, map, files, records, picture, feed, what binds them, what replicas share),
-the simulator fourteen (turns apart from whoever awaits them, its command, eleven of a day in virtual time, Serve's default
-at any time).
+the simulator fourteen (turns apart from whoever awaits them, its command, eleven of a day in virtual time,
+Serve's default at any time).
 """
 LONGEST_FILE = 250
 LONGEST_FUNCTION = 43
