@@ -2,7 +2,8 @@
 
 engine.py       what a caller needs of an engine; whose a call is, and the times that it took
 gate.py         one way in to an engine: cold, busy, deadlines, translation of every Ray error
-queue.py        who waits for a busy engine, and whose turn it is: organisations one after the other
+room.py         who waits for a busy engine, and whose turn it is: organisations one after the other
+queue.py        coroutines that wait there
 views.py        the running replicas of an engine, as this process sees them: no RPC, 0.2 us a look
 router.py       the request router that feeds the view and refuses when every slot is taken
 failures.py     what a client is told when a call fails
@@ -17,5 +18,7 @@ tracing.py      how spans get to a collector; imported only where they are wante
 watch.py        starting or failed? Serve is queried by one poller, only while somebody waits for a cold engine
 policy/         how many replicas an engine is to have
 deployment.py   a stanza's `serving` as Serve's deployment options, checked by Ray
+simulate.py     what the policy would have made of yesterday
+simulation/     that day in virtual time
 ray_internals/  names of Ray that are not public: what we change and what we call
 """

@@ -4,7 +4,7 @@
                        when_cold = wait      held until a replica runs, at most `wait_s`, then 503
                        start keeps failing   503 ENGINE_FAILED
     all slots taken    when_busy = refuse    429 BUSY, from the router
-                       when_busy = queue     waits in `autoscaling.queue`, which serves organisations in turn; 429 BUSY
+                       when_busy = queue     waits in `autoscaling.room`, which serves organisations in turn; 429 BUSY
                                              once `max_queued` of this process wait, for those that have most waiting
     deadline passed                          504 UPSTREAM_TIMEOUT
     replica died or raised                   502 UPSTREAM_ERROR
@@ -26,8 +26,9 @@ from autoscaling import views
 from autoscaling.engine import CallContext, Deadline, EngineView, Timings
 from autoscaling.failures import contract_error
 from autoscaling.metrics import Metrics
-from autoscaling.queue import QueueTimeout, Slot, SlotQueue, alone
+from autoscaling.queue import QueueTimeout, SlotQueue
 from autoscaling.ray_internals.metrics import counted_as_waiting
+from autoscaling.room import Slot, alone, may_wait_for_start, places
 from autoscaling.sketch import Sketch
 from autoscaling.waits import Forecast
 from autoscaling.waking import Waker
@@ -206,13 +207,8 @@ class Gate:
         return view.slots() if view and view.running() else 0
 
     def _slots(self) -> int:
-        """Calls that may be at work or on their way there.
-
-        Where Serve's router refuses, it is the one who does, exactly, over all ingress replicas.
-        """
         view = views.VIEWS.get(self._key)
-        more = self.serving.max_queued if self.serving.when_busy == "refuse" else 0
-        return (view.slots() if view else 0) + more
+        return places(self.serving, view.slots() if view else 0)
 
     async def ready(self, within_s: float, *, timings: Timings) -> None:
         """Returns once a replica runs, also where calls are refused when it is cold.
@@ -234,7 +230,7 @@ class Gate:
 
     async def _enter(self, timings: Timings) -> None:
         """Returns once a replica runs. Raises WARMING_UP or ENGINE_FAILED."""
-        if self.running() or self.serving.when_cold == "wait":
+        if self.running() or may_wait_for_start(self.serving):
             return await self.ready(self.serving.wait_s, timings=timings)
         self._waker.warm()
         raise self._waker.refusal()

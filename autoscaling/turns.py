@@ -6,7 +6,6 @@ begins     the times that follow: some futures are played through, each with tim
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -58,9 +57,8 @@ class Grant(NamedTuple):
     after: int
 
 
-def rates(came: deque[tuple[Hashable, float]], lately_s: float) -> dict[Hashable, float]:
+def rates(came: deque[tuple[Hashable, float]], lately_s: float, now_s: float) -> dict[Hashable, float]:
     """Calls a second of each owner, of who `came` and when; those of one second count once, for bursts end."""
-    now_s = asyncio.get_running_loop().time()
     since_s = max(now_s - lately_s, came[0][1] if len(came) == came.maxlen else 0.0)
     seconds = {(owner, int(came_s)) for owner, came_s in came if came_s >= since_s}
     return {owner: count / max(1.0, now_s - since_s) for owner, count in Counter(owner for owner, _ in seconds).items()}

@@ -59,10 +59,12 @@ class OwnerCounter(dict[Hashable, int]):
 class FairQueue(Generic[T]):
     """Entries that wait, by owner: within an owner first come, first served; owners take turns.
 
-    The owner whose last turn is longest ago is next. An owner that has not been here for MEMORY_S has had no turn.
+    The owner whose last turn is longest ago is next. An owner that has not been here for MEMORY_S by `clock`, in
+    seconds, has had no turn.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._lines: dict[Hashable, deque[T]] = {}
         self._length = 0
         self._seen_s: dict[Hashable, float] = {}
@@ -130,7 +132,7 @@ class FairQueue(Generic[T]):
 
     def note(self, owner: Hashable) -> None:
         """Remembers that `owner` is here now, and forgets those that were here longer ago than MEMORY_S."""
-        now_s = time.monotonic()
+        now_s = self._clock()
         self._seen_s.pop(owner, None)
         self._seen_s[owner] = now_s
         while self._seen_s[oldest := next(iter(self._seen_s))] < now_s - MEMORY_S:
@@ -140,7 +142,7 @@ class FairQueue(Generic[T]):
 
     def rehearsal(self, lines: FairQueue[T]) -> FairQueue[T]:
         """A copy of `lines` whose owners have had the turns of this queue: to see who would be served when."""
-        copy: FairQueue[T] = FairQueue()
+        copy: FairQueue[T] = FairQueue(self._clock)
         copy._lines = {owner: deque(line) for owner, line in lines._lines.items()}
         copy._length = lines._length
         copy._turns = dict(self._turns)
@@ -149,7 +151,7 @@ class FairQueue(Generic[T]):
 
     def others(self, owner: Hashable, within_s: float) -> Iterator[Hashable]:
         """Owners beside `owner` that were here in the last `within_s` seconds, at most MEMORY_S; the latest first."""
-        since_s = time.monotonic() - within_s
+        since_s = self._clock() - within_s
         for other, seen_s in reversed(self._seen_s.items()):
             if seen_s < since_s:
                 return
@@ -157,7 +159,7 @@ class FairQueue(Generic[T]):
                 yield other
 
     def _evict(self, owner: Hashable) -> T:
-        longest = max(self._lines, key=self.waiting, default=owner)
+        longest = max(self._lines, key=lambda line: len(self._lines[line]), default=owner)
         if self.waiting(longest) <= self.waiting(owner) + 1:
             raise QueueFull("requests wait")
         entry = self._lines[longest].pop()

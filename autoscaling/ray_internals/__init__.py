@@ -5,6 +5,7 @@ An upgrade can move any of them; tests/autoscaling/test_ray_internals.py lists t
 replica.py     how Serve's replica takes requests: bodies, headers of clients, its own port, the cluster's token
 agent.py       a node's metrics stay on a machine that is alone
 logs.py        our lines go where Serve's go, with the ids of requests
+decisions.py   what Serve's default policy would decide at any time
 metrics.py     calls that wait are counted, and reported at once
 start.py       what a start asks: machines, accelerators, the applications of a config file, few processes, and hurry
 

@@ -9,6 +9,8 @@ processor_time.py  what a request takes of the ingress, beside another checkout 
 admission.py       what those checks cost by themselves
 fairness.py        what one organisation that sends as fast as it may costs another
 waits.py           whether answers begin when those who wait were promised
+foretold.py        whether a simulation foretells waits and replica-seconds
+unit_costs.py      what of the database, Redis and the controller grows with a cluster
 chat.py            streams beside `vllm serve` and llama.cpp's server
 steps.py           its engine alone: vLLM's own steps, quick ones, and those in 8 bits
 forked.py          its engine as a fork of the fork server, beside one that is none

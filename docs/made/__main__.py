@@ -9,7 +9,7 @@ from pathlib import Path
 from docs.made import alerts, commands, errors, observability, reference, settings, voices
 from docs.made.dashboards import dashboard
 from docs.made.panels import DASHBOARDS
-from docs.made.pictures import diagrams, journey, panels, plots, style, terminal
+from docs.made.pictures import diagrams, journey, panels, plots, simulation, style, terminal
 
 FOLDER = Path(__file__).parents[1]
 
@@ -37,6 +37,8 @@ PICTURES: dict[str, Callable[[], str]] = {
     "observability": panels.panels,
     "reliability": plots.reliability,
     "threats": diagrams.threats,
+    "scale": plots.scale,
+    "simulation": simulation.kept,
     "verdicts": plots.verdicts,
     "voice-design": plots.voice_design,
     "waits": plots.waits,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+import autoscaling.simulate
 import launch.check.cli
 import launch.start
 import launch.weights
@@ -16,11 +17,12 @@ COMMAND_LINES = (
     launch.check.cli.command_line,
     launch.weights.command_line,
     state.__main__.command_line,
+    autoscaling.simulate.command_line,
 )
 
 HEAD = """# Commands
 
-<!-- Made by `make docs` of docs/made/commands.py, launch/ and state/__main__.py. -->
+<!-- Made by `make docs` of docs/made/commands.py, launch/, state/__main__.py and autoscaling/simulate.py. -->
 
 Every command of the server, with its arguments. Run them with `.venv/bin/python`, in the folder of the repository and
 with the [environment](settings.md#environment) of the server. `--help` says the same with examples; `make help` lists

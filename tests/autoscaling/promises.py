@@ -8,8 +8,10 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 from ray.exceptions import ActorDiedError
 from ray.serve._private.router import CurrentLoopRouter
@@ -17,6 +19,7 @@ from ray.serve._private.router import CurrentLoopRouter
 from autoscaling import views
 from autoscaling.engine import CallContext, Timings, owner_name
 from autoscaling.gate import Gate
+from autoscaling.queue import SlotQueue
 from autoscaling.waits import Wait, WaitWatch
 from contract.catalog import Serving
 from contract.errors import ApiError
@@ -130,7 +133,9 @@ class Crowd:
             **serving,
         )
         self.engine, self.service_s = engine, service_s
-        self.gate = Gate("engine", APP, stanza, engine, Watch())  # type: ignore[arg-type]
+        of_loop = partial(SlotQueue, clock=asyncio.get_running_loop().time)
+        with mock.patch("autoscaling.gate.SlotQueue", of_loop):
+            self.gate = Gate("engine", APP, stanza, engine, Watch())  # type: ignore[arg-type]
         self.promises: list[Promise] = []
         self.places: list[list[int]] = []
         """Of each call, one after the other."""

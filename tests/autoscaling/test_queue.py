@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from autoscaling.engine import NOBODY
-from autoscaling.queue import QueueTimeout, Slot, SlotQueue
+from autoscaling.queue import QueueTimeout, SlotQueue
+from autoscaling.room import Slot
 
 
 async def ready() -> None:
@@ -56,7 +57,7 @@ async def test_one_organisation_alone_may_fill_every_place_and_the_whole_queue(c
     await end(*tasks)
 
 
-async def test_full_queue_takes_from_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_queue_takes_from_the_longest() -> None:
     room = SlotQueue(lambda: 1, 4, reserves=False)
     crowd, others = await come(room, 1, 5), await come(room, 2, 2)
     assert outcomes(crowd) == {"works": 1, "waits": 2, "QueueFull": 2}
@@ -113,7 +114,7 @@ async def test_no_place_is_kept_where_nobody_else_comes(monkeypatch: pytest.Monk
     for organisation in (NOBODY, 2):
         (call,) = await come(room, organisation)
         room.leave(call.result())
-    monkeypatch.setattr("autoscaling.queue.PRESENT_S", 0.0)  # long ago now
+    monkeypatch.setattr("autoscaling.room.PRESENT_S", 0.0)  # long ago now
     assert outcomes(await come(room, 1, 4)) == {"works": 4}
 
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaling.queue import Slot, SlotQueue
+from autoscaling.queue import SlotQueue
+from autoscaling.room import Slot
 from autoscaling.sketch import Sketch
 from autoscaling.turns import Grant, begins, turns
 from autoscaling.waits import Wait
@@ -30,7 +31,7 @@ class Room:
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
-        self.queue = SlotQueue(lambda: slots, 1000)
+        self.queue = SlotQueue(lambda: slots, 1000, asyncio.get_running_loop().time)
         self.working: list[Slot] = []
         self.begun: list[int] = []
         self.tasks: set[asyncio.Task[None]] = set()

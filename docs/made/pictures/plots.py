@@ -23,6 +23,12 @@ CASES = {"cold": BLUE, "burst": GREEN, "flood": ORANGE, "death": PURPLE}
 BAND_SEMITONES = 2
 """Of an order that names no pitch, to each side."""
 
+LOAD, ANSWER_S = 90, 15
+"""Requests a second of an ingress replica, a tenth of what it can take, and how long each is open (docs/sizing.md)."""
+CONNECTIONS, MOST_CONNECTIONS, HAPROXY_CONNECTIONS, LOOK_S = 18, 100, 4096, 1.0
+"""To PostgreSQL for each ingress replica, and as it comes; RAY_SERVE_HAPROXY_MAXCONN; the controller's interval."""
+SHADES = (BLUE, PURPLE, GREEN, ORANGE, INK)
+
 _NUMBER = re.compile(r"[\d,]*\d(?:\.\d+)?")
 
 
@@ -205,3 +211,40 @@ def waits() -> str:
             f"{case} {share:.0%}" for case, share in reversed(shares.items())
         )
         return svg(figure, "What was promised to those who wait, and what came", description)
+
+
+def scale() -> str:
+    """How much of each limit a cluster of so many ingress replicas takes, each with a tenth of the load it can take."""
+    kept = json.loads((SPEED / "unit_costs.json").read_text("utf-8"))
+    sizes = (1, 10, 100, 1000)
+    with chart(360) as (figure, panels):
+        panel = panels[0, 0]
+        for (name, shares), colour in zip(shares_of_limits(kept, sizes).items(), SHADES, strict=True):
+            panel.plot(sizes, shares, marker="o", color=colour, label=name)
+        panel.axhline(1, color=INK, linewidth=1, linestyle="--")
+        panel.set(
+            xscale="log", yscale="log", xlabel="ingress replicas, and replicas of one engine", ylabel="of its limit"
+        )
+        _plain_ticks(panel.xaxis, sizes)
+        panel.set_yticks((0.01, 0.1, 1, 10, 100), labels=("1 %", "10 %", "all", "10 times", "100 times"))
+        panel.set_yticks([], minor=True)
+        panel.legend(loc="lower right", handlelength=1.2, fontsize=10)
+        description = "Lines that rise with the size and cross their limit: " + "; ".join(
+            f"{name} {', '.join(f'{share:.2g}' for share in shares)}"
+            for name, shares in shares_of_limits(kept, sizes).items()
+        )
+        return svg(figure, "What breaks first as a cluster grows", description)
+
+
+def shares_of_limits(kept: dict[str, Any], sizes: Sequence[int]) -> dict[str, list[float]]:
+    """What a cluster takes of each limit, by the number of its ingress replicas; 1 is all of it."""
+    settles, rates = (kept["costs"][name][0] for name in ("settle, postgresql", "rate, redis"))
+    handles, replicas, look_ms = kept["looks"][-1]
+    pair_s = look_ms / 1000 / (handles * replicas)
+    return {
+        "connections of PostgreSQL": [size * CONNECTIONS / MOST_CONNECTIONS for size in sizes],
+        "connections of HAProxy": [size * LOAD * ANSWER_S / HAPROXY_CONNECTIONS for size in sizes],
+        "settles of PostgreSQL": [size * LOAD / settles for size in sizes],
+        "rates in Redis": [size * LOAD / rates for size in sizes],
+        "a look of the controller": [size * size * pair_s / LOOK_S for size in sizes],
+    }
