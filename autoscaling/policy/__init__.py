@@ -16,7 +16,7 @@ memory.py   what is remembered of one engine from one look to the next
 brain.py    the decision; engines that share GPUs or memory
 options.py  a stanza's terms, and the policy as an option of its deployment
 serve.py    the policy of one deployment, as Serve's controller calls it
-house.py    what the policies of all deployments share there
+shared.py   what the policies of all deployments share there
 reports.py  what replicas tell of their work
 """
 

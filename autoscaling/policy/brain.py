@@ -16,6 +16,9 @@ REVERSAL_S = 600.0
 DEAD_BAND = 0.5
 """A replica goes only where without it the wait stays below this part of the target."""
 
+FULL = 0.9
+"""The share of slots that may be at work on average: calls come at random."""
+
 JUMP_S = 60.0
 """More than this between two looks, or less than nothing, is a clock that was set anew."""
 
@@ -97,7 +100,8 @@ def wish(terms: Terms, facts: Facts, memory: Memory, now_s: float) -> Wish:
     more = replicas_for_backlog(
         facts.calls, facts.running, lefts_s, terms.slots, service_s, load_s, terms.target_wait_s
     )
-    if more or least > facts.target:
+    more = max(more, _for_what_comes(terms, facts, memory.rate * service_s) - facts.target)
+    if more > 0 or least > facts.target:
         replicas = min(terms.most, max(least, facts.target + more))
         why = "somebody waits" if facts.calls else "hours of warmth"
         rank = WANTED if facts.calls else PROMISED
@@ -123,6 +127,18 @@ def _idle(terms: Terms, memory: Memory, floor: int, promised: int, target: int, 
     worth = price_s * (price_s / (price_s + idle_s) if chance is None else chance)
     rank = PROMISED if is_fresh else IDLE
     return Wish(floor, target, rank, worth, f"stays warm for {stay_s - idle_s:.0f} s more")
+
+
+def _for_what_comes(terms: Terms, facts: Facts, slots: float) -> int:
+    """Replicas for calls that go on coming and take so many slots on average; 0 where none waits for a slot now.
+
+    Where all places are taken, others are refused of whom nobody tells: then it takes twice the replicas that run.
+    """
+    waiting = facts.calls - facts.running * terms.slots
+    if waiting <= 0:
+        return 0
+    is_full = terms.places is not None and waiting >= FULL * terms.places
+    return max(math.ceil(slots / (terms.slots * FULL)), 2 * facts.running if is_full else 0)
 
 
 def _can_do_with(replicas: int, terms: Terms, facts: Facts, memory: Memory, service_s: float) -> bool:

@@ -15,6 +15,7 @@ class Terms:
 
     Attributes:
         slots: calls that one replica works on at once.
+        places: calls that may wait for them; None: as many as come.
         least, most: replicas; `least` is 0 where the engine may be cold.
         target_wait_s: a predicted wait beyond it brings a replica more.
         load_s: how long a start takes, until one was measured.
@@ -25,6 +26,7 @@ class Terms:
     """
 
     slots: int = 16
+    places: int | None = None
     least: int = 0
     most: int = 1
     target_wait_s: float = 10.0

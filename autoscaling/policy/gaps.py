@@ -22,6 +22,10 @@ BUCKETS = 75
 FADE = 0.98
 """What one gap weighs when the next of its hour has come: about the last fifty count."""
 
+UNSEEN = 1.0
+"""What gaps weigh together of which none was seen yet: of any length alike, up to some times the longest stay."""
+UNSEEN_TIMES = 4.0
+
 HOURS = 7 * 24
 
 
@@ -43,7 +47,7 @@ class Gaps:
         weights = self._weights.setdefault(hour_of(began_s), {})
         for bucket in weights:
             weights[bucket] *= FADE
-        bucket = min(BUCKETS, max(0, math.ceil(math.log(max(gap_s, 1.0), RATIO))))
+        bucket = _bucket(gap_s)
         weights[bucket] = weights.get(bucket, 0.0) + 1
 
     def idle_s(self, now_s: float, price_s: float, least_s: float, most_s: float) -> float | None:
@@ -54,6 +58,7 @@ class Gaps:
         weights = self._at(now_s)
         if weights is None:
             return None
+        weights = _with_unseen(weights, least_s, most_s)
         ends_s = {least_s, most_s, *(RATIO**bucket for bucket in weights)}
         choices = sorted(end_s for end_s in ends_s if least_s <= end_s <= most_s)
         return min(choices, key=lambda stay_s: sum(_costs(weights, stay_s, price_s)))
@@ -92,6 +97,19 @@ class Gaps:
             int(hour) % HOURS: {min(BUCKETS, int(bucket)): float(weight) for bucket, weight in weights.items()}
             for hour, weights in table.items()
         }
+
+
+def _with_unseen(weights: Mapping[int, float], least_s: float, most_s: float) -> dict[int, float]:
+    first, last = _bucket(least_s), _bucket(UNSEEN_TIMES * most_s)
+    each = UNSEEN / (last - first + 1)
+    return {
+        bucket: weights.get(bucket, 0.0) + (each if first <= bucket <= last else 0.0)
+        for bucket in {*weights, *range(first, last + 1)}
+    }
+
+
+def _bucket(gap_s: float) -> int:
+    return min(BUCKETS, max(0, math.ceil(math.log(max(gap_s, 1.0), RATIO))))
 
 
 def _costs(weights: Mapping[int, float], stay_s: float, price_s: float) -> Iterator[float]:

@@ -13,6 +13,9 @@ from autoscaling.policy.gaps import Gaps
 CALM_S = 120.0
 """Over about so many seconds the mean of calls is taken that decides whether a replica may go."""
 
+RATE_S = 15.0
+"""Over about so many seconds the rate is taken in which calls come."""
+
 FADE = 0.98
 """What an ended call weighs when the next has ended: about the last fifty count."""
 
@@ -32,6 +35,7 @@ class Memory:
         service_s: how long a call holds a slot; None until one ended.
         load_s: how long a start takes; None until one was measured.
         mean_calls: in the system, over the last CALM_S.
+        rate: calls that came each second, over the last RATE_S.
         looked_s: when the last facts came.
         active_s: when a call was last seen.
         waiting_s: since when calls wait for a replica that does not run.
@@ -44,6 +48,7 @@ class Memory:
     service_s: float | None = None
     load_s: float | None = None
     mean_calls: float = 0.0
+    rate: float = 0.0
     looked_s: float | None = None
     active_s: float | None = None
     waiting_s: float | None = None
@@ -52,6 +57,7 @@ class Memory:
     grown_s: float = -math.inf
     _has_called: bool = False
     """Whether `active_s` is the time of a call, and not of the first look."""
+    _calls: float = 0.0
     _running: int | None = None
     _stay: tuple[tuple[float, ...], float] | None = None
     """The last answer of `stay_s`, and to what: it is asked in each look, and changes once in a gap."""
@@ -61,6 +67,10 @@ class Memory:
         passed_s = 0.0 if self.looked_s is None else now_s - self.looked_s
         self.looked_s = now_s
         self.mean_calls += (facts.calls - self.mean_calls) * (1 - math.exp(-passed_s / CALM_S))
+        if passed_s:
+            came = max(0.0, facts.calls - self._calls + facts.ended)
+            self.rate += (came / passed_s - self.rate) * (1 - math.exp(-passed_s / RATE_S))
+        self._calls = facts.calls
         if facts.ended:
             mean_s = facts.worked_s / facts.ended
             before_s = mean_s if self.service_s is None else self.service_s

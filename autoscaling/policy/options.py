@@ -46,6 +46,7 @@ def terms_of(serving: Serving, options: Mapping[str, Any], *, is_constant: bool 
     idle_s = config["downscale_to_zero_delay_s"]
     return Terms(
         slots=serving.max_ongoing_requests,
+        places=serving.max_queued,
         least=config["min_replicas"],
         most=config["max_replicas"],
         target_wait_s=serving.target_wait_s,

@@ -42,9 +42,9 @@ class EnginePolicy:
     def __call__(self, ctx: AutoscalingContext) -> tuple[int | float, dict[str, Any]]:
         """Replicas of the deployment from now on."""
         try:
-            from autoscaling.policy.house import HOUSE
+            from autoscaling.policy.shared import SHARED
 
-            decision = HOUSE.decide(self, ctx)
+            decision = SHARED.decide(self, ctx)
         except Exception as error:
             self._fail(ctx, error)
             return by_default(ctx)
@@ -59,9 +59,9 @@ class EnginePolicy:
     def _fail(self, ctx: AutoscalingContext, error: Exception) -> None:
         if self._tell(f"{ctx.deployment_name} is scaled by Serve's default, because its policy failed: {error!r}"):
             log.exception("the policy of %s failed", ctx.deployment_name)
-        from autoscaling.policy.house import HOUSE
+        from autoscaling.policy.shared import SHARED
 
-        HOUSE.count_failure(ctx.deployment_name)
+        SHARED.count_failure(ctx.deployment_name)
 
     def _tell(self, sentence: str) -> bool:
         """Logs what was not the last that was said. Returns whether it was news."""

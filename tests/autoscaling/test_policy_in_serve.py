@@ -13,7 +13,7 @@ from ray.serve.autoscaling_policy import _apply_autoscaling_config
 from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
 
 from autoscaling.deployment import deployment_options
-from autoscaling.policy import house
+from autoscaling.policy import shared
 from autoscaling.policy.options import BY_POLICY, Scaling
 from contract.telemetry import SCALING_FAILURES, SCALING_REPLICAS, Metric
 from tests.autoscaling.world import MONDAY_S
@@ -31,8 +31,8 @@ class Controller:
 
     def __init__(self, file: Path, sent: list[Any]) -> None:
         self.now_s = MONDAY_S
-        self.house = house.House(lambda: {"GPU": 1.0}, file, clock=lambda: self.now_s)
-        self.house.__dict__["_instruments"] = lambda metric, labels, value: sent.append((metric, *labels, value))
+        self.shared = shared.SharedPolicy(lambda: {"GPU": 1.0}, file, clock=lambda: self.now_s)
+        self.shared.__dict__["_instruments"] = lambda metric, labels, value: sent.append((metric, *labels, value))
         self.scaling = BY_POLICY
         self.targets: dict[str, int] = {}
         self._policies: dict[str, Any] = {}
@@ -87,7 +87,7 @@ def sent() -> list[tuple[Metric, str, float]]:
 @pytest.fixture
 def controller(monkeypatch: pytest.MonkeyPatch, sent: list[Any], tmp_path: Path) -> Controller:
     controller = Controller(tmp_path / "warmth.json", sent)
-    monkeypatch.setattr(house, "HOUSE", controller.house)
+    monkeypatch.setattr(shared, "SHARED", controller.shared)
     return controller
 
 
@@ -103,7 +103,7 @@ def test_the_idle_engine_makes_room_for_one_of_which_serve_asks_no_policy(contro
     for _ in range(5):
         controller.look({"right": 1}, {"left": 1})
     assert controller.targets == {"left": 0, "right": 1}
-    memory = controller.house._brain.memories["app/left"]
+    memory = controller.shared._brain.memories["app/left"]
     assert (memory.service_s, memory.load_s) == (2.0, 3.0)
 
 
@@ -132,7 +132,7 @@ def test_a_policy_that_fails_leaves_it_to_serves_default_and_counts(
     controller.deploy("left")
     controller.targets["left"] = 1
     controller.look({"left": 1}, {"left": 1})
-    monkeypatch.setattr(controller.house._brain, "decide", lambda *_: 1 / 0)
+    monkeypatch.setattr(controller.shared._brain, "decide", lambda *_: 1 / 0)
     for _ in range(10):
         controller.look({}, {"left": 1})
     assert controller.targets["left"] == 1  # its delay is the stanza's idle time
@@ -164,10 +164,10 @@ def test_what_was_learned_is_kept_and_a_file_that_is_none_does_no_harm(controlle
         controller.look({"left": float(second % 40 == 0)}, {"left": 1})
     file = tmp_path / "warmth.json"
     assert json.loads(file.read_text())["app/left"]["gaps"]
-    again = house.House(dict, file)
+    again = shared.SharedPolicy(dict, file)
     assert again._brain.memories["app/left"].gaps.written()
     file.write_text('{"app/left": 7}')
-    assert not house.House(dict, file)._brain.memories
+    assert not shared.SharedPolicy(dict, file)._brain.memories
 
 
 def test_a_budget_replaces_what_the_cluster_has(controller: Controller) -> None:

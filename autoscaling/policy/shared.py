@@ -48,7 +48,7 @@ def cluster_resources() -> Mapping[str, float]:
     return resources
 
 
-class House:
+class SharedPolicy:
     """All engines of all applications of a cluster.
 
     Args:
@@ -147,5 +147,5 @@ class House:
             log.warning("scaling: what was learned cannot be kept in %s: %r", self._file, error)
 
 
-HOUSE = House(file=Path(os.environ["PARLANCE_HOME"]) / FILE if "PARLANCE_HOME" in os.environ else None)
+SHARED = SharedPolicy(file=Path(os.environ["PARLANCE_HOME"]) / FILE if "PARLANCE_HOME" in os.environ else None)
 """Of this process."""
