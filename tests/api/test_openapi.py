@@ -142,7 +142,8 @@ ERRORS_ONLY = (
 )
 RECORD = Call("GET", "/v1/console/requests/{request_id}", values=(("request_id", "x"),))
 FEED = Call("GET", "/v1/console/events")
-EVERY = (RECORD, FEED, *JSON_CALLS, *DESIGNS, *TRANSCRIPTIONS, *SOUNDS, *ERRORS_ONLY)
+VERDICT = Call("GET", "/v1/audio/speech/{request_id}/verdict", values=(("request_id", "x"),))
+EVERY = (RECORD, FEED, VERDICT, *JSON_CALLS, *DESIGNS, *TRANSCRIPTIONS, *SOUNDS, *ERRORS_ONLY)
 
 
 def operation_of(document: dict[str, Any], call: Call) -> dict[str, Any]:
@@ -175,6 +176,17 @@ async def test_reply_is_as_documented(api: Api, document: dict[str, Any], call: 
     reply = await api.send(call.method, call.filled, json=call.body)
     assert reply.status_code == 200, reply.text
     check(document, operation_of(document, call), "200", reply.json())
+
+
+async def test_a_verdict_is_as_documented(api: Api, document: dict[str, Any]) -> None:
+    spoken = await api.send("POST", "/v1/audio/speech", json=BODIES["/audio/speech"] | {"verify": "report"})
+
+    async def is_there() -> bool:
+        reply = await api.send("GET", VERDICT.path.format(request_id=spoken.headers["x-request-id"]))
+        check(document, operation_of(document, VERDICT), str(reply.status_code), reply.json())
+        return reply.status_code == 200
+
+    await eventually(is_there)
 
 
 async def test_a_draft_is_as_documented_in_all_its_states(api: Api, document: dict[str, Any]) -> None:

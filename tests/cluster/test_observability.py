@@ -130,7 +130,13 @@ def others(server: Server) -> None:
     post(
         server,
         "/audio/speech",
-        json={"input": "one two", "provider": "qwen", "language": "en", "response_format": "wav"},
+        json={
+            "input": "one two",
+            "provider": "qwen",
+            "language": "en",
+            "response_format": "wav",
+            "verify": "report",
+        },
     )
     post(server, "/audio/transcriptions", 400, json={})  # no engine hears that
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
