@@ -100,7 +100,7 @@ def wish(terms: Terms, facts: Facts, memory: Memory, now_s: float) -> Wish:
     more = replicas_for_backlog(
         facts.calls, facts.running, lefts_s, terms.slots, service_s, load_s, terms.target_wait_s
     )
-    more = max(more, _for_what_comes(terms, facts, memory.rate * service_s) - facts.target)
+    more = max(more, _for_what_comes(terms, facts, memory.rate * (memory.service_s or 0.0)) - facts.target)
     if more > 0 or least > facts.target:
         replicas = min(terms.most, max(least, facts.target + more))
         why = "somebody waits" if facts.calls else "hours of warmth"

@@ -210,3 +210,33 @@ def test_of_two_idle_engines_the_one_goes_that_is_likely_to_be_asked_later() -> 
         decisions = brain.decide(facts, {"GPU": 2.0}, MONDAY_S + second)
     assert {name: decision.replicas for name, decision in decisions.items()} == {"old": 0, "new": 1, "wanted": 1}
     assert decisions["old"].why == "makes room"
+
+
+def test_calls_that_go_on_coming_are_answered_within_the_target() -> None:
+    """What waits now is little, and tells nothing of those that come meanwhile: ten slots are taken, there are four."""
+    engine = Engine(Terms(slots=4, most=8, load_s=5.0, target_wait_s=10.0), service_s=5.0)
+    World({"a": engine}).run({"a": [2] * 600})
+    late = engine.waits_s[len(engine.waits_s) // 4 :]
+    assert max(late) <= 2.0, "the engine never caught up"
+    assert engine.replica_s <= 600 * 5, "three replicas work, and one or two more are to spare"
+
+
+def test_where_places_run_out_the_engine_doubles() -> None:
+    """Others are refused of whom nobody tells."""
+    terms = Terms(slots=4, places=8, most=16, target_wait_s=1000.0)
+    brain = Brain({"a": terms})
+    full, nearly = Facts(2, 2, 16.0), Facts(2, 2, 15.0)
+    assert brain.decide({"a": nearly}, {}, MONDAY_S)["a"].replicas == 2
+    assert brain.decide({"a": full}, {}, MONDAY_S + 1)["a"].replicas == 4
+
+
+def test_gaps_that_were_never_seen_are_expected() -> None:
+    """Only after a long one does it pay to go before the price is reached."""
+    gaps = Gaps()
+    for _ in range(50):
+        gaps.add(MONDAY_S, 20.0)
+    cautious_s = gaps.idle_s(MONDAY_S, 300.0, 30.0, 300.0)
+    gaps.add(MONDAY_S, 3000.0)
+    gaps.add(MONDAY_S, 3000.0)
+    assert cautious_s is not None and cautious_s > 100
+    assert (gaps.idle_s(MONDAY_S, 300.0, 30.0, 300.0) or 0) < 60
