@@ -15,18 +15,17 @@ class Terms:
 
     Attributes:
         slots: calls that one replica works on at once.
-        places: calls that may wait for them; None: as many as come.
         least, most: replicas; `least` is 0 where the engine may be cold.
         target_wait_s: a predicted wait beyond it brings a replica more.
         load_s: how long a start takes, until one was measured.
         idle_s: the price of a cold hit, as seconds of one idle replica; and the idle timeout until gaps were learned.
         idle_least_s, idle_most_s: bounds of the idle timeout that is learned.
+        places: calls that may wait; None: as many as come.
         needs: what a replica takes of resources that engines share, by their names in Ray, e.g. `GPU`.
         warm: hours in which one replica stays.
     """
 
     slots: int = 16
-    places: int | None = None
     least: int = 0
     most: int = 1
     target_wait_s: float = 10.0
@@ -34,6 +33,7 @@ class Terms:
     idle_s: float = 300.0
     idle_least_s: float = 30.0
     idle_most_s: float = 300.0
+    places: int | None = None
     needs: Mapping[str, float] = field(default_factory=dict)
     warm: tuple[WarmHours, ...] = ()
 

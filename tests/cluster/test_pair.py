@@ -119,7 +119,7 @@ def test_revoked_key_dies_on_both_replicas(pair: Pair) -> None:
 def look(pair: Pair, key: str) -> tuple[str, dict[str, Any]]:
     """Which replica answers, and the graph as it shows it, without what is told by its own clock."""
     headers = {"authorization": f"Bearer {key}"}
-    with pair.client.stream("GET", f"{pair.url}/v1/console/events", headers=headers) as reply:
+    with httpx.stream("GET", f"{pair.url}/v1/console/events", headers=headers) as reply:  # by a connection of its own
         assert reply.status_code == 200, reply.read()
         lines = takewhile(bool, (line for line in reply.iter_lines() if not line.startswith(":")))
         snapshot = dict(line.split(": ", 1) for line in lines)
@@ -138,7 +138,8 @@ def test_the_console_shows_the_same_graph_from_both_replicas(pair: Pair) -> None
 
     def agree() -> bool:
         seen.update([look(pair, key)])
-        return [picture["engines"][0]["requests_per_minute"] for picture in seen.values()] == [20, 20]
+        counts = [picture["engines"][0]["requests_per_minute"] for picture in seen.values()]
+        return len(counts) == 2 and counts[0] == counts[1] >= 20  # others may have called in this minute, too
 
     eventually(agree, 50, "a replica does not show what the other one has done")
     first, second = seen.values()
