@@ -80,6 +80,11 @@ def cases(languages: list[str], rounds: int, seed: int) -> Iterator[Case]:
             yield _faulty(_clean(f"{code}-{number}-{fault}", code, faulty, text), fault, dice, languages)
 
 
+def sentences(language: str, dice: random.Random) -> Iterator[str]:
+    """Sentences of a language without end, each of its pairs of halves once before any comes again."""
+    return (_sentence(halves, dice) for halves in _pairs(language, dice))
+
+
 def _pairs(language: str, dice: random.Random) -> Iterator[tuple[str, str]]:
     every = [(first, second) for first in HALVES[language]["first"] for second in HALVES[language]["second"]]
     while True:
