@@ -17,8 +17,8 @@ MODEL = "voxtral-mini-transcribe"
 PIECE_S = 0.1
 TURN = {"type": "server_vad"}
 TRANSCRIPT = "conversation.item.input_audio_transcription"
-QUIET_S, LATEST_S = 5.0, 600.0
-"""A session has said all when no turn is open and nothing comes for so long; it is given up after the other."""
+LATEST_S = 600.0
+"""Until all turns are written down, after the last piece."""
 
 
 @dataclass
@@ -41,7 +41,8 @@ class Session:
     @property
     def ledger(self) -> dict[str, Any] | None:
         """The last that the session told of its seconds."""
-        return next((event["ledger"] for event in reversed(self.events) if event.get("ledger")), None)
+        told = (event.get("ledger") or event.get("parlance", {}).get("ledger") for event in reversed(self.events))
+        return next(filter(None, told), None)
 
     def sent_at(self, second: float) -> float:
         """When the piece with this second of the track was sent."""
@@ -80,21 +81,6 @@ class Session:
         async for message in socket:
             self.take(json.loads(message))
 
-    def open_turns(self) -> set[str]:
-        """Turns that have begun and are neither completed nor failed."""
-        begun = {event["item_id"] for event in self.events if event["type"] == "input_audio_buffer.speech_started"}
-        ends = (f"{TRANSCRIPT}.completed", f"{TRANSCRIPT}.failed")
-        return begun - {event["item_id"] for event in self.events if event["type"] in ends}
-
-    async def await_end(self) -> None:
-        """Until everything is said."""
-        end_s = time.monotonic() + LATEST_S
-        while time.monotonic() < end_s:
-            last = self.events[-1]["at"] if self.events else 0.0
-            if not self.open_turns() and time.monotonic() - last > QUIET_S:
-                return
-            await asyncio.sleep(0.2)
-
 
 async def play(server: Server, track: Path, speed: float, language: str | None) -> Session:
     """The session of a track, PCM16 of one channel."""
@@ -112,8 +98,7 @@ async def play(server: Server, track: Path, speed: float, language: str | None) 
         await socket.send(json.dumps(update))
         reader = asyncio.create_task(session.read(socket))
         await session.send(socket, pieces, speed)
-        await session.await_end()
+        await socket.send(json.dumps({"type": "parlance.session.end"}))
+        await asyncio.wait_for(reader, LATEST_S)
         session.wall_s = time.monotonic() - begun
-        await socket.close()
-        await reader
     return session
