@@ -1,4 +1,4 @@
-"""A conversation of any length of which every word and its time are known: what live ears are judged by.
+"""An hour of conversation of which every word and its time are known: what live ears are judged by.
 
 Sentences of `examples/spoken.toml` are spoken by the embedded engine in its voices, some by espeak-ng, and laid on one
 track of PCM16 with silence between them. Some turns begin before the last one has ended; the room is quiet, or hums
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 SAMPLE_RATE = 24_000
+HOUR_S = 3600.0
 ESPEAK = "espeak-ng"
 ESPEAK_EVERY = 6
 """One sentence of so many is spoken by espeak-ng, in languages that the ears understand of it."""
@@ -76,15 +77,15 @@ class Clip:
     samples: Samples
 
 
-def prepare(folder: Path, seconds: float, seed: int, languages: Sequence[str], sentences: int) -> list[Turn]:
-    """The turns of a track, which is `track.wav` in `folder`; both are made unless they lie there.
+def prepare(folder: Path, seed: int, languages: Sequence[str], sentences: int) -> list[Turn]:
+    """The turns of the hour, whose sound is `track.wav` in `folder`; both are made unless they lie there.
 
-    `sentences` are spoken; a longer track says them again, in another order and room.
+    `sentences` are spoken; the rest of the hour says them again, in another order and room.
     """
     turns_file = folder / "turns.json"
     if not turns_file.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        turns, track = lay(asyncio.run(_clips(seed, languages, sentences)), seconds, random.Random(seed))
+        turns, track = lay(asyncio.run(_clips(seed, languages, sentences)), HOUR_S, random.Random(seed))
         with wave.open(str(folder / "track.wav"), "wb") as file:
             file.setparams((1, 2, SAMPLE_RATE, 0, "NONE", ""))
             file.writeframes((track * 32767).astype("<i2").tobytes())

@@ -41,11 +41,11 @@ SHORT_S = 5.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `python -m benchmarks.quality live` takes."""
-    parser.add_argument("--seconds", type=float, default=600.0, help="of the conversation")
+    parser.add_argument("--seconds", type=float, default=600.0, help="of the hour that are played")
     parser.add_argument("--speed", type=float, default=1.0, help="times as fast as it is spoken, at most")
     parser.add_argument("--kills", type=int, default=0, help="how often the engine is killed, at even distances")
     parser.add_argument("--languages", nargs="+", default=["en"], help="one is named to the session, several are not")
-    parser.add_argument("--sentences", type=int, default=120, help="that are spoken; a longer track says them again")
+    parser.add_argument("--sentences", type=int, default=120, help="that are spoken before any comes again")
     parser.add_argument("--seed", type=int, default=29)
     parser.add_argument("--base-url", help="of a graph that runs, without a path; its engine cannot be killed")
     parser.add_argument("--out", type=Path, help="every turn as JSON, and every event beside it")
@@ -53,16 +53,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Makes the track unless it lies there, plays it, and prints the tables."""
-    name = f"{options.seed}-{options.seconds:.0f}-{'-'.join(options.languages)}-{options.sentences}"
-    folder = ROOT / "var" / "live" / name
-    turns = hour.prepare(folder, options.seconds, options.seed, options.languages, options.sentences)
+    folder = ROOT / "var" / "live" / f"{options.seed}-{'-'.join(options.languages)}-{options.sentences}"
+    turns = hour.prepare(folder, options.seed, options.languages, options.sentences)
     with (
         tempfile.TemporaryDirectory(prefix="live-") as rays,
         working_folder("live-") as home,
         _server(options, home, rays) as server,
     ):
         session = asyncio.run(_play(options, server, folder / "track.wav"))
-    rows = judged(turns, session)
+    rows = judged([turn for turn in turns if turn.end_s < options.seconds], session)
     print(report(rows, session))
     if options.out:
         options.out.write_text(json.dumps([asdict(row) for row in rows], indent=0), "utf-8")
@@ -73,7 +72,7 @@ async def _play(options: argparse.Namespace, server: Server, track: Path) -> Ses
     language = options.languages[0] if len(options.languages) == 1 else None
     async with asyncio.TaskGroup() as group:
         watch = group.create_task(_watch(options))
-        session = await play(server, track, options.speed, language)
+        session = await play(server, track, options.seconds, options.speed, language)
         watch.cancel()
     return session
 

@@ -21,16 +21,12 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A turn as the session cut it: where it lies, its text, and when text came, in seconds of the clock.
-
-    `unheard` are parts of which the ledger says that they were not written down; a turn that failed is one such part.
-    """
+    """A turn as the session cut it: where it lies, its text, and when text came, in seconds of the clock."""
 
     span: Interval
     text: str
     first_at: float | None
     final_at: float | None
-    unheard: tuple[Interval, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +57,9 @@ class Judged:
 
 def judged(turns: Sequence[Turn], session: Session) -> list[Judged]:
     """A row for each turn; turns that share a turn of the session, or speak at the same time, share a row."""
-    return [_row(said, heard, session) for said, heard in _together(turns, heard_of(session))]
+    pieces = (session.ledger or {}).get("unheard", [])
+    unheard = union((piece["start_ms"] / 1000, piece["end_ms"] / 1000) for piece in pieces)
+    return [_row(said, heard, unheard, session) for said, heard in _together(turns, heard_of(session))]
 
 
 def heard_of(session: Session) -> list[Heard]:
@@ -80,12 +78,8 @@ def _heard(events: Sequence[dict[str, object]]) -> Heard:
     span = (float(str(start_ms)) / 1000, float(str(end_ms)) / 1000)
     final = of.get(f"{TRANSCRIPT}.completed")
     first = of.get(f"{TRANSCRIPT}.delta") or final
-    if final is None:
-        return Heard(span, "", _at(first), None, (span,) if f"{TRANSCRIPT}.failed" in of else ())
-    ledger = final.get("ledger")
-    pieces = ledger.get("unheard", []) if isinstance(ledger, dict) else []
-    unheard = tuple((piece["start_ms"] / 1000, piece["end_ms"] / 1000) for piece in pieces)
-    return Heard(span, str(final["transcript"]), _at(first), _at(final), unheard)
+    text = str(final["transcript"]) if final else ""
+    return Heard(span, text, _at(first), _at(final))
 
 
 def _at(event: dict[str, object] | None) -> float | None:
@@ -103,14 +97,14 @@ def _together(turns: Sequence[Turn], heard: Sequence[Heard]) -> Iterable[tuple[l
         )
 
 
-def _row(said: list[Turn], heard: list[Heard], session: Session) -> Judged:
+def _row(said: list[Turn], heard: list[Heard], unheard: list[Interval], session: Session) -> Judged:
     language = said[0].language if said else ""
     words = [word for turn in said for word in spelled(turn.text, language)]
     written = [word for each in heard for word in spelled(each.text, language)]
     wrong, missing = _differences(words, written)
     speech = union((turn.begin_s, turn.end_s) for turn in said)
-    seconds, covered = length(speech), within(speech, union(each.span for each in heard))
-    unheard_s = within(speech, union(part for each in heard for part in each.unheard))
+    seconds, covered_s = length(speech), within(speech, union([*unheard, *(each.span for each in heard)]))
+    unheard_s = within(speech, unheard)
     # What lies in no turn is lost, and so are words that the text of a turn misses, if nobody says so.
     silent_s = max(seconds * missing / len(words) - unheard_s, 0.0) if words else 0.0
     finals = [each.final_at for each in heard if each.final_at is not None]
@@ -123,7 +117,7 @@ def _row(said: list[Turn], heard: list[Heard], session: Session) -> Judged:
         overlaps=any(turn.overlaps for turn in said),
         words=len(words),
         wrong=wrong,
-        lost_s=max(seconds - covered, silent_s),
+        lost_s=max(seconds - covered_s, silent_s),
         unheard_s=unheard_s,
         final_s=max(finals) - session.sent_at(said[-1].end_s) if said and finals else None,
         partial_s=min(firsts) - session.sent_at(said[0].begin_s) if said and firsts else None,

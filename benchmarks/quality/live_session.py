@@ -82,13 +82,13 @@ class Session:
             self.take(json.loads(message))
 
 
-async def play(server: Server, track: Path, speed: float, language: str | None) -> Session:
-    """The session of a track, PCM16 of one channel."""
+async def play(server: Server, track: Path, seconds: float, speed: float, language: str | None) -> Session:
+    """The session of the first `seconds` of a track, PCM16 of one channel."""
     from websockets.asyncio.client import connect
 
     with wave.open(str(track)) as file:
         rate, step = file.getframerate(), int(file.getframerate() * PIECE_S)
-        pieces = [file.readframes(step) for _ in range(0, file.getnframes(), step)]
+        pieces = [file.readframes(step) for _ in range(0, min(file.getnframes(), int(seconds * rate)), step)]
     url = f"ws://127.0.0.1:{server.port}/v1/realtime?intent=transcription"
     session, begun = Session(), time.monotonic()
     async with connect(url, additional_headers=server.headers, max_size=None, compression=None) as socket:

@@ -18,12 +18,12 @@ def session(*turns: tuple[float, float, str], unheard: tuple[tuple[int, int], ..
     events: list[dict[str, object]] = []
     for number, (begin_s, end_s, text) in enumerate(turns):
         of = {"item_id": f"item_{number}"}
-        ledger = {"unheard": [{"start_ms": start, "end_ms": end} for start, end in unheard]}
+        ledger = {"ledger": {"unheard": [{"start_ms": start, "end_ms": end} for start, end in unheard]}}
         events += [
             of | {"type": "input_audio_buffer.speech_started", "at": begin_s, "audio_start_ms": 1000 * begin_s},
             of | {"type": f"{TRANSCRIPT}.delta", "at": begin_s + 2},
             of | {"type": "input_audio_buffer.speech_stopped", "at": end_s, "audio_end_ms": 1000 * end_s},
-            of | {"type": f"{TRANSCRIPT}.completed", "at": end_s + 1, "transcript": text, "ledger": ledger},
+            of | {"type": f"{TRANSCRIPT}.completed", "at": end_s + 1, "transcript": text, "parlance": ledger},
         ]
     return Session(sent=[number / 10 for number in range(200)], events=events)
 
