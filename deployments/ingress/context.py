@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
+from audio.listener import Listener
 from autoscaling.engine import CallContext, Engine, Timings, owner_name
 from autoscaling.metrics import Metrics
 from autoscaling.observation import Observation
@@ -28,6 +29,7 @@ from contract.wires import OPENAI, ErrorShape
 from deployments.ingress.console import Console
 from deployments.ingress.draft_worker import DraftWorker
 from deployments.ingress.front.concurrency import ConcurrencyLimits, Holder
+from deployments.ingress.front.live import LiveSessions
 from deployments.ingress.front.proxies import Proxies
 from state import State
 from state.accounts.authentication import TtlCache
@@ -52,6 +54,7 @@ class Service:
         metrics: what this process tells of its requests and engines; `observation`, of single requests.
         played: samples of fixed voices, by their names in the store. They are everybody's.
         early_leavers: organisations whose clients have left whole answers lately: the next are counted on the way.
+        live, listener: live sessions, and who finds the speech in their sound.
         console: what the console shows beside what the database knows; None: there is no console.
     """
 
@@ -69,6 +72,8 @@ class Service:
     observation: Observation = field(default_factory=Observation)
     played: TtlCache[str, bytes] = field(default_factory=lambda: TtlCache(SAMPLES_IN_MEMORY, SAMPLE_IN_MEMORY_S))
     early_leavers: TtlCache[int, bool] = field(default_factory=lambda: TtlCache(EARLY_LEAVERS, EARLY_LEAVER_S))
+    live: LiveSessions = field(default_factory=LiveSessions)
+    listener: Listener = field(default_factory=Listener)
     console: Console | None = None
 
     @cached_property

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TypeVar
 
 from pydantic import BaseModel
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 
 from contract.access import Caller, Scope
 from contract.body import parse
@@ -94,12 +94,12 @@ def admit(
         trace.scope = scope
         refuse_long_body(request, max_body_bytes)
         authorization = _either_header(request) if takes_api_key_header else request.headers.get("authorization")
-        caller = trace.caller = await _authenticated(request, authorization)
+        caller = trace.caller = await authenticated(request, authorization)
         # Counted before the scope is looked at: requests that lack a scope use up the rate too.
         rate = trace.rate = await trace.service.state.rates.hit(caller)
         if scope is not None:
             caller.require(scope)
-        _refuse_beyond(rate)
+        refuse_beyond(rate)
         trace.begin_call(caller)
         context = RequestContext(trace, caller, trace.timings)
         return Admitted(request, context, max_body_bytes, max_values)
@@ -108,7 +108,7 @@ def admit(
     return admission
 
 
-async def _authenticated(request: Request, authorization: str | None) -> Caller:
+async def authenticated(request: HTTPConnection, authorization: str | None) -> Caller:
     """Who holds the key. Raises what `authenticate` does, and RATE_LIMIT_EXCEEDED where too many wrong ones came.
 
     Only keys that open nothing are counted: a right one opens, whatever else comes from its network.
@@ -121,7 +121,7 @@ async def _authenticated(request: Request, authorization: str | None) -> Caller:
             rate = await trace.service.state.rates.hit_wrong_key(client_network(request))
             if not rate.allowed:
                 trace.rate = rate
-                _refuse_beyond(rate)
+                refuse_beyond(rate)
         raise
 
 
@@ -147,7 +147,7 @@ async def admit_anyone(request: Request, max_body_bytes: int) -> AnonymousClient
     refuse_long_body(request, max_body_bytes)
     client = AnonymousClient(client_network(request))
     rate = trace.rate = await trace.service.state.rates.hit_address(client.network)
-    _refuse_beyond(rate)
+    refuse_beyond(rate)
     trace.begin_call(client)
     return client
 
@@ -168,7 +168,8 @@ def refuse_other_media(request: Request) -> None:
         raise UNSUPPORTED_MEDIA_TYPE("the body is a multipart form; this path accepts only JSON")
 
 
-def _refuse_beyond(rate: RateVerdict) -> None:
+def refuse_beyond(rate: RateVerdict) -> None:
+    """Raises RATE_LIMIT_EXCEEDED."""
     if not rate.allowed:
         raise RATE_LIMIT_EXCEEDED(
             f"you have sent more than {rate.limit} requests in a minute; send the next in {rate.reset_s} s",

@@ -28,6 +28,7 @@ from deployments.ingress import traces
 from deployments.ingress.context import Service, Trace
 from deployments.ingress.front.bodies import ReplyPace, StepTimeout
 from deployments.ingress.front.cors import Cors
+from deployments.ingress.front.sockets import UPGRADED, SocketSender, serve_socket
 from state.rates import RateVerdict
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -96,7 +97,7 @@ class TraceMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
+            await self._other(scope, receive, send)
             return
         trace = Trace(self.service, ANTHROPIC if ANTHROPIC_PATHS.fullmatch(scope["path"]) else OPENAI)
         scope["trace"] = trace
@@ -112,6 +113,21 @@ class TraceMiddleware:
             outcome = _tell(trace, is_whole=reply.has_ended)
             if self._tells_of_each:
                 traces.end(trace, scope, reply.status, outcome)
+            if self.service.console:
+                traces.remember(trace, scope, reply.status, outcome)
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves what is no request: a websocket, or the start of the app."""
+        if scope["type"] != "websocket":
+            await self.app(scope, receive, send)
+            return
+        scope["method"] = "GET"  # as its upgrade comes
+        trace = scope["trace"] = Trace(self.service)
+        reply = SocketSender(trace, send, _headers)
+        try:
+            await serve_socket(self.app, trace, reply, refusal, scope, receive)
+        finally:
+            outcome = _tell(trace, is_whole=reply.status == UPGRADED)
             if self.service.console:
                 traces.remember(trace, scope, reply.status, outcome)
 

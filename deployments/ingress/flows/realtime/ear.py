@@ -1,0 +1,189 @@
+"""Asks the transcriber about the turns of one session, one call at a time.
+
+    somebody speaks        a draft each DRAFT_EVERY_S, where the engine has nothing better to do
+    speech pauses          a draft of all that was said: it is the text, if the turn ends there
+    the turn has ended     the text, tried again where the engine fails
+
+A draft gives way to a turn that has ended. Each call is an ordinary transcription, in line with all others of its
+organisation; the sound stays here until its text is known, so that a dead replica costs time and no words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import aclosing
+from typing import Protocol
+
+from audio.listener import RATE
+from autoscaling.engine import CallContext
+from contract.errors import BUSY, PROVIDER_BUSY, UPSTREAM_TIMEOUT, ApiError
+from contract.transcription.engine import TranscriptionEngine
+from contract.transcription.request import TranscriptionPlan
+from deployments.ingress.context import RequestContext
+from deployments.ingress.flows.realtime.sound import Sound
+from deployments.ingress.flows.realtime.turns import Turn
+
+DRAFT_EVERY_S = 1.0
+"""Seconds between the beginnings of two drafts, and of speech before the first."""
+
+ATTEMPTS = 3
+"""Times that a turn is given to an engine that fails."""
+
+RETRY_S = 0.5
+"""Pause after a failure; after BUSY until the engine takes more."""
+
+
+class Audience(Protocol):
+    """Who is told what was heard."""
+
+    async def drafted(self, turn: Turn, text: str) -> None: ...
+    async def transcribed(self, turn: Turn, text: str) -> None: ...
+    async def failed(self, turn: Turn, error: ApiError) -> None: ...
+
+
+class Ear:
+    """The calls of one session.
+
+    Args:
+        context: whose calls they are.
+        sound: where the samples of turns are.
+        audience: who is told.
+
+    Attributes:
+        plan: what the transcriber is asked; an update of the session changes it.
+    """
+
+    def __init__(self, context: RequestContext, plan: TranscriptionPlan, sound: Sound, audience: Audience) -> None:
+        self.plan = plan
+        self._context, self._sound, self._audience = context, sound, audience
+        self._ended: deque[Turn] = deque()
+        self._open: Turn | None = None
+        self._drafting: tuple[Turn, asyncio.Task[str]] | None = None
+        self._work: asyncio.Task[None] | None = None
+        self._next_draft_s = 0.0
+
+    @property
+    def needed_from(self) -> int | None:
+        """Where the sound of the turns begins that are not written down yet; None where there are none."""
+        return self._ended[0].start if self._ended else self._open.start if self._open else None
+
+    def wake(self) -> None:
+        """Has the engine start, before anybody speaks."""
+        self._context.engine(self.plan.model).warm()
+
+    def follow(self, turn: Turn | None) -> None:
+        """The turn that is open has grown; None where nobody speaks."""
+        self._open = turn
+        self._listen()
+
+    def hear(self, turn: Turn) -> None:
+        """A turn has ended: its text is wanted."""
+        self._ended.append(turn)
+        self._open = None
+        if self._drafting and (self._drafting[0] is not self._ended[0] or turn.draft_end != turn.end):
+            self._drafting[1].cancel()
+        self._listen()
+
+    def drop(self, turn: Turn) -> None:
+        """Nobody wants the text of the open turn any more."""
+        self._open = None
+        if self._drafting and self._drafting[0] is turn:
+            self._drafting[1].cancel()
+
+    async def finish(self) -> None:
+        """Returns once all turns that have ended are written down, or have failed."""
+        while self._work:
+            await asyncio.wait({self._work})
+
+    async def close(self) -> None:
+        """Leaves the engine alone."""
+        if self._work:
+            self._work.cancel()
+            await asyncio.wait({self._work})
+
+    def _listen(self) -> None:
+        if self._work is None and (self._ended or self._wants_draft()):
+            self._work = asyncio.create_task(self._run(), name="ear")
+            self._work.add_done_callback(self._done)
+
+    def _done(self, work: asyncio.Task[None]) -> None:
+        self._work = None
+        if not work.cancelled() and (error := work.exception()):
+            raise error
+
+    async def _run(self) -> None:
+        while self._ended or self._wants_draft():
+            if self._ended:
+                await self._transcribe(self._ended[0])
+                self._ended.popleft()
+            elif self._open:
+                await self._draft(self._open)
+
+    def _wants_draft(self) -> bool:
+        turn = self._open
+        if turn is None or turn.draft_end == turn.end:
+            return False
+        if turn.is_paused:
+            return True
+        engine = self._context.engine(self.plan.model)
+        return (
+            turn.end - turn.spoken_from >= DRAFT_EVERY_S * RATE
+            and asyncio.get_running_loop().time() >= self._next_draft_s
+            and engine.free() > 0
+            and not engine.view().waiting
+        )
+
+    async def _draft(self, turn: Turn) -> None:
+        """Hears the turn up to now. What fails here is tried again when the turn has ended."""
+        self._next_draft_s = asyncio.get_running_loop().time() + DRAFT_EVERY_S
+        end = turn.draft_end = turn.end
+        turn.draft = None
+        task = asyncio.create_task(self._ask(turn.start, end), name="draft")
+        self._drafting = turn, task
+        try:
+            await asyncio.wait({task})
+        finally:
+            self._drafting = None
+            task.cancel()
+        if task.cancelled() or task.exception():
+            turn.draft_end = 0 if turn.is_closed else end
+            return
+        turn.draft = task.result()
+        if not turn.is_closed or turn.end == end:
+            await self._audience.drafted(turn, turn.draft)
+
+    async def _transcribe(self, turn: Turn) -> None:
+        if turn.draft is not None and turn.draft_end == turn.end:
+            return await self._audience.transcribed(turn, turn.draft)
+        try:
+            async with asyncio.timeout(self.plan.model.answer_s):
+                text = await self._insist(turn)
+        except TimeoutError:
+            await self._audience.failed(turn, UPSTREAM_TIMEOUT())
+        except ApiError as error:
+            await self._audience.failed(turn, error)
+        else:
+            await self._audience.transcribed(turn, text)
+
+    async def _insist(self, turn: Turn) -> str:
+        """The text. Raises the error of the last attempt."""
+        failures = 0
+        while True:
+            try:
+                return await self._ask(turn.start, turn.end)
+            except ApiError as error:
+                is_busy = error.fault in (BUSY, PROVIDER_BUSY)
+                failures += not is_busy
+                if failures == ATTEMPTS or (error.fault.status < 500 and not is_busy):
+                    raise
+                await asyncio.sleep(RETRY_S)
+
+    async def _ask(self, start: int, end: int) -> str:
+        """What is said between two positions. A cold engine is waited for."""
+        engine, plan = self._context.engine(self.plan.model), self.plan
+        call = CallContext(self._context.owner, names=self._context.trace.names)
+        job = plan.job(self._sound.wav(start, end), self._context.owner)
+        await engine.ready(plan.model.answer_s, timings=call.timings)
+        async with aclosing(engine.stream(TranscriptionEngine.transcribe, job, context=call)) as updates:
+            return " ".join([segment.text async for update in updates for segment in update.segments])

@@ -1,0 +1,38 @@
+"""Live sessions of this process: how many there may be, and whom to tell when it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from contract.errors import OVERLOADED
+from contract.realtime.limits import REALTIME_SESSIONS
+
+RETRY_S = 5
+
+
+class LiveSessions:
+    """Those that are open; each is known by what ends it."""
+
+    def __init__(self, most: int = REALTIME_SESSIONS) -> None:
+        self.most = most
+        self._ends: set[Callable[[], None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @contextmanager
+    def session(self, end: Callable[[], None]) -> Iterator[None]:
+        """One session. `end` is called if this process is to go meanwhile. Raises OVERLOADED."""
+        if len(self._ends) >= self.most:
+            raise OVERLOADED(retry_after_s=RETRY_S)
+        self._ends.add(end)
+        try:
+            yield
+        finally:
+            self._ends.discard(end)
+
+    def drain(self) -> None:
+        """Ends all of them."""
+        for end in list(self._ends):
+            end()

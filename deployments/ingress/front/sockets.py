@@ -1,0 +1,105 @@
+"""Websockets before any route: their traces and headers, who may open one, and refusals, which are HTTP replies.
+
+A client is told no before the upgrade, by the status and body that a request would get.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from contract.access import Scope as KeyScope
+from contract.errors import FOREIGN_ORIGIN, INTERNAL_ERROR, NOT_FOUND, ApiError, without_text
+from deployments.ingress.context import RequestContext, Service, Trace, trace_of
+from deployments.ingress.front.admission import MARK, authenticated, refuse_beyond
+from deployments.ingress.front.origins import is_own_page
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+KEY_PROTOCOL = "openai-insecure-api-key."
+"""Before a key among the subprotocols: browsers can set no header of a websocket."""
+
+UPGRADED = 101
+
+
+def admit_socket(scope: KeyScope) -> Callable[[WebSocket], Awaitable[RequestContext]]:
+    """A dependency that lets a websocket in, as `admit` does a request: page, key, rate, scope."""
+
+    async def admission(websocket: WebSocket) -> RequestContext:
+        trace = trace_of(websocket)
+        trace.scope = scope
+        if not is_own_page(websocket):
+            raise FOREIGN_ORIGIN(
+                f"the connection comes from a page of `{websocket.headers['origin'][:100]}`, which is not an origin "
+                "of this server"
+            )
+        caller = trace.caller = await authenticated(websocket, _authorization(websocket))
+        rate = trace.rate = await trace.service.state.rates.hit(caller)
+        caller.require(scope)
+        refuse_beyond(rate)
+        trace.begin_call(caller)
+        return RequestContext(trace, caller, trace.timings)
+
+    setattr(admission, MARK, scope)
+    return admission
+
+
+def _authorization(websocket: WebSocket) -> str | None:
+    """What the header says, else what it would say of the key among the subprotocols."""
+    header = websocket.headers.get("authorization")
+    protocols: list[str] = websocket.scope.get("subprotocols", [])
+    keys = [name.removeprefix(KEY_PROTOCOL) for name in protocols if name.startswith(KEY_PROTOCOL)]
+    return header or (f"Bearer {keys[0]}" if keys else None)
+
+
+class SocketSender:
+    """Sends what answers one websocket, with the headers of every reply.
+
+    Attributes:
+        status: of the answer to the upgrade; 0 until it has gone out.
+    """
+
+    def __init__(self, trace: Trace, send: Send, headers: Callable[[Trace], Any]) -> None:
+        self.status = 0
+        self._trace, self._send, self._headers = trace, send, headers
+
+    async def __call__(self, message: Message) -> None:
+        if not self.status and message["type"] in ("websocket.accept", "websocket.http.response.start"):
+            self.status = message.get("status", UPGRADED)
+            present = {name for name, _ in message.get("headers", ())}
+            added = [header for header in self._headers(self._trace) if header[0] not in present]
+            message = {**message, "headers": [*message.get("headers", ()), *added]}
+        if not self.status and message["type"] == "websocket.close":
+            # No route has this path: what Starlette says then is 403.
+            raise NOT_FOUND("there is no websocket at this path; `/v1/realtime` is one")
+        await self._send(message)
+
+
+async def serve_socket(
+    app: ASGIApp,
+    trace: Trace,
+    sender: SocketSender,
+    refuse: Callable[[Trace, ApiError], ASGIApp],
+    scope: Scope,
+    receive: Receive,
+) -> None:
+    """Serves one websocket. Its place is given back when it is closed."""
+    service: Service = trace.service
+    try:
+        with trace.resources:
+            trace.resources.enter_context(service.concurrency.request(is_vital=False))
+            await app(scope, receive, sender)
+    except ApiError as error:
+        service.concurrency.count(error)
+        await refuse(trace, error)(scope, receive, sender)
+    except Exception as error:
+        log.error("websocket %s failed with an internal error: %s", trace.request_id, without_text(error))
+        trace.fault = INTERNAL_ERROR().fault
+        if sender.status == UPGRADED:
+            await sender({"type": "websocket.close", "code": 1011, "reason": "internal server error"})
+        elif not sender.status:
+            await refuse(trace, INTERNAL_ERROR())(scope, receive, sender)
