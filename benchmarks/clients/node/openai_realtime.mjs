@@ -23,7 +23,7 @@ const settings = (turn_detection) => ({
 
 // A short sentence as PCM16 at 24 kHz, with a second of silence behind it.
 async function spoken() {
-  const asked = { model: "tts-1", voice: "F1", input: "Good morning.", response_format: "wav", language: "en" };
+  const asked = { model: "tts-1", voice: "rooom-f-01", input: "Good morning.", response_format: "wav", language: "en" };
   const sound = Buffer.from(await (await client.audio.speech.create(asked)).arrayBuffer());
   const begin = sound.indexOf("data") + 8;
   return Buffer.concat([sound.subarray(begin, begin + sound.readUInt32LE(begin - 4)), Buffer.alloc(2 * rate)]);

@@ -21,7 +21,7 @@ WITHIN_S = 90
 def spoken() -> bytes:
     """A short sentence as PCM16 at 24 kHz, with a second of silence behind it."""
     reply = OpenAI(base_url=BASE_URL, api_key=KEY).audio.speech.create(
-        model="tts-1", voice="F1", input="Good morning.", response_format="wav", extra_body={"language": "en"}
+        model="tts-1", voice="rooom-f-01", input="Good morning.", response_format="wav", extra_body={"language": "en"}
     )
     with wave.open(io.BytesIO(reply.content)) as file:
         assert (file.getframerate(), file.getnchannels()) == (RATE, 1)
