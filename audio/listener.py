@@ -4,9 +4,9 @@
     samples, probabilities = await stream.listen(sound)          # 16-bit at 16 kHz; of frames of 32 ms
     await stream.end()
 
-The child starts with the first sound and ends LINGER_S after the last stream. If it dies, the next sound starts another,
-and nothing of that sound is lost. This module loads neither numpy nor the network: an ingress stays light, and its event
-loop is never held up.
+The child starts with the first sound and ends LINGER_S after the last stream. If it dies, the next sound starts
+another, and nothing of that sound is lost. This module loads neither numpy nor the network: an ingress stays light, and
+its event loop is never held up.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class Stream:
             try:
                 child = await self._listener.child()
                 if child is not self._opened_at:
+                    self._opened_at = child  # first, so that `end` closes it there, also where this wait is cancelled
                     await child.ask(self._number, _OPEN, self._format)
-                    self._opened_at = child
                 return await child.ask(self._number, kind, payload)
             except OSError:
                 self._opened_at = None

@@ -44,8 +44,8 @@ def main(weights: str) -> None:
             sessions[number] = Session(network, **json.loads(payload))
         elif kind == SOUND:
             samples, probabilities = sessions[number].listen(payload)
-        elif session := sessions.pop(number, None):
-            samples, probabilities = session.listen(b"", is_last=True)
+        else:
+            samples, probabilities = sessions.pop(number).listen(b"", is_last=True)
         _reply(sink, samples, probabilities)
 
 
@@ -75,7 +75,7 @@ class Session:
     def listen(self, sound: bytes, *, is_last: bool = False) -> tuple[bytes, bytes]:
         """Bytes of the samples of this sound, and of the probabilities of the frames that are whole now."""
         if self._table is None:
-            samples = np.frombuffer(sound, "<i2").astype(np.float32) / 32_768
+            samples: Samples = np.frombuffer(sound, "<i2").astype(np.float32) / np.float32(32_768)
         else:
             samples = self._table[np.frombuffer(sound, np.uint8)]
         if self._resampler:
@@ -110,7 +110,8 @@ def _g711(type: str) -> Samples:
         exponent, mantissa = codes >> 4 & 7, codes & 15
         size = np.where(exponent == 0, (mantissa << 4) + 8, (mantissa << 4) + 264 << np.maximum(exponent - 1, 0))
         sign = np.where(codes & 0x80, 1, -1)
-    return (sign * size / 32_768).astype(np.float32)
+    samples: Samples = (sign * size / 32_768).astype(np.float32)
+    return samples
 
 
 if __name__ == "__main__":

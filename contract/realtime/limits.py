@@ -12,6 +12,10 @@ REALTIME_MESSAGE_BYTES = 15 * MIB
 """Bytes of one event of a live session."""
 REALTIME_BUFFER_S = 30
 """Seconds of sound that are ahead of real time and not heard yet. What comes at the pace of speech is always taken."""
+REALTIME_UNHEARD_S = 120
+"""Seconds of sound that wait to be committed or heard, at whatever pace they came."""
+REALTIME_SOUND_BYTES = 256 * MIB
+"""Bytes of sound of all live sessions of one ingress process, 32,000 for each second that waits."""
 REALTIME_TURN_S = 30
 """Seconds of one turn: what models hear at once. A longer one is cut where it is most silent."""
 REALTIME_PADDING_MS = (0, 5000)

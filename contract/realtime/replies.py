@@ -30,10 +30,12 @@ def session_object(id: str, config: AudioInput, expires_at: int) -> Event:
 
 
 def session_created(session: Event) -> Event:
+    """The first event: what the session is set to."""
     return _event("session.created", session=session)
 
 
 def session_updated(session: Event) -> Event:
+    """What the session is set to by now."""
     return _event("session.updated", session=session)
 
 
@@ -48,14 +50,17 @@ def session_ledger(ledger: Event, *, is_last: bool) -> Event:
 
 
 def speech_started(item_id: str, audio_start_ms: int) -> Event:
+    """Somebody speaks; `audio_start_ms` counts from the first sound of the session, as all times."""
     return _event("input_audio_buffer.speech_started", item_id=item_id, audio_start_ms=audio_start_ms)
 
 
 def speech_stopped(item_id: str, audio_end_ms: int) -> Event:
+    """Nobody speaks any more."""
     return _event("input_audio_buffer.speech_stopped", item_id=item_id, audio_end_ms=audio_end_ms)
 
 
 def cleared() -> Event:
+    """The buffer is empty."""
     return _event("input_audio_buffer.cleared")
 
 
@@ -77,6 +82,7 @@ def committed(item_id: str, previous_item_id: str | None) -> list[Event]:
 
 
 def delta(item_id: str, text: str) -> Event:
+    """More words of a turn."""
     return _event(f"{TRANSCRIPTION}.delta", item_id=item_id, content_index=0, delta=text)
 
 

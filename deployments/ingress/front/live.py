@@ -6,20 +6,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from contract.errors import OVERLOADED
-from contract.realtime.limits import REALTIME_SESSIONS
+from contract.realtime.limits import REALTIME_SESSIONS, REALTIME_SOUND_BYTES
 
 RETRY_S = 5
 
 
 class LiveSessions:
-    """Those that are open; each is known by what ends it."""
+    """Those that are open; each is known by what ends it.
+
+    Attributes:
+        most: how many there may be.
+        sound_bytes: that all of them hold.
+    """
 
     def __init__(self, most: int = REALTIME_SESSIONS) -> None:
-        self.most = most
+        self.most, self.sound_bytes = most, 0
         self._ends: set[Callable[[], None]] = set()
 
     def __len__(self) -> int:
         return len(self._ends)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more sound may come."""
+        return self.sound_bytes < REALTIME_SOUND_BYTES
 
     @contextmanager
     def session(self, end: Callable[[], None]) -> Iterator[None]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection, Request
 
-from contract.errors import FOREIGN_ORIGIN
+from contract.errors import FOREIGN_ORIGIN, ApiError
 from deployments.ingress.context import trace_of
 from deployments.ingress.front.cors import is_allowed
 from deployments.ingress.front.proxies import parsed
@@ -55,9 +55,13 @@ def refuse_foreign_pages(request: Request) -> None:
             "its operator can set PARLANCE_PUBLIC_URL"
         )
     if not is_own_page(request):
-        raise FOREIGN_ORIGIN(
-            f"the request comes from a page of `{request.headers['origin'][:100]}`, which is not an origin of this server"
-        )
+        raise foreign_page(request)
+
+
+def foreign_page(request: HTTPConnection) -> ApiError:
+    """What a page of another origin is told."""
+    origin = request.headers["origin"][:100]
+    return FOREIGN_ORIGIN(f"the request comes from a page of `{origin}`, which is not an origin of this server")
 
 
 def is_own_page(request: HTTPConnection) -> bool:

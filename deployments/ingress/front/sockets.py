@@ -13,10 +13,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from contract.access import Scope as KeyScope
-from contract.errors import FOREIGN_ORIGIN, INTERNAL_ERROR, NOT_FOUND, ApiError, without_text
+from contract.errors import INTERNAL_ERROR, NOT_FOUND, ApiError, without_text
 from deployments.ingress.context import RequestContext, Service, Trace, trace_of
 from deployments.ingress.front.admission import MARK, authenticated, refuse_beyond
-from deployments.ingress.front.origins import is_own_page
+from deployments.ingress.front.origins import foreign_page, is_own_page
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -33,10 +33,7 @@ def admit_socket(scope: KeyScope) -> Callable[[WebSocket], Awaitable[RequestCont
         trace = trace_of(websocket)
         trace.scope = scope
         if not is_own_page(websocket):
-            raise FOREIGN_ORIGIN(
-                f"the connection comes from a page of `{websocket.headers['origin'][:100]}`, which is not an origin "
-                "of this server"
-            )
+            raise foreign_page(websocket)
         caller = trace.caller = await authenticated(websocket, _authorization(websocket))
         rate = trace.rate = await trace.service.state.rates.hit(caller)
         caller.require(scope)

@@ -59,7 +59,7 @@ class Ear:
         self._context, self._sound, self._audience = context, sound, audience
         self._ended: deque[Turn] = deque()
         self._open: Turn | None = None
-        self._drafting: tuple[Turn, asyncio.Task[str]] | None = None
+        self._drafting: asyncio.Task[str] | None = None
         self._work: asyncio.Task[None] | None = None
         self._next_draft_s = 0.0
 
@@ -78,18 +78,18 @@ class Ear:
         self._listen()
 
     def hear(self, turn: Turn) -> None:
-        """A turn has ended: its text is wanted."""
+        """A turn has ended: its text is wanted. A draft of all of it may be on its way already."""
         self._ended.append(turn)
         self._open = None
-        if self._drafting and (self._drafting[0] is not self._ended[0] or turn.draft_end != turn.end):
-            self._drafting[1].cancel()
+        if self._drafting and turn.draft_end != turn.end:
+            self._drafting.cancel()
         self._listen()
 
-    def drop(self, turn: Turn) -> None:
+    def drop(self) -> None:
         """Nobody wants the text of the open turn any more."""
         self._open = None
-        if self._drafting and self._drafting[0] is turn:
-            self._drafting[1].cancel()
+        if self._drafting:
+            self._drafting.cancel()
 
     async def finish(self) -> None:
         """Returns once all turns that have ended are written down, or have failed."""
@@ -105,20 +105,18 @@ class Ear:
     def _listen(self) -> None:
         if self._work is None and (self._ended or self._wants_draft()):
             self._work = asyncio.create_task(self._run(), name="ear")
-            self._work.add_done_callback(self._done)
-
-    def _done(self, work: asyncio.Task[None]) -> None:
-        self._work = None
-        if not work.cancelled() and (error := work.exception()):
-            raise error
 
     async def _run(self) -> None:
-        while self._ended or self._wants_draft():
-            if self._ended:
-                await self._transcribe(self._ended[0])
-                self._ended.popleft()
-            elif self._open:
-                await self._draft(self._open)
+        try:
+            while self._ended or self._wants_draft():
+                if self._ended:
+                    await self._transcribe(self._ended[0])
+                    self._ended.popleft()
+                elif self._open:
+                    await self._draft(self._open)
+        finally:
+            # Here and not once the task is done: what comes in between would wait for nobody.
+            self._work = None
 
     def _wants_draft(self) -> bool:
         turn = self._open
@@ -136,21 +134,20 @@ class Ear:
 
     async def _draft(self, turn: Turn) -> None:
         """Hears the turn up to now. What fails here is tried again when the turn has ended."""
-        self._next_draft_s = asyncio.get_running_loop().time() + DRAFT_EVERY_S
-        end = turn.draft_end = turn.end
-        turn.draft = None
-        task = asyncio.create_task(self._ask(turn.start, end), name="draft")
-        self._drafting = turn, task
+        loop, end = asyncio.get_running_loop(), turn.end
+        began_s, turn.draft, turn.draft_end = loop.time(), None, end
+        self._drafting = task = asyncio.create_task(self._ask(turn.start, end), name="draft")
         try:
             await asyncio.wait({task})
         finally:
             self._drafting = None
             task.cancel()
+        # Drafts take half of an engine's time at most.
+        self._next_draft_s = max(began_s + DRAFT_EVERY_S, 2 * loop.time() - began_s)
         if task.cancelled() or task.exception():
-            turn.draft_end = 0 if turn.is_closed else end
             return
         turn.draft = task.result()
-        if not turn.is_closed or turn.end == end:
+        if not turn.is_closed:
             await self._audience.drafted(turn, turn.draft)
 
     async def _transcribe(self, turn: Turn) -> None:

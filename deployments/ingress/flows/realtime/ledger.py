@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from audio.listener import RATE
+from autoscaling.metrics import Metrics
+from contract.telemetry import LIVE_SECONDS
 from deployments.ingress.flows.realtime.turns import Turn
 
 Why = str
@@ -58,6 +60,11 @@ class Ledger:
         """Nothing more will be heard."""
         for turn in list(self._pending):
             self.lose(turn, "session_ended")
+
+    def report(self, metrics: Metrics) -> None:
+        """Counts the seconds among those of all sessions."""
+        for kind, samples in (("heard", self.heard), ("unheard", self.unheard), ("silence", self.silence)):
+            metrics.totals[LIVE_SECONDS, (kind,)] += samples / RATE
 
     @property
     def pending(self) -> int:

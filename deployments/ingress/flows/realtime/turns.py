@@ -99,18 +99,13 @@ class TurnDetector:
         if self.vad is None and received > self._free_from:
             if self.turn is None:
                 self.turn = Turn(self._free_from, received, self._free_from)
+                yield Change("started", self.turn)
             self.turn.end = received
 
-    def commit(self, received: int) -> Turn | None:
-        """Ends the turn at this moment, as its client says; None where there is no sound for one."""
-        turn = self.turn
-        if turn is None and received > self.needed_from:
-            turn = Turn(self.needed_from, received, self.needed_from)
-        if turn is None:
-            return None
+    def commit(self, turn: Turn, received: int) -> Change:
+        """Ends the turn that is open at this moment, as its client says."""
         turn.end = received
-        self._close(turn)
-        return turn
+        return self._close(turn)
 
     def clear(self, received: int) -> Turn | None:
         """Drops the turn that is open, and gives it."""
