@@ -70,9 +70,10 @@ def run(options: argparse.Namespace) -> None:
 
 async def _play(options: argparse.Namespace, server: Server, track: Path) -> Session:
     language = options.languages[0] if len(options.languages) == 1 else None
+    session = Session()
     async with asyncio.TaskGroup() as group:
-        watch = group.create_task(_watch(options))
-        session = await play(server, track, options.seconds, options.speed, language)
+        watch = group.create_task(_watch(options, session))
+        await play(session, server, track, options.seconds, options.speed, language)
         watch.cancel()
     return session
 
@@ -87,22 +88,19 @@ def _server(options: argparse.Namespace, home: Path, rays: str) -> Iterator[Serv
         yield server
 
 
-async def _watch(options: argparse.Namespace) -> None:
+async def _watch(options: argparse.Namespace, session: Session) -> None:
     """Says what ingress and engine take every minute, and kills the engine where that is wanted."""
-    length_s = options.seconds / options.speed
-    kills = [length_s * (number + 1) / (options.kills + 1) for number in range(options.kills)]
+    kills = [options.seconds * (number + 1) / (options.kills + 1) for number in range(options.kills)]
     second = 0
     while True:
-        if kills and second >= kills[0] and (process := replica(DEPLOYMENT)):
-            kills.pop(0)
+        if kills and session.played_s >= kills[0] and (process := replica(DEPLOYMENT)):
             os.kill(process, signal.SIGKILL)
-            print(f"{second} s: killed the engine, process {process}", flush=True)
+            print(f"{kills.pop(0):.0f} s of the hour: killed the engine, process {process}", flush=True)
         if second % 60 == 0:
             processes = {name: replica(name) for name in ("ingress", DEPLOYMENT)}
             sizes = {name: memory_mib(psutil.Process(pid)) for name, pid in processes.items() if pid}
-            print(
-                f"{second} s: " + ", ".join(f"{name} {own:.0f} MiB of its own" for name, (_, own, _) in sizes.items())
-            )
+            own = ", ".join(f"{name} {own:.0f} MiB of its own" for name, (_, own, _) in sizes.items())
+            print(f"after {second} s, {session.played_s:.0f} s of the hour: {own}", flush=True)
         await asyncio.sleep(1)
         second += 1
 

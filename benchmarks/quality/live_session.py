@@ -44,6 +44,11 @@ class Session:
         told = (event.get("ledger") or event.get("parlance", {}).get("ledger") for event in reversed(self.events))
         return next(filter(None, told), None)
 
+    @property
+    def played_s(self) -> float:
+        """Seconds of the track that were sent."""
+        return len(self.sent) * PIECE_S
+
     def sent_at(self, second: float) -> float:
         """When the piece with this second of the track was sent."""
         return self.sent[min(int(second / PIECE_S), len(self.sent) - 1)]
@@ -82,15 +87,17 @@ class Session:
             self.take(json.loads(message))
 
 
-async def play(server: Server, track: Path, seconds: float, speed: float, language: str | None) -> Session:
-    """The session of the first `seconds` of a track, PCM16 of one channel."""
+async def play(
+    session: Session, server: Server, track: Path, seconds: float, speed: float, language: str | None
+) -> None:
+    """Plays the first `seconds` of a track, PCM16 of one channel, to a session of its own."""
     from websockets.asyncio.client import connect
 
     with wave.open(str(track)) as file:
         rate, step = file.getframerate(), int(file.getframerate() * PIECE_S)
         pieces = [file.readframes(step) for _ in range(0, min(file.getnframes(), int(seconds * rate)), step)]
     url = f"ws://127.0.0.1:{server.port}/v1/realtime?intent=transcription"
-    session, begun = Session(), time.monotonic()
+    begun = time.monotonic()
     async with connect(url, additional_headers=server.headers, max_size=None, compression=None) as socket:
         transcription = {"model": MODEL} | ({"language": language} if language else {})
         audio = {"format": {"type": "audio/pcm", "rate": rate}, "transcription": transcription, "turn_detection": TURN}
@@ -101,4 +108,3 @@ async def play(server: Server, track: Path, seconds: float, speed: float, langua
         await socket.send(json.dumps({"type": "parlance.session.end"}))
         await asyncio.wait_for(reader, LATEST_S)
         session.wall_s = time.monotonic() - begun
-    return session
