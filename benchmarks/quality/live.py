@@ -35,6 +35,7 @@ from benchmarks.speed.idle_memory import memory_mib
 from benchmarks.speed.waits import replica
 
 DEPLOYMENT = "transcription-voxtral-mini-transcribe"
+KEPT = ("seconds", "noise_db", "words", "wrong", "final_s", "partial_s")
 SHORT_S = 5.0
 """A turn up to here is short."""
 
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sentences", type=int, default=120, help="that are spoken before any comes again")
     parser.add_argument("--seed", type=int, default=29)
     parser.add_argument("--base-url", help="of a graph that runs, without a path; its engine cannot be killed")
-    parser.add_argument("--out", type=Path, help="every turn as JSON, and every event beside it")
+    parser.add_argument("--out", type=Path, help="turns of one speaker as JSON, and every event beside them")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -64,7 +65,8 @@ def run(options: argparse.Namespace) -> None:
     rows = judged([turn for turn in turns if turn.end_s < options.seconds], session)
     print(report(rows, session))
     if options.out:
-        options.out.write_text(json.dumps([asdict(row) for row in rows], indent=0), "utf-8")
+        kept = [{name: value for name, value in asdict(row).items() if name in KEPT} for row in rows if row.turns == 1]
+        options.out.write_text("[\n" + ",\n".join(map(json.dumps, kept)) + "\n]\n", "utf-8")
         options.out.with_suffix(".events.json").write_text(json.dumps(session.events, ensure_ascii=False), "utf-8")
 
 
