@@ -36,6 +36,7 @@ from state.idempotency import HEADER
 from state.rates import RateVerdict
 
 B = TypeVar("B", bound=BaseModel)
+R = TypeVar("R")
 
 MARK = "__parlance_scope__"
 """Attribute that says what an admission dependency demands; the authorization matrix is made from it."""
@@ -109,13 +110,18 @@ def admit(
 
 
 async def authenticated(request: HTTPConnection, authorization: str | None) -> Caller:
-    """Who holds the key. Raises what `authenticate` does, and RATE_LIMIT_EXCEEDED where too many wrong ones came.
+    """Who holds the key. Raises what `authenticate` does, and RATE_LIMIT_EXCEEDED where too many wrong ones came."""
+    return await counting_wrong_keys(request, trace_of(request).service.state.accounts.authenticate(authorization))
+
+
+async def counting_wrong_keys(request: HTTPConnection, look_up: Awaitable[R]) -> R:
+    """What `look_up` finds of a key.
 
     Only keys that open nothing are counted: a right one opens, whatever else comes from its network.
     """
     trace = trace_of(request)
     try:
-        return await trace.service.state.accounts.authenticate(authorization)
+        return await look_up
     except ApiError as error:
         if error.fault in (INVALID_API_KEY, EXPIRED_API_KEY):
             rate = await trace.service.state.rates.hit_wrong_key(client_network(request))

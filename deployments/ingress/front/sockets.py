@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,8 +16,9 @@ from starlette.websockets import WebSocket
 from contract.access import Scope as KeyScope
 from contract.errors import INTERNAL_ERROR, NOT_FOUND, ApiError, without_text
 from deployments.ingress.context import RequestContext, Service, Trace, trace_of
-from deployments.ingress.front.admission import MARK, authenticated, refuse_beyond
+from deployments.ingress.front.admission import MARK, authenticated, counting_wrong_keys, refuse_beyond
 from deployments.ingress.front.origins import foreign_page, is_own_page
+from state.accounts.client_secrets import PREFIX
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -26,20 +28,38 @@ KEY_PROTOCOL = "openai-insecure-api-key."
 UPGRADED = 101
 
 
-def admit_socket(scope: KeyScope) -> Callable[[WebSocket], Awaitable[RequestContext]]:
-    """A dependency that lets a websocket in, as `admit` does a request: page, key, rate, scope."""
+@dataclass(frozen=True, slots=True)
+class AdmittedSocket:
+    """A websocket whose page, key, rate and scope are in order.
 
-    async def admission(websocket: WebSocket) -> RequestContext:
-        trace = trace_of(websocket)
+    Attributes:
+        session: what the client secret says of the session, as JSON; None where a key opens it.
+    """
+
+    context: RequestContext
+    session: str | None
+
+
+def admit_socket(scope: KeyScope) -> Callable[[WebSocket], Awaitable[AdmittedSocket]]:
+    """A dependency that lets a websocket in, as `admit` does a request; a client secret will do for the key."""
+
+    async def admission(websocket: WebSocket) -> AdmittedSocket:
+        trace, session = trace_of(websocket), None
         trace.scope = scope
         if not is_own_page(websocket):
             raise foreign_page(websocket)
-        caller = trace.caller = await authenticated(websocket, _authorization(websocket))
+        authorization = _authorization(websocket)
+        if secret := _client_secret(authorization):
+            look_up = trace.service.state.client_secrets.open(secret)
+            caller, session = await counting_wrong_keys(websocket, look_up)
+        else:
+            caller = await authenticated(websocket, authorization)
+        trace.caller = caller
         rate = trace.rate = await trace.service.state.rates.hit(caller)
         caller.require(scope)
         refuse_beyond(rate)
         trace.begin_call(caller)
-        return RequestContext(trace, caller, trace.timings)
+        return AdmittedSocket(RequestContext(trace, caller, trace.timings), session)
 
     setattr(admission, MARK, scope)
     return admission
@@ -47,10 +67,14 @@ def admit_socket(scope: KeyScope) -> Callable[[WebSocket], Awaitable[RequestCont
 
 def _authorization(websocket: WebSocket) -> str | None:
     """What the header says, else what it would say of the key among the subprotocols."""
-    header = websocket.headers.get("authorization")
     protocols: list[str] = websocket.scope.get("subprotocols", [])
     keys = [name.removeprefix(KEY_PROTOCOL) for name in protocols if name.startswith(KEY_PROTOCOL)]
-    return header or (f"Bearer {keys[0]}" if keys else None)
+    return websocket.headers.get("authorization") or (f"Bearer {keys[0]}" if keys else None)
+
+
+def _client_secret(authorization: str | None) -> str | None:
+    scheme, _, token = (authorization or "").partition(" ")
+    return token if scheme.lower() == "bearer" and token.startswith(PREFIX) else None
 
 
 class SocketSender:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
+from starlette.datastructures import QueryParams
+from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from contract.access import Scope
@@ -17,17 +19,21 @@ from contract.errors import INVALID_REQUEST
 from contract.limits import WRITE_S
 from contract.realtime import replies
 from contract.realtime.limits import REALTIME_NOTICE_S, REALTIME_SESSION_S
-from contract.realtime.session import DEFAULT
-from deployments.ingress.context import RequestContext
-from deployments.ingress.flows.realtime.session import Session
+from contract.realtime.secrets import ClientSecret, ClientSecretRequest
+from contract.realtime.session import DEFAULT, AudioInput
+from deployments.ingress.flows.realtime.session import Session, opening_object
 from deployments.ingress.flows.realtime.wire import TOO_SLOW
-from deployments.ingress.front.sockets import admit_socket
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.front.sockets import AdmittedSocket, admit_socket
+from deployments.ingress.wire.openapi import documented
 
 log = logging.getLogger(f"parlance.{__name__}")
 
 router = APIRouter(tags=["transcription"])
 
 PROTOCOL = "realtime"
+SECRET_SESSION_BYTES = 2048
+"""Of a session that a client secret carries: headers have little room."""
 DRAIN_S = 30
 """Seconds between the notice that the server goes and the end of a session."""
 CLOSE_S = 5
@@ -38,24 +44,44 @@ REASON_BYTES = 123
 
 @router.websocket("/realtime")
 async def listen(
-    websocket: WebSocket, context: Annotated[RequestContext, Depends(admit_socket(Scope.TRANSCRIBE))]
+    websocket: WebSocket, admitted: Annotated[AdmittedSocket, Depends(admit_socket(Scope.TRANSCRIBE))]
 ) -> None:
     """Write down what is said while it is said, in the events of OpenAI's realtime transcription sessions."""
-    query = websocket.query_params
-    if query.get("intent", "transcription") != "transcription":
+    socket, context = _Socket(websocket), admitted.context
+    session = socket.session = Session(context, _config(websocket.query_params, admitted.session), socket)
+    with context.service.live.session(socket.drain):
+        async with context.service.state.rates.stream(context.caller):
+            await socket.open()
+            async with session:
+                await socket.serve()
+
+
+def _config(query: QueryParams, session: str | None) -> AudioInput:
+    """What the session is set to at first. Raises INVALID_REQUEST."""
+    if (intent := query.get("intent", "transcription")) != "transcription":
         raise INVALID_REQUEST(
-            f"`intent` is `{query['intent'][:40]}`; this server has `transcription` sessions only", param="intent"
+            f"`intent` is `{intent[:40]}`; this server has `transcription` sessions only", param="intent"
         )
-    config = DEFAULT
+    config = DEFAULT.updated(json.loads(session)) if session else DEFAULT
     if model := query.get("model"):
         config = config.updated({"type": "transcription", "audio": {"input": {"transcription": {"model": model}}}})
-    wire = _Socket(websocket)
-    session = wire.session = Session(context, config, wire)
-    with context.service.live.session(wire.drain):
-        async with context.service.state.rates.stream(context.caller):
-            await wire.open()
-            async with session:
-                await wire.serve()
+    return config
+
+
+@router.post("/realtime/client_secrets", openapi_extra=documented(ClientSecretRequest, ClientSecret))
+async def create_client_secret(admitted: Annotated[Admitted, Depends(admit(Scope.TRANSCRIBE))]) -> Response:
+    """Create a secret with which a browser can open live sessions, for ten minutes at most."""
+    request, context = await admitted.body(ClientSecretRequest), admitted.context
+    shown = opening_object(context, DEFAULT.updated(request.session))
+    session = json.dumps(request.session, ensure_ascii=False, separators=(",", ":"))
+    if (size := len(session.encode())) > SECRET_SESSION_BYTES:
+        raise INVALID_REQUEST(
+            f"`session` has {size} bytes; a secret carries at most {SECRET_SESSION_BYTES}; send the rest later",
+            param="session",
+        )
+    issue = context.service.state.client_secrets.issue
+    value, expires_at = issue(context.caller, request.expires_after.seconds, session)
+    return JSONResponse(ClientSecret(value=value, expires_at=expires_at, session=shown))
 
 
 class _Socket:

@@ -197,9 +197,19 @@ class Session:
         self._context.service.live.sound_bytes -= 2 * (self._sound.start - before)
 
     def _object(self) -> replies.Event:
-        config, model = self._config, self._ear.plan.model
-        shown = config.model_copy(update={"transcription": config.transcription.model_copy(update={"model": model.id})})
-        return replies.session_object(self.id, shown, self._expires_at)
+        return replies.session_object(self.id, _named(self._config, self._ear.plan), self._expires_at)
+
+
+def opening_object(context: RequestContext, config: AudioInput) -> replies.Event:
+    """What a session would show that began with `config` now. Raises as `Session`."""
+    shown = _named(config, _plan(context, config))
+    return replies.session_object(f"sess_{random_id()}", shown, int(time.time()) + REALTIME_SESSION_S)
+
+
+def _named(config: AudioInput, plan: TranscriptionPlan) -> AudioInput:
+    """The same with the model that listens, which an update need not name."""
+    transcriber = config.transcription.model_copy(update={"model": plan.model.id})
+    return config.model_copy(update={"transcription": transcriber})
 
 
 def _plan(context: RequestContext, config: AudioInput) -> TranscriptionPlan:
