@@ -59,8 +59,7 @@ class Session:
         error = event.get("error") or {}
         if event["type"] == "error" and "retry_after_ms" in error:
             generation, _, piece = str(error["event_id"]).partition("-")
-            if int(generation) == self.refusals:  # the pieces behind it were refused as well
-                self.refusals += 1
+            if int(generation) == self.refusals and self._back is None:  # the pieces behind it were refused as well
                 self._back, self._wait_until = int(piece), time.monotonic() + error["retry_after_ms"] / 1000
 
     async def send(self, socket: Any, pieces: list[bytes], speed: float) -> None:
@@ -68,7 +67,7 @@ class Session:
         number, begun = 0, time.monotonic()
         while number < len(pieces) or self._back is not None:
             if self._back is not None:
-                number, self._back = self._back, None
+                number, self._back, self.refusals = self._back, None, self.refusals + 1
                 del self.sent[number:]
                 await asyncio.sleep(max(0.0, self._wait_until - time.monotonic()))
                 begun = max(begun, time.monotonic() - number * PIECE_S / speed)

@@ -1,5 +1,6 @@
 """The judge of live ears, on sessions of which everything is known."""
 
+import json
 import random
 
 import numpy as np
@@ -66,11 +67,28 @@ def test_time_is_counted_once() -> None:
     assert within([(0, 2), (5, 6)], [(1, 5.5)]) == 1.5
 
 
-def test_a_refused_piece_is_sent_again_once() -> None:
-    once = Session()
-    for piece in (7, 8):  # both were under way
-        once.take({"type": "error", "error": {"event_id": f"0-{piece}", "retry_after_ms": 50}})
-    assert (once.refusals, once._back) == (1, 7)
+class Full:
+    """A socket whose server refuses the second piece once, and with it all that were under way."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.taken, self.refused = session, list[str](), 0
+
+    async def send(self, message: str) -> None:
+        event_id = json.loads(message)["event_id"]
+        if event_id in ("0-1", "0-2"):
+            self.refused += 1
+            self.session.take({"type": "error", "error": {"event_id": event_id, "retry_after_ms": 10}})
+        else:
+            self.taken.append(event_id.partition("-")[2])
+
+
+async def test_pieces_are_sent_again_in_order_from_the_first_refused_one() -> None:
+    session = Session()
+    socket = Full(session)
+    await session.send(socket, [b"a", b"b", b"c", b"d"], speed=1000)
+    assert socket.taken == ["0", "1", "2", "3"]
+    assert session.refusals == 1
+    assert len(session.sent) == 4
 
 
 def test_a_track_has_the_turns_that_it_names() -> None:
