@@ -255,10 +255,10 @@ async def test_a_budget_that_ends_in_the_middle(ears: Api) -> None:
     await ears.limit(price)
     async with listening(ears, key=await ears.key(*Scope)) as live:
         for _ in range(2):
-            await live.append(SECOND * 29)
+            await live.append(SECOND * 25)
             await live.pause()
             await live.text()
-        await live.append(SECOND * 29)
+        await live.append(SECOND * 25)
         await live.pause()
         failed = await live.next(f"{TRANSCRIPTION}.failed")
         error = await live.error()
