@@ -37,6 +37,8 @@ async def at_port(app: ASGIApp, port: int = 0) -> AsyncIterator[str]:
     server = uvicorn.Server(uvicorn.Config(as_in_serve(app), port=port, lifespan="off", log_level="error"))
     serving = asyncio.create_task(server.serve())
     await until(lambda: server.started)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    await serving
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await serving

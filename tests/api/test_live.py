@@ -89,7 +89,7 @@ async def test_speech_is_billed_once_at_the_end(ears: Api) -> None:
             await live.text()
         ledger = await live.end()
     (line,) = await ears.usage()
-    assert line.units == -(-ledger["heard_s"] // 1)
+    assert line.quantity == -(-ledger["heard_s"] // 1)
     usage = [event["usage"] for event in live.events if event["type"] == f"{TRANSCRIPTION}.completed"]
     assert sum(one["seconds"] for one in usage) == pytest.approx(ledger["heard_s"], abs=0.01)
 
@@ -140,9 +140,7 @@ async def test_words_come_while_somebody_speaks(api: Api) -> None:
 
     hearing(api, counting)
     async with listening(api.changed(listener=ScriptedListener())) as live:
-        for _ in range(4):
-            await live.speak(1.0)
-            await asyncio.sleep(0)
+        await live.speak(4.0)
         await live.next(f"{TRANSCRIPTION}.delta")
         assert "input_audio_buffer.speech_stopped" not in types(live)
         await live.pause()
@@ -233,7 +231,7 @@ async def test_a_client_that_leaves_pays_for_what_was_heard(ears: Api) -> None:
         await live.text()
         await live.speak(1.0)
         live.socket.transport.abort()
-    assert [line.units for line in await ears.usage()] == [2]
+    assert [line.quantity for line in await ears.usage()] == [2]
     assert len(ears.service.live) == 0
     assert ears.service.live.sound_bytes == 0
     assert ears.service.listener.open == 0  # type: ignore[attr-defined]

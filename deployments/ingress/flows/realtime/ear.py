@@ -110,8 +110,10 @@ class Ear:
         try:
             while self._ended or self._wants_draft():
                 if self._ended:
-                    await self._transcribe(self._ended[0])
+                    turn = self._ended[0]
+                    outcome = await self._transcript(turn)
                     self._ended.popleft()
+                    await self._tell(turn, outcome)
                 elif self._open:
                     await self._draft(self._open)
         finally:
@@ -150,18 +152,23 @@ class Ear:
         if not turn.is_closed:
             await self._audience.drafted(turn, turn.draft)
 
-    async def _transcribe(self, turn: Turn) -> None:
+    async def _transcript(self, turn: Turn) -> str | ApiError:
+        """The text of a turn that has ended, or why there is none."""
         if turn.draft is not None and turn.draft_end == turn.end:
-            return await self._audience.transcribed(turn, turn.draft)
+            return turn.draft
         try:
             async with asyncio.timeout(self.plan.model.answer_s):
-                text = await self._insist(turn)
+                return await self._insist(turn)
         except TimeoutError:
-            await self._audience.failed(turn, UPSTREAM_TIMEOUT())
+            return UPSTREAM_TIMEOUT()
         except ApiError as error:
-            await self._audience.failed(turn, error)
+            return error
+
+    async def _tell(self, turn: Turn, outcome: str | ApiError) -> None:
+        if isinstance(outcome, str):
+            await self._audience.transcribed(turn, outcome)
         else:
-            await self._audience.transcribed(turn, text)
+            await self._audience.failed(turn, outcome)
 
     async def _insist(self, turn: Turn) -> str:
         """The text. Raises the error of the last attempt."""
