@@ -71,8 +71,8 @@ def live() -> str:
     turns = [(row["seconds"], row["final_s"], row["partial_s"]) for row in json.loads(LIVE.read_text("utf-8"))]
     with chart(250, 1, 2, sharex=True) as (figure, panels):
         for panel, column, wanted_s, colour, name in (
-            (panels[0, 0], 1, FINAL_S, BLUE, "text after the end, s"),
-            (panels[0, 1], 2, PARTIAL_S, GREEN, "first words after the begin, s"),
+            (panels[0, 0], 1, FINAL_S, BLUE, "final text after the end, s"),
+            (panels[0, 1], 2, PARTIAL_S, GREEN, "first words after begin, s"),
         ):
             points = [(turn[0], turn[column]) for turn in turns if turn[column] is not None]
             panel.scatter(*zip(*points, strict=True), s=12, color=colour, alpha=0.7, linewidths=0)
