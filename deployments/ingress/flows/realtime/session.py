@@ -121,7 +121,7 @@ class Session:
                     "`turn_detection` cannot change within a turn; commit or clear the buffer first",
                     param="session.audio.input.turn_detection",
                 )
-            self._turns = TurnDetector(config.turn_detection, self._sound.end)
+            self._turns.switch(config.turn_detection, self._sound.end)
         self._config, self._ear.plan = config, asked
         if asked.model is not before.model:
             self._ear.wake()
@@ -152,7 +152,7 @@ class Session:
         model, unit = self._ear.plan.model, "audio_seconds"
         bill = await self._context.bill(model, {unit: MINUTE_S}, unit, is_stream=True)
         self.teller.account = await self._resources.enter_async_context(bill)
-        self._stream = self._context.service.listener.stream(self._config.format.object())
+        self._stream = self._context.service.live.listener.stream(self._config.format.object())
 
     async def _listen(self, samples: bytes, probabilities: Sequence[float]) -> None:
         self._sound.add(samples)

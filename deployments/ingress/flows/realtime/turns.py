@@ -102,6 +102,11 @@ class TurnDetector:
                 yield Change("started", self.turn)
             self.turn.end = received
 
+    def switch(self, vad: ServerVad | None, received: int) -> None:
+        """Finds turns by other rules from now on, between two turns."""
+        self.vad, self._onset = vad, 0
+        self._free_from = max(self._free_from, received)
+
     def commit(self, turn: Turn, received: int) -> Change:
         """Ends the turn that is open at this moment, as its client says."""
         turn.end = received
@@ -123,14 +128,15 @@ class TurnDetector:
                 began = self.position - ONSET_FRAMES * FRAME
                 self._last_speech = self.position
                 start = max(self._free_from, began - vad.prefix_padding_ms * MS)
-                self.turn = Turn(start, self.position, began)
+                self.turn = Turn(start, max(start, self.position), began)
                 yield Change("started", self.turn)
             return
         turn = self.turn
         if probability >= max(vad.threshold - HYSTERESIS, 0.01):
             self._last_speech = self.position
         silence_ms = (self.position - self._last_speech) // MS
-        turn.end = min(self.position, self._last_speech + TAIL_MS * MS)
+        # Where sound was committed or cleared within a frame, the turn begins in that frame.
+        turn.end = max(turn.start, min(self.position, self._last_speech + TAIL_MS * MS))
         turn.is_paused = silence_ms >= TAIL_MS
         if silence_ms >= vad.silence_duration_ms:
             yield self._close(turn)
@@ -140,7 +146,7 @@ class TurnDetector:
     def _cut(self, turn: Turn) -> Iterator[Change]:
         """Ends a turn that is too long at its most silent moment; what comes after is the next one."""
         since = min(range(len(self._recent)), key=self._recent.__getitem__)
-        turn.end = self.position - (len(self._recent) - since - 1) * FRAME
+        turn.end = max(turn.start, self.position - (len(self._recent) - since - 1) * FRAME)
         yield self._close(turn)
         self.turn = Turn(turn.end, self.position, turn.end)
         yield Change("started", self.turn)
