@@ -49,7 +49,7 @@ class AudioFormat(Lenient):
         return 2 if self.type == "audio/pcm" else 1
 
     def object(self) -> dict[str, Any]:
-        """As the session shows it."""
+        """The form that clients see."""
         return {"type": self.type} | ({"rate": self.sample_rate} if self.type == "audio/pcm" else {})
 
 
@@ -130,7 +130,7 @@ class AudioInput(Lenient):
         return validated(AudioInput, merged)
 
     def object(self) -> dict[str, Any]:
-        """As `session` shows it."""
+        """The form that clients see."""
         return {
             "format": self.format.object(),
             "transcription": self.transcription.model_dump(exclude_none=True),

@@ -18,7 +18,7 @@ from typing import Any, cast, get_args
 from openai.types.realtime import RealtimeServerEvent
 from websockets.asyncio.client import ClientConnection, connect
 
-from audio.listener import FRAME, RATE, Heard
+from audio.listener import FRAME, RATE, Frames
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from tests.api.conftest import Api, app_over
 from tests.api.ports import at_port
@@ -60,14 +60,14 @@ class ScriptedStream:
     def __init__(self, listener: ScriptedListener) -> None:
         self._listener, self._rest = listener, b""
 
-    async def listen(self, sound: bytes) -> Heard:
+    async def listen(self, sound: bytes) -> Frames:
         waiting = self._rest + sound
         whole = len(waiting) // (2 * FRAME) * 2 * FRAME
         self._rest = waiting[whole:]
         frames = (waiting[start : start + 2 * FRAME] for start in range(0, whole, 2 * FRAME))
         return sound, array("f", [float(any(frame)) for frame in frames])
 
-    async def end(self) -> Heard:
+    async def end(self) -> Frames:
         self._listener.open -= 1
         return b"", ()
 

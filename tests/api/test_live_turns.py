@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from audio.listener import FRAME, RATE
 from contract.realtime.limits import REALTIME_TURN_S
 from contract.realtime.session import ServerVad
-from deployments.ingress.flows.realtime.ledger import Ledger
-from deployments.ingress.flows.realtime.sound import Sound
-from deployments.ingress.flows.realtime.turns import Change, Turn, TurnDetector
+from deployments.ingress.flows.realtime.ledger import SecondsLedger
+from deployments.ingress.flows.realtime.sound import SessionSound
+from deployments.ingress.flows.realtime.turns import LiveTurn, TurnChange, TurnDetector
 
 FRAME_MS = FRAME * 1000 // RATE
 
@@ -23,9 +23,9 @@ def detector(**settings: float) -> TurnDetector:
     return TurnDetector(ServerVad.model_validate({"type": "server_vad", "prefix_padding_ms": 0} | settings))
 
 
-def listen(turns: TurnDetector, *passages: tuple[float, int]) -> list[Change]:
+def listen(turns: TurnDetector, *passages: tuple[float, int]) -> list[TurnChange]:
     """What so many frames of each probability begin and end."""
-    changes: list[Change] = []
+    changes: list[TurnChange] = []
     for probability, frames in passages:
         received = turns.position + frames * FRAME
         changes += turns.listen([probability] * frames, received)
@@ -88,7 +88,7 @@ def test_without_detection_all_sound_is_the_clients() -> None:
 
 
 def test_sound_is_kept_for_as_long_as_a_turn_may_need_it() -> None:
-    sound = Sound()
+    sound = SessionSound()
     sound.add(bytes(range(20)))
     sound.forget_before(4)
     assert sound.wav(6, 8)[44:] == bytes(range(12, 16))
@@ -108,7 +108,7 @@ STEPS = st.lists(
 @given(STEPS, st.booleans())
 def test_every_sample_is_somewhere_once(steps: Sequence[Step], is_detected: bool) -> None:
     turns = detector(silence_duration_ms=200) if is_detected else TurnDetector(None)
-    ledger, waiting, ended = Ledger(), list[Turn](), list[Turn]()
+    ledger, waiting, ended = SecondsLedger(), list[LiveTurn](), list[LiveTurn]()
     for what, probability, samples in steps:
         match what:
             case "sound":

@@ -12,7 +12,7 @@ from contract.realtime.limits import REALTIME_BUFFER_S, REALTIME_UNHEARD_S
 _WAV = struct.Struct("<4sI4s4sIHHIIHH4sI")
 
 
-class Sound:
+class SessionSound:
     """What was received last, from `start` to `end`."""
 
     def __init__(self) -> None:
