@@ -25,7 +25,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FRAME", "RATE", "Listener", "ListenerFailed", "Stream"]
+__all__ = ["FRAME", "RATE", "Listener", "ListenerFailed", "SoundStream"]
 
 RATE = 16_000
 FRAME = 512
@@ -40,7 +40,7 @@ _REQUEST, _REPLY = struct.Struct("<IBI"), struct.Struct("<II")
 _OPEN, _SOUND, _END = range(3)
 _VARIABLES = ("LD_LIBRARY_PATH",)
 
-Heard = tuple[bytes, Sequence[float]]
+Frames = tuple[bytes, Sequence[float]]
 """Samples, and probabilities of speech."""
 
 
@@ -58,13 +58,13 @@ class Listener:
         self._streams = 0
         self._linger: asyncio.TimerHandle | None = None
 
-    def stream(self, format: Mapping[str, Any]) -> Stream:
+    def stream(self, format: Mapping[str, Any]) -> SoundStream:
         """A new stream of this format. `end` it."""
         self._streams += 1
         if self._linger:
             self._linger.cancel()
             self._linger = None
-        return Stream(self, next(self._numbers), json.dumps(dict(format)).encode())
+        return SoundStream(self, next(self._numbers), json.dumps(dict(format)).encode())
 
     def forget(self) -> None:
         """A stream has ended."""
@@ -78,6 +78,12 @@ class Listener:
             self._child.kill()
             self._child = None
 
+    def discard(self, child: _Child) -> None:
+        """That child has died; it may not be known yet."""
+        child.kill()
+        if self._child is child:
+            self._child = None
+
     async def child(self) -> _Child:
         """The child that runs, or a new one."""
         self._starting = self._starting or asyncio.Lock()
@@ -87,18 +93,18 @@ class Listener:
             return self._child
 
 
-class Stream:
+class SoundStream:
     """One session's sound. One task speaks with it at a time."""
 
     def __init__(self, listener: Listener, number: int, format: bytes) -> None:
         self._listener, self._number, self._format = listener, number, format
         self._opened_at: _Child | None = None
 
-    async def listen(self, sound: bytes) -> Heard:
+    async def listen(self, sound: bytes) -> Frames:
         """Samples and probabilities that this sound completes. Raises ListenerFailed."""
         return await self._ask(_SOUND, sound)
 
-    async def end(self) -> Heard:
+    async def end(self) -> Frames:
         """The last samples. The stream is gone, whatever happens."""
         try:
             if self._opened_at is None or not self._opened_at.is_alive:
@@ -109,16 +115,16 @@ class Stream:
         finally:
             self._listener.forget()
 
-    async def _ask(self, kind: int, payload: bytes) -> Heard:
+    async def _ask(self, kind: int, payload: bytes) -> Frames:
         for _ in range(2):
+            child = await self._listener.child()
             try:
-                child = await self._listener.child()
                 if child is not self._opened_at:
                     self._opened_at = child  # first, so that `end` closes it there, also where this wait is cancelled
                     await child.ask(self._number, _OPEN, self._format)
                 return await child.ask(self._number, kind, payload)
             except OSError:
-                self._opened_at = None
+                self._listener.discard(child)
         raise ListenerFailed("the process that listens to live sound does not run")
 
 
@@ -127,7 +133,7 @@ class _Child:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._waiting: deque[asyncio.Future[Heard]] = deque()
+        self._waiting: deque[asyncio.Future[Frames]] = deque()
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
@@ -157,13 +163,13 @@ class _Child:
         with suppress(ProcessLookupError):
             self._process.kill()
 
-    async def ask(self, number: int, kind: int, payload: bytes) -> Heard:
+    async def ask(self, number: int, kind: int, payload: bytes) -> Frames:
         """The reply to one request. Raises OSError where the child is gone."""
         stdin = self._process.stdin
         assert stdin
         if not self.is_alive:
             raise BrokenPipeError
-        reply: asyncio.Future[Heard] = asyncio.get_running_loop().create_future()
+        reply: asyncio.Future[Frames] = asyncio.get_running_loop().create_future()
         self._waiting.append(reply)
         stdin.write(_REQUEST.pack(number, kind, len(payload)) + payload)
         await stdin.drain()

@@ -35,13 +35,13 @@ Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 def main(weights: str) -> None:
     """Serves until the input ends."""
-    network, sessions = _network(weights), dict[int, Session]()
+    network, sessions = _network(weights), dict[int, Channel]()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while head := source.read(REQUEST.size):
         number, kind, length = REQUEST.unpack(head)
         payload, samples, probabilities = source.read(length), b"", b""
         if kind == OPEN:
-            sessions[number] = Session(network, **json.loads(payload))
+            sessions[number] = Channel(network, **json.loads(payload))
         elif kind == SOUND:
             samples, probabilities = sessions[number].listen(payload)
         else:
@@ -62,7 +62,7 @@ def _network(weights: str) -> Any:
     return onnxruntime.InferenceSession(weights, providers=["CPUExecutionProvider"], sess_options=options)
 
 
-class Session:
+class Channel:
     """One stream of sound."""
 
     def __init__(self, network: Any, type: str, rate: int = 8_000) -> None:

@@ -112,7 +112,12 @@ def bound_websockets() -> None:
         )
 
     class BoundedSocket(WebSocketsSansIOProtocol):
-        """One whose client cannot have pongs pile up here without reading them."""
+        """One whose client cannot have bytes pile up here without reading them."""
+
+        async def run_asgi(self) -> None:
+            await super().run_asgi()
+            # Closing waits until the client has read all; a client that reads has done so by then.
+            self.loop.call_later(self.close_timeout, self.transport.abort)
 
         def handle_ping(self) -> None:
             if self.transport.get_write_buffer_size() > UNREAD_BYTES:

@@ -6,9 +6,9 @@ config = DEFAULT.updated({"type": "transcription", "audio": {"input": {"turn_det
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from contract.base import Lenient, type_of
 from contract.body import validated
@@ -22,6 +22,14 @@ REPLACED = ("format", "turn_detection")
 
 FORMATS = ("audio/pcm", "audio/pcmu", "audio/pcma")
 RATES = (8_000, 16_000, 24_000, 48_000)
+
+
+NAME_CHARS = 200
+
+
+def _end(text: str) -> str:
+    """The end of a prompt, as far as a model can read it."""
+    return text[-TRANSCRIPTION_PROMPT_CHARS:]
 
 
 class AudioFormat(Lenient):
@@ -41,22 +49,20 @@ class AudioFormat(Lenient):
         return 2 if self.type == "audio/pcm" else 1
 
     def object(self) -> dict[str, Any]:
-        """As the session shows it."""
+        """The form that clients see."""
         return {"type": self.type} | ({"rate": self.sample_rate} if self.type == "audio/pcm" else {})
 
 
 class LiveTranscriber(Lenient):
     """Who listens, and what it is told. The fields are those of a transcription."""
 
-    model: str | None = None
-    language: str | None = None
-    prompt: str | None = None
+    model: str | None = Field(None, max_length=NAME_CHARS)
+    language: str | None = Field(None, max_length=NAME_CHARS)
+    prompt: Annotated[str, AfterValidator(_end)] | None = None
 
     def request(self) -> TranscriptionRequest:
         """The same as the transcription of a recording."""
-        return TranscriptionRequest(
-            model=self.model, language=self.language, prompt=(self.prompt or "")[-TRANSCRIPTION_PROMPT_CHARS:] or None
-        )
+        return TranscriptionRequest(model=self.model, language=self.language, prompt=self.prompt or None)
 
 
 class ServerVad(Lenient):
@@ -124,7 +130,7 @@ class AudioInput(Lenient):
         return validated(AudioInput, merged)
 
     def object(self) -> dict[str, Any]:
-        """As `session` shows it."""
+        """The form that clients see."""
         return {
             "format": self.format.object(),
             "transcription": self.transcription.model_dump(exclude_none=True),

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
-from audio.listener import Listener
 from autoscaling.engine import CallContext, Engine, Timings, owner_name
 from autoscaling.metrics import Metrics
 from autoscaling.observation import Observation
@@ -54,7 +53,7 @@ class Service:
         metrics: what this process tells of its requests and engines; `observation`, of single requests.
         played: samples of fixed voices, by their names in the store. They are everybody's.
         early_leavers: organisations whose clients have left whole answers lately: the next are counted on the way.
-        live, listener: live sessions, and who finds the speech in their sound.
+        live: live sessions of this process.
         console: what the console shows beside what the database knows; None: there is no console.
     """
 
@@ -73,7 +72,6 @@ class Service:
     played: TtlCache[str, bytes] = field(default_factory=lambda: TtlCache(SAMPLES_IN_MEMORY, SAMPLE_IN_MEMORY_S))
     early_leavers: TtlCache[int, bool] = field(default_factory=lambda: TtlCache(EARLY_LEAVERS, EARLY_LEAVER_S))
     live: LiveSessions = field(default_factory=LiveSessions)
-    listener: Listener = field(default_factory=Listener)
     console: Console | None = None
 
     @cached_property
@@ -85,11 +83,6 @@ class Service:
     def speech_engines(self) -> Mapping[str, SpeechModel]:
         """Every speech engine that the catalogue knows, set up or not, by its name on the wire."""
         return {model.provider: model for model in self.catalog.speech.values()}
-
-    @cached_property
-    def spoken_languages(self) -> frozenset[str]:
-        """ISO 639-1 codes of every language that at least one of them speaks."""
-        return self.catalog.spoken_languages
 
     def engine(self, model: Model) -> Engine:
         """The engine that runs `model`."""

@@ -193,8 +193,8 @@ REMEDIES: dict[str, Remedy] = {
         "Upload to these tickets and use them; each expires after an hour.",
     ),
     "BUFFER_FULL": Remedy(
-        "a live session got more sound than it can hold: more than 30 s ahead of real time, or two minutes that wait for "
-        "their text; that sound was not taken",
+        "a live session got more sound than it can hold: more than 30 s ahead of real time, or two minutes that wait "
+        "for their text; that sound was not taken",
         "Send the same sound again after `retry_after_ms`; commit or clear the buffer where turns are yours to end.",
     ),
     "BUSY": Remedy(

@@ -13,12 +13,12 @@ import wave
 from array import array
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from openai.types.realtime import RealtimeServerEvent
 from websockets.asyncio.client import ClientConnection, connect
 
-from audio.listener import FRAME, RATE, Heard
+from audio.listener import FRAME, RATE, Frames
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from tests.api.conftest import Api, app_over
 from tests.api.ports import at_port
@@ -60,14 +60,14 @@ class ScriptedStream:
     def __init__(self, listener: ScriptedListener) -> None:
         self._listener, self._rest = listener, b""
 
-    async def listen(self, sound: bytes) -> Heard:
+    async def listen(self, sound: bytes) -> Frames:
         waiting = self._rest + sound
         whole = len(waiting) // (2 * FRAME) * 2 * FRAME
         self._rest = waiting[whole:]
         frames = (waiting[start : start + 2 * FRAME] for start in range(0, whole, 2 * FRAME))
         return sound, array("f", [float(any(frame)) for frame in frames])
 
-    async def end(self) -> Heard:
+    async def end(self) -> Frames:
         self._listener.open -= 1
         return b"", ()
 
@@ -117,6 +117,12 @@ def check(event: Event) -> None:
         event = json.loads(json.dumps(event))
         event["session"]["audio"]["input"]["format"]["rate"] = 24_000  # the one that the SDK has a type for
     OF_SDK[event["type"]].model_validate(event)
+
+
+def scripted(api: Api) -> Api:
+    """`api` with ears that find speech by rule."""
+    api.service.live.listener = cast(Any, ScriptedListener())
+    return api
 
 
 class Live:

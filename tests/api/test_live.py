@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from contract.errors import UPSTREAM_ERROR
 from tests.api.conftest import Api
-from tests.api.live import MODEL, TRANSCRIPTION, Live, ScriptedListener, hearing, hello, listening
+from tests.api.live import MODEL, TRANSCRIPTION, Live, hearing, hello, listening, scripted
+from tests.waiting import until
 
 
 @pytest.fixture
 async def ears(api: Api) -> Api:
     """The same app with ears that find speech by rule."""
     hearing(api)
-    return api.changed(listener=ScriptedListener())
+    return scripted(api)
 
 
 @pytest.fixture
@@ -133,13 +133,13 @@ async def test_what_is_cleared_is_listed_as_unheard(live: Live) -> None:
 
 
 async def test_words_come_while_somebody_speaks(api: Api) -> None:
-    words = "one two three four five six seven eight nine ten".split()
+    words = ["one", "two", "three", "four", "five", "six"]
 
     async def counting(seconds: float) -> str:
         return " ".join(words[: max(1, int(seconds))])
 
     hearing(api, counting)
-    async with listening(api.changed(listener=ScriptedListener())) as live:
+    async with listening(scripted(api)) as live:
         await live.speak(4.0)
         await live.next(f"{TRANSCRIPTION}.delta")
         assert "input_audio_buffer.speech_stopped" not in types(live)
@@ -153,9 +153,7 @@ async def test_a_pause_has_the_text_heard_before_the_turn_ends(ears: Api) -> Non
     async with listening(ears) as live:
         await live.speak(0.5)
         await live.pause(0.3)
-        async with asyncio.timeout(5):
-            while not engine.heard_s:
-                await asyncio.sleep(0)
+        await until(lambda: engine.heard_s)
         await live.pause(0.3)
         await live.text()
     assert len(engine.heard_s) == 1
@@ -234,4 +232,4 @@ async def test_a_client_that_leaves_pays_for_what_was_heard(ears: Api) -> None:
     assert [line.quantity for line in await ears.usage()] == [2]
     assert len(ears.service.live) == 0
     assert ears.service.live.sound_bytes == 0
-    assert ears.service.listener.open == 0  # type: ignore[attr-defined]
+    assert ears.service.live.listener.open == 0  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -11,9 +12,9 @@ from hypothesis import strategies as st
 from audio.listener import FRAME, RATE
 from contract.realtime.limits import REALTIME_TURN_S
 from contract.realtime.session import ServerVad
-from deployments.ingress.flows.realtime.ledger import Ledger
-from deployments.ingress.flows.realtime.sound import Sound
-from deployments.ingress.flows.realtime.turns import Change, Turn, TurnDetector
+from deployments.ingress.flows.realtime.ledger import SecondsLedger
+from deployments.ingress.flows.realtime.sound import SessionSound
+from deployments.ingress.flows.realtime.turns import LiveTurn, TurnChange, TurnDetector
 
 FRAME_MS = FRAME * 1000 // RATE
 
@@ -22,9 +23,9 @@ def detector(**settings: float) -> TurnDetector:
     return TurnDetector(ServerVad.model_validate({"type": "server_vad", "prefix_padding_ms": 0} | settings))
 
 
-def listen(turns: TurnDetector, *passages: tuple[float, int]) -> list[Change]:
+def listen(turns: TurnDetector, *passages: tuple[float, int]) -> list[TurnChange]:
     """What so many frames of each probability begin and end."""
-    changes: list[Change] = []
+    changes: list[TurnChange] = []
     for probability, frames in passages:
         received = turns.position + frames * FRAME
         changes += turns.listen([probability] * frames, received)
@@ -87,7 +88,7 @@ def test_without_detection_all_sound_is_the_clients() -> None:
 
 
 def test_sound_is_kept_for_as_long_as_a_turn_may_need_it() -> None:
-    sound = Sound()
+    sound = SessionSound()
     sound.add(bytes(range(20)))
     sound.forget_before(4)
     assert sound.wav(6, 8)[44:] == bytes(range(12, 16))
@@ -97,7 +98,7 @@ def test_sound_is_kept_for_as_long_as_a_turn_may_need_it() -> None:
 Step = tuple[str, float, int]
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("sound"), st.sampled_from([0.0, 0.4, 0.9]), st.integers(1, 40)),
+        st.tuples(st.just("sound"), st.sampled_from([0.0, 0.4, 0.9]), st.integers(1, 40 * FRAME)),
         st.tuples(st.sampled_from(["commit", "clear", "hear", "lose"]), st.just(0.0), st.just(0)),
     ),
     max_size=60,
@@ -107,12 +108,14 @@ STEPS = st.lists(
 @given(STEPS, st.booleans())
 def test_every_sample_is_somewhere_once(steps: Sequence[Step], is_detected: bool) -> None:
     turns = detector(silence_duration_ms=200) if is_detected else TurnDetector(None)
-    ledger, waiting, ended = Ledger(), list[Turn](), list[Turn]()
-    for what, probability, frames in steps:
+    ledger, waiting, ended = SecondsLedger(), list[LiveTurn](), list[LiveTurn]()
+    for what, probability, samples in steps:
         match what:
             case "sound":
-                ledger.receive(frames * FRAME)
-                for change in listen(turns, (probability, frames)):
+                # Not in whole frames: what is committed or cleared may be in the middle of one.
+                ledger.receive(samples)
+                frames = (ledger.received - turns.position) // FRAME
+                for change in turns.listen([probability] * frames, ledger.received):
                     if change.kind == "started":
                         ledger.open(change.turn)
                     else:
@@ -137,6 +140,7 @@ def test_every_sample_is_somewhere_once(steps: Sequence[Step], is_detected: bool
     ledger.end()
     assert ledger.pending == 0
     spans = sorted((turn.start, turn.end) for turn in ended + open_at_the_end)
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+    assert all(0 <= start <= end <= ledger.received for start, end in spans)
     assert ledger.speech == sum(end - start for start, end in spans)
     assert ledger.unheard == sum(piece.end - piece.start for piece in ledger.pieces)

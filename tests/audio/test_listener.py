@@ -11,7 +11,9 @@ import soxr
 
 from audio import listener as module
 from audio.listener import FRAME, RATE, Listener, ListenerFailed
+from audio.listening import _g711
 from tests.models.hearing import Samples, spoken
+from tests.waiting import until
 
 SENTENCE = "The train to the coast leaves from platform nine."
 
@@ -78,13 +80,11 @@ async def test_every_sample_comes_out(listener: Listener, sentence: Samples) -> 
     assert abs((len(samples) + len(rest)) // 2 - len(sentence)) <= 1
 
 
-async def test_codes_of_g711_are_those_of_the_standard(listener: Listener) -> None:
+def test_codes_of_g711_are_those_of_the_standard() -> None:
     for kind, codes, expected in (
         ("audio/pcmu", [0x00, 0x80, 0xFF, 0x7F, 0xEF], [-32_124, 32_124, 0, 0, 132]),
         ("audio/pcma", [0x2A, 0xAA, 0xD5, 0x55, 0x80], [-32_256, 32_256, 8, -8, 5504]),
     ):
-        from audio.listening import _g711
-
         assert (np.round(_g711(kind)[codes] * 32_768)).astype(int).tolist() == expected
 
 
@@ -118,6 +118,4 @@ async def test_the_child_ends_after_the_last_stream(listener: Listener, monkeypa
     await stream.listen(b"\0\0")
     child = await listener.child()
     await stream.end()
-    async with asyncio.timeout(30):
-        while child.is_alive:
-            await asyncio.sleep(0)
+    await until(lambda: not child.is_alive)

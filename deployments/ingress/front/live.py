@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from audio.listener import Listener
 from contract.errors import OVERLOADED
 from contract.realtime.limits import REALTIME_SESSIONS, REALTIME_SOUND_BYTES
 
@@ -17,10 +18,11 @@ class LiveSessions:
     Attributes:
         most: how many there may be.
         sound_bytes: that all of them hold.
+        listener: who finds the speech in it.
     """
 
     def __init__(self, most: int = REALTIME_SESSIONS) -> None:
-        self.most, self.sound_bytes = most, 0
+        self.most, self.sound_bytes, self.listener = most, 0, Listener()
         self._ends: set[Callable[[], None]] = set()
 
     def __len__(self) -> int:

@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket
 
 from contract.access import Scope as KeyScope
 from contract.errors import INTERNAL_ERROR, NOT_FOUND, ApiError, without_text
+from contract.telemetry import NO_MODEL, REFUSALS, Outcome
 from deployments.ingress.context import RequestContext, Service, Trace, trace_of
 from deployments.ingress.front.admission import MARK, authenticated, counting_wrong_keys, refuse_beyond
 from deployments.ingress.front.origins import foreign_page, is_own_page
@@ -124,3 +125,15 @@ async def serve_socket(
             await sender({"type": "websocket.close", "code": 1011, "reason": "internal server error"})
         elif not sender.status:
             await refuse(trace, INTERNAL_ERROR())(scope, receive, sender)
+
+
+def told_of_socket(trace: Trace, status: int) -> Outcome:
+    """How a websocket ended, and counts it where it was refused.
+
+    How long it lasted is its client's affair: among the times of requests it would be the slowest of all.
+    """
+    if fault := trace.fault:
+        model = trace.model.id if trace.model else NO_MODEL
+        trace.service.metrics.totals[REFUSALS, (model, fault.code)] += 1
+        return Outcome.REFUSED if fault.status < 500 else Outcome.FAILED
+    return Outcome.OK if status == UPGRADED else Outcome.LEFT

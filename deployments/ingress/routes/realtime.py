@@ -21,8 +21,7 @@ from contract.realtime import replies
 from contract.realtime.limits import REALTIME_NOTICE_S, REALTIME_SESSION_S
 from contract.realtime.secrets import ClientSecret, ClientSecretRequest
 from contract.realtime.session import DEFAULT, AudioInput
-from deployments.ingress.flows.realtime.session import Session, opening_object
-from deployments.ingress.flows.realtime.wire import TOO_SLOW
+from deployments.ingress.flows.realtime.session import LiveSession, opening_object
 from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.front.sockets import AdmittedSocket, admit_socket
 from deployments.ingress.wire.openapi import documented
@@ -48,7 +47,7 @@ async def listen(
 ) -> None:
     """Write down what is said while it is said, in the events of OpenAI's realtime transcription sessions."""
     socket, context = _Socket(websocket), admitted.context
-    session = socket.session = Session(context, _config(websocket.query_params, admitted.session), socket)
+    session = socket.session = LiveSession(context, _config(websocket.query_params, admitted.session), socket)
     with context.service.live.session(socket.drain):
         async with context.service.state.rates.stream(context.caller):
             await socket.open()
@@ -87,11 +86,13 @@ async def create_client_secret(admitted: Annotated[Admitted, Depends(admit(Scope
 class _Socket:
     """The socket of one session: one event at a time goes out, to a client that reads."""
 
-    session: Session
+    session: LiveSession
 
     def __init__(self, websocket: WebSocket) -> None:
         self._websocket = websocket
         self._sending = asyncio.Lock()
+        self._serving: asyncio.Task[None] | None = None
+        self._is_left = False
         self._timer: asyncio.TimerHandle | None = None
         self._notice: asyncio.Task[None] | None = None
 
@@ -103,6 +104,7 @@ class _Socket:
 
     async def serve(self) -> None:
         """Takes what the client sends, until either of the two has ended the connection."""
+        self._serving = task = asyncio.current_task()
         try:
             while (message := await self._websocket.receive())["type"] != "websocket.disconnect":
                 if (text := message.get("text")) is not None:
@@ -111,6 +113,9 @@ class _Socket:
                     await self.session.teller.refuse(
                         INVALID_REQUEST("a binary frame came; send events as text, and sound as base64 in `audio`")
                     )
+        except asyncio.CancelledError:
+            if not (self._is_left and task and task.uncancel() == 0):
+                raise
         finally:
             if self._timer:
                 self._timer.cancel()
@@ -119,7 +124,7 @@ class _Socket:
         """Sends an event. A client that does not read for WRITE_S is left."""
         text = json.dumps(event, ensure_ascii=False)
         async with self._sending:
-            if self._websocket.application_state is not WebSocketState.CONNECTED:
+            if self._is_left or self._websocket.application_state is not WebSocketState.CONNECTED:
                 return
             try:
                 async with asyncio.timeout(WRITE_S):
@@ -128,7 +133,10 @@ class _Socket:
                 pass
             except TimeoutError:
                 log.info("left the client of %s, because it does not read", self.session.id)
-                await self._close(TOO_SLOW, "the client does not read what is sent to it")
+                self._is_left = True
+                if self._serving:
+                    # A close would wait behind what is not read.
+                    self._serving.cancel()
 
     async def close(self, code: int, reason: str) -> None:
         """Closes the socket after all events before; whoever waits for its next message is told of the end."""
@@ -136,7 +144,7 @@ class _Socket:
             await self._close(code, reason)
 
     async def _close(self, code: int, reason: str) -> None:
-        if self._websocket.application_state is WebSocketState.CONNECTED:
+        if not self._is_left and self._websocket.application_state is WebSocketState.CONNECTED:
             with suppress(WebSocketDisconnect, TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     await self._websocket.close(code, reason.encode()[:REASON_BYTES].decode(errors="ignore"))

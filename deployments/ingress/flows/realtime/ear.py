@@ -21,8 +21,8 @@ from contract.errors import BUSY, PROVIDER_BUSY, UPSTREAM_TIMEOUT, ApiError
 from contract.transcription.engine import TranscriptionEngine
 from contract.transcription.request import TranscriptionPlan
 from deployments.ingress.context import RequestContext
-from deployments.ingress.flows.realtime.sound import Sound
-from deployments.ingress.flows.realtime.turns import Turn
+from deployments.ingress.flows.realtime.sound import SessionSound
+from deployments.ingress.flows.realtime.turns import LiveTurn
 
 DRAFT_EVERY_S = 1.0
 """Seconds between the beginnings of two drafts, and of speech before the first."""
@@ -34,12 +34,12 @@ RETRY_S = 0.5
 """Pause after a failure; after BUSY until the engine takes more."""
 
 
-class Audience(Protocol):
+class TurnAudience(Protocol):
     """Who is told what was heard."""
 
-    async def drafted(self, turn: Turn, text: str) -> None: ...
-    async def transcribed(self, turn: Turn, text: str) -> None: ...
-    async def failed(self, turn: Turn, error: ApiError) -> None: ...
+    async def drafted(self, turn: LiveTurn, text: str) -> None: ...
+    async def transcribed(self, turn: LiveTurn, text: str) -> None: ...
+    async def failed(self, turn: LiveTurn, error: ApiError) -> None: ...
 
 
 class Ear:
@@ -54,11 +54,13 @@ class Ear:
         plan: what the transcriber is asked; an update of the session changes it.
     """
 
-    def __init__(self, context: RequestContext, plan: TranscriptionPlan, sound: Sound, audience: Audience) -> None:
+    def __init__(
+        self, context: RequestContext, plan: TranscriptionPlan, sound: SessionSound, audience: TurnAudience
+    ) -> None:
         self.plan = plan
         self._context, self._sound, self._audience = context, sound, audience
-        self._ended: deque[Turn] = deque()
-        self._open: Turn | None = None
+        self._ended: deque[LiveTurn] = deque()
+        self._open: LiveTurn | None = None
         self._drafting: asyncio.Task[str] | None = None
         self._work: asyncio.Task[None] | None = None
         self._next_draft_s = 0.0
@@ -72,12 +74,12 @@ class Ear:
         """Has the engine start, before anybody speaks."""
         self._context.engine(self.plan.model).warm()
 
-    def follow(self, turn: Turn | None) -> None:
+    def follow(self, turn: LiveTurn | None) -> None:
         """The turn that is open has grown; None where nobody speaks."""
         self._open = turn
         self._listen()
 
-    def hear(self, turn: Turn) -> None:
+    def hear(self, turn: LiveTurn) -> None:
         """A turn has ended: its text is wanted. A draft of all of it may be on its way already."""
         self._ended.append(turn)
         self._open = None
@@ -134,7 +136,7 @@ class Ear:
             and not engine.view().waiting
         )
 
-    async def _draft(self, turn: Turn) -> None:
+    async def _draft(self, turn: LiveTurn) -> None:
         """Hears the turn up to now. What fails here is tried again when the turn has ended."""
         loop, end = asyncio.get_running_loop(), turn.end
         began_s, turn.draft, turn.draft_end = loop.time(), None, end
@@ -152,7 +154,7 @@ class Ear:
         if not turn.is_closed:
             await self._audience.drafted(turn, turn.draft)
 
-    async def _transcript(self, turn: Turn) -> str | ApiError:
+    async def _transcript(self, turn: LiveTurn) -> str | ApiError:
         """The text of a turn that has ended, or why there is none."""
         if turn.draft is not None and turn.draft_end == turn.end:
             return turn.draft
@@ -164,13 +166,13 @@ class Ear:
         except ApiError as error:
             return error
 
-    async def _tell(self, turn: Turn, outcome: str | ApiError) -> None:
+    async def _tell(self, turn: LiveTurn, outcome: str | ApiError) -> None:
         if isinstance(outcome, str):
             await self._audience.transcribed(turn, outcome)
         else:
             await self._audience.failed(turn, outcome)
 
-    async def _insist(self, turn: Turn) -> str:
+    async def _insist(self, turn: LiveTurn) -> str:
         """The text. Raises the error of the last attempt."""
         failures = 0
         while True:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from audio.listener import RATE
 from autoscaling.metrics import Metrics
 from contract.telemetry import LIVE_SECONDS
-from deployments.ingress.flows.realtime.turns import Turn
+from deployments.ingress.flows.realtime.turns import LiveTurn
 
 Why = str
 """Why a piece was not heard: `error.code` of what failed, `cleared` by the client, or `session_ended` before it was."""
@@ -29,27 +29,27 @@ class UnheardPiece(NamedTuple):
     why: Why
 
 
-class Ledger:
+class SecondsLedger:
     """The account of one session, in samples."""
 
     def __init__(self) -> None:
         self.received = self.heard = self.unheard = 0
         self.pieces: list[UnheardPiece] = []
-        self._pending: dict[Turn, None] = {}
+        self._pending: dict[LiveTurn, None] = {}
 
     def receive(self, samples: int) -> None:
         self.received += samples
 
-    def open(self, turn: Turn) -> None:
+    def open(self, turn: LiveTurn) -> None:
         """Speech that has begun. Its length is known from the turn itself."""
         self._pending[turn] = None
 
-    def hear(self, turn: Turn) -> None:
+    def hear(self, turn: LiveTurn) -> None:
         """A turn whose text is known."""
         del self._pending[turn]
         self.heard += turn.end - turn.start
 
-    def lose(self, turn: Turn, why: Why) -> None:
+    def lose(self, turn: LiveTurn, why: Why) -> None:
         """A turn whose text nobody will know."""
         del self._pending[turn]
         self.unheard += turn.end - turn.start

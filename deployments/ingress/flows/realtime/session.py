@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
-from audio.listener import ListenerFailed, Stream
+from audio.listener import ListenerFailed, SoundStream
 from contract.errors import BUFFER_EMPTY, INVALID_REQUEST, OVERLOADED, UPSTREAM_ERROR, ApiError
 from contract.ids import random_id
 from contract.realtime import events, replies
@@ -17,16 +17,16 @@ from contract.realtime.session import AudioInput
 from contract.transcription.request import TranscriptionPlan, plan
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.realtime.ear import Ear
-from deployments.ingress.flows.realtime.sound import Pace, Sound
+from deployments.ingress.flows.realtime.sound import Pace, SessionSound
 from deployments.ingress.flows.realtime.teller import MINUTE_S, Teller
-from deployments.ingress.flows.realtime.turns import Change, TurnDetector
+from deployments.ingress.flows.realtime.turns import TurnChange, TurnDetector
 from deployments.ingress.flows.realtime.wire import NORMAL, Wire
 
 SHORTEST_S = 0.1
 """Of a turn that a client commits."""
 
 
-class Session:
+class LiveSession:
     """One client, from `session.created` to the last ledger.
 
     Args:
@@ -40,14 +40,14 @@ class Session:
         self.teller = Teller(context, wire)
         self._context, self._config, self._wire = context, config, wire
         self._expires_at = int(time.time()) + REALTIME_SESSION_S
-        self._sound, self._pace, self._turns = Sound(), Pace(), TurnDetector(config.turn_detection)
+        self._sound, self._pace, self._turns = SessionSound(), Pace(), TurnDetector(config.turn_detection)
         self._ear = Ear(context, _plan(context, config), self._sound, self.teller)
-        self._stream: Stream | None = None
+        self._stream: SoundStream | None = None
         self._resources = AsyncExitStack()
         self._turn_of = asyncio.Lock()
         self._end: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Session:
+    async def __aenter__(self) -> LiveSession:
         self._ear.wake()
         await self._wire.tell(replies.session_created(self._object()))
         return self
@@ -110,8 +110,8 @@ class Session:
 
     async def _update(self, event: events.SessionUpdate) -> None:
         config = self._config.updated(event.session)
-        asked, before = _plan(self._context, config), self._ear.plan
-        if self._stream and (config.format != self._config.format or asked.model is not before.model):
+        wanted, before = _plan(self._context, config), self._ear.plan
+        if self._stream and (config.format != self._config.format or wanted.model is not before.model):
             raise INVALID_REQUEST(
                 "the format and the model cannot change once sound has come; open another session", param="session"
             )
@@ -121,9 +121,9 @@ class Session:
                     "`turn_detection` cannot change within a turn; commit or clear the buffer first",
                     param="session.audio.input.turn_detection",
                 )
-            self._turns = TurnDetector(config.turn_detection, self._sound.end)
-        self._config, self._ear.plan = config, asked
-        if asked.model is not before.model:
+            self._turns.switch(config.turn_detection, self._sound.end)
+        self._config, self._ear.plan = config, wanted
+        if wanted.model is not before.model:
             self._ear.wake()
         await self._wire.tell(replies.session_updated(self._object()))
 
@@ -142,17 +142,17 @@ class Session:
             await self._begin()
         assert self._stream
         try:
-            heard = await self._stream.listen(sound)
+            frames = await self._stream.listen(sound)
         except ListenerFailed:
             raise UPSTREAM_ERROR() from None
-        await self._listen(*heard)
+        await self._listen(*frames)
 
     async def _begin(self) -> None:
         """The first sound: from now on the session costs something."""
         model, unit = self._ear.plan.model, "audio_seconds"
         bill = await self._context.bill(model, {unit: MINUTE_S}, unit, is_stream=True)
         self.teller.account = await self._resources.enter_async_context(bill)
-        self._stream = self._context.service.listener.stream(self._config.format.object())
+        self._stream = self._context.service.live.listener.stream(self._config.format.object())
 
     async def _listen(self, samples: bytes, probabilities: Sequence[float]) -> None:
         self._sound.add(samples)
@@ -163,7 +163,7 @@ class Session:
         self._ear.follow(self._turns.turn if self._turns.vad else None)
         self._forget()
 
-    async def _changed(self, change: Change) -> None:
+    async def _changed(self, change: TurnChange) -> None:
         turn, is_detected = change.turn, self._turns.vad is not None
         if change.kind == "started":
             await self.teller.started(turn, is_detected=is_detected)
@@ -201,7 +201,7 @@ class Session:
 
 
 def opening_object(context: RequestContext, config: AudioInput) -> replies.Event:
-    """What a session would show that began with `config` now. Raises as `Session`."""
+    """What a session would show that began with `config` now. Raises as `LiveSession`."""
     shown = _named(config, _plan(context, config))
     return replies.session_object(f"sess_{random_id()}", shown, int(time.time()) + REALTIME_SESSION_S)
 

@@ -15,7 +15,7 @@ PAUSE_S = (1.0, 5.0)
 _WAV = struct.Struct("<4sI4s4sIHHIIHH4sI")
 
 
-class Sound:
+class SessionSound:
     """What was received last, from `start` to `end`."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ from contract.errors import ApiError
 from contract.realtime import replies
 from contract.telemetry import LIVE_TURNS, Outcome
 from deployments.ingress.context import RequestContext
-from deployments.ingress.flows.realtime.ledger import Ledger
-from deployments.ingress.flows.realtime.turns import MS, Turn
+from deployments.ingress.flows.realtime.ledger import SecondsLedger
+from deployments.ingress.flows.realtime.turns import MS, LiveTurn
 from deployments.ingress.flows.realtime.wire import POLICY, Wire
 from state.billing.reservation import Account
 
@@ -26,7 +26,7 @@ class Teller:
     """
 
     def __init__(self, context: RequestContext, wire: Wire) -> None:
-        self.ledger = Ledger()
+        self.ledger = SecondsLedger()
         self.account: Account | None = None
         self._context, self._wire = context, wire
         self._last_item: str | None = None
@@ -38,13 +38,13 @@ class Teller:
             self._context.trace.fault = error.fault
             await self._wire.close(POLICY, error.message)
 
-    async def started(self, turn: Turn, *, is_detected: bool) -> None:
+    async def started(self, turn: LiveTurn, *, is_detected: bool) -> None:
         """Speech has begun; of a turn that the client commits, nothing is told before."""
         self.ledger.open(turn)
         if is_detected:
             await self._wire.tell(replies.speech_started(turn.item_id, turn.start // MS))
 
-    async def stopped(self, turn: Turn, *, is_detected: bool) -> None:
+    async def stopped(self, turn: LiveTurn, *, is_detected: bool) -> None:
         """The turn is an item of the conversation now. Its price is reserved: raises a spend limit."""
         if is_detected:
             await self._wire.tell(replies.speech_stopped(turn.item_id, turn.end // MS))
@@ -59,11 +59,11 @@ class Teller:
             await self.failed(turn, error)
             raise
 
-    async def drafted(self, turn: Turn, text: str) -> None:
+    async def drafted(self, turn: LiveTurn, text: str) -> None:
         """Tells the words that are new; the last one may be half a word."""
         await self._tell_words(turn, text.split()[:-1])
 
-    async def transcribed(self, turn: Turn, text: str) -> None:
+    async def transcribed(self, turn: LiveTurn, text: str) -> None:
         """Tells the text of a turn, and bills it."""
         await self._tell_words(turn, text.split())
         self.ledger.hear(turn)
@@ -75,13 +75,13 @@ class Teller:
             except ApiError as error:
                 await self.refuse(error)
 
-    async def failed(self, turn: Turn, error: ApiError) -> None:
+    async def failed(self, turn: LiveTurn, error: ApiError) -> None:
         """Tells that the text of a turn will stay unknown."""
         self.ledger.lose(turn, error.fault.code)
         self._count(Outcome.FAILED)
         await self._wire.tell(replies.failed(turn.item_id, error, self.ledger.object()))
 
-    async def _tell_words(self, turn: Turn, words: list[str]) -> None:
+    async def _tell_words(self, turn: LiveTurn, words: list[str]) -> None:
         """What was told is never taken back: a text that says otherwise goes on behind it."""
         if len(words) > turn.sent:
             text = (" " if turn.sent else "") + " ".join(words[turn.sent :])

@@ -29,7 +29,7 @@ LOOK_BACK_FRAMES = 3 * RATE // FRAME
 
 
 @dataclass(slots=True, eq=False)
-class Turn:
+class LiveTurn:
     """What is written down at once, and becomes an item of the conversation.
 
     Attributes:
@@ -58,11 +58,11 @@ class Turn:
         return (self.end - self.start) / RATE
 
 
-class Change(NamedTuple):
+class TurnChange(NamedTuple):
     """A turn has started or stopped."""
 
     kind: Literal["started", "stopped"]
-    turn: Turn
+    turn: LiveTurn
 
 
 class TurnDetector:
@@ -75,7 +75,7 @@ class TurnDetector:
 
     def __init__(self, vad: ServerVad | None, position: int = 0) -> None:
         self.vad = vad
-        self.turn: Turn | None = None
+        self.turn: LiveTurn | None = None
         self.position = position
         self._free_from = position
         self._onset = 0
@@ -84,13 +84,13 @@ class TurnDetector:
 
     @property
     def needed_from(self) -> int:
-        """Sound before this is in no turn to come."""
+        """SessionSound before this is in no turn to come."""
         if self.turn:
             return self.turn.start
         padding = self.vad.prefix_padding_ms * MS if self.vad else 0
         return max(self._free_from, self.position - padding - (ONSET_FRAMES + 1) * FRAME)
 
-    def listen(self, probabilities: Iterable[float], received: int) -> Iterator[Change]:
+    def listen(self, probabilities: Iterable[float], received: int) -> Iterator[TurnChange]:
         """What these frames begin and end; `received` is up to where there is sound."""
         for probability in probabilities:
             self.position += FRAME
@@ -98,16 +98,21 @@ class TurnDetector:
                 yield from self._frame(probability, self.vad)
         if self.vad is None and received > self._free_from:
             if self.turn is None:
-                self.turn = Turn(self._free_from, received, self._free_from)
-                yield Change("started", self.turn)
+                self.turn = LiveTurn(self._free_from, received, self._free_from)
+                yield TurnChange("started", self.turn)
             self.turn.end = received
 
-    def commit(self, turn: Turn, received: int) -> Change:
+    def switch(self, vad: ServerVad | None, received: int) -> None:
+        """Finds turns by other rules from now on, between two turns."""
+        self.vad, self._onset = vad, 0
+        self._free_from = max(self._free_from, received)
+
+    def commit(self, turn: LiveTurn, received: int) -> TurnChange:
         """Ends the turn that is open at this moment, as its client says."""
         turn.end = received
         return self._close(turn)
 
-    def clear(self, received: int) -> Turn | None:
+    def clear(self, received: int) -> LiveTurn | None:
         """Drops the turn that is open, and gives it."""
         turn, self.turn, self._onset = self.turn, None, 0
         self._free_from = received
@@ -115,7 +120,7 @@ class TurnDetector:
             turn.end = received
         return turn
 
-    def _frame(self, probability: float, vad: ServerVad) -> Iterator[Change]:
+    def _frame(self, probability: float, vad: ServerVad) -> Iterator[TurnChange]:
         self._recent.append(probability)
         if self.turn is None:
             self._onset = self._onset + 1 if probability >= vad.threshold else 0
@@ -123,29 +128,30 @@ class TurnDetector:
                 began = self.position - ONSET_FRAMES * FRAME
                 self._last_speech = self.position
                 start = max(self._free_from, began - vad.prefix_padding_ms * MS)
-                self.turn = Turn(start, self.position, began)
-                yield Change("started", self.turn)
+                self.turn = LiveTurn(start, max(start, self.position), began)
+                yield TurnChange("started", self.turn)
             return
         turn = self.turn
         if probability >= max(vad.threshold - HYSTERESIS, 0.01):
             self._last_speech = self.position
         silence_ms = (self.position - self._last_speech) // MS
-        turn.end = min(self.position, self._last_speech + TAIL_MS * MS)
+        # Where sound was committed or cleared within a frame, the turn begins in that frame.
+        turn.end = max(turn.start, min(self.position, self._last_speech + TAIL_MS * MS))
         turn.is_paused = silence_ms >= TAIL_MS
         if silence_ms >= vad.silence_duration_ms:
             yield self._close(turn)
         elif self.position - turn.start >= REALTIME_TURN_S * RATE:
             yield from self._cut(turn)
 
-    def _cut(self, turn: Turn) -> Iterator[Change]:
+    def _cut(self, turn: LiveTurn) -> Iterator[TurnChange]:
         """Ends a turn that is too long at its most silent moment; what comes after is the next one."""
         since = min(range(len(self._recent)), key=self._recent.__getitem__)
-        turn.end = self.position - (len(self._recent) - since - 1) * FRAME
+        turn.end = max(turn.start, self.position - (len(self._recent) - since - 1) * FRAME)
         yield self._close(turn)
-        self.turn = Turn(turn.end, self.position, turn.end)
-        yield Change("started", self.turn)
+        self.turn = LiveTurn(turn.end, self.position, turn.end)
+        yield TurnChange("started", self.turn)
 
-    def _close(self, turn: Turn) -> Change:
+    def _close(self, turn: LiveTurn) -> TurnChange:
         turn.is_closed, self.turn, self._onset = True, None, 0
         self._free_from = turn.end
-        return Change("stopped", turn)
+        return TurnChange("stopped", turn)

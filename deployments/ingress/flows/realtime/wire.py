@@ -6,7 +6,7 @@ from typing import Protocol
 
 from contract.realtime.replies import Event
 
-NORMAL, POLICY, TOO_SLOW = 1000, 1008, 1013
+NORMAL, POLICY = 1000, 1008
 """Codes with which a websocket is closed."""
 
 
