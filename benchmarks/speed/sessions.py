@@ -39,7 +39,7 @@ PAIRS_OF_CASES: tuple[Case, ...] = tuple(case for case in CASES if case != (True
 def open_sessions(server: Server, count: int, speaking: int = 0) -> Iterator[None]:
     """So many sessions, in a process of their own; `speaking` of them send noise at the pace of speech."""
     command = [sys.executable, "-m", MODULE, "--hold", str(count), "--speaking", str(speaking)]
-    environment = os.environ | {"PARLANCE_KEY": server.key, "PARLANCE_PORT": str(server.port)}
+    environment = os.environ | {"PARLANCE_KEY": server.key, "SERVER_PORT": str(server.port)}
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as clients:
@@ -55,7 +55,7 @@ async def hold(count: int, speaking: int) -> None:
     """The process of the clients: opens, says so, and closes when its input ends."""
     from websockets.asyncio.client import connect
 
-    url = f"ws://127.0.0.1:{os.environ['PARLANCE_PORT']}/v1/realtime?intent=transcription"
+    url = f"ws://127.0.0.1:{os.environ['SERVER_PORT']}/v1/realtime?intent=transcription"
     headers = {"Authorization": f"Bearer {os.environ['PARLANCE_KEY']}"}
     async with AsyncExitStack() as stack:
         sockets = [
