@@ -22,7 +22,7 @@ SENTENCE = "The train to the coast leaves from platform nine."
 async def listener() -> AsyncIterator[Listener]:
     listener = Listener()
     yield listener
-    listener.close()
+    await listener.close()
 
 
 @pytest.fixture(scope="module")
