@@ -70,13 +70,17 @@ class Listener:
         """A stream has ended."""
         self._streams -= 1
         if not self._streams and self._child:
-            self._linger = asyncio.get_running_loop().call_later(LINGER_S, self.close)
+            self._linger = asyncio.get_running_loop().call_later(LINGER_S, self._retire)
 
-    def close(self) -> None:
-        """Ends the child."""
+    def _retire(self) -> None:
         if self._child:
-            self._child.kill()
-            self._child = None
+            self.discard(self._child)
+
+    async def close(self) -> None:
+        """Ends the child, and returns once it has ended."""
+        if child := self._child:
+            self.discard(child)
+            await child.ended()
 
     def discard(self, child: _Child) -> None:
         """That child has died; it may not be known yet."""
@@ -159,6 +163,10 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.returncode is None and not self._reading.done()
 
+    async def ended(self) -> None:
+        """Returns once the process is gone."""
+        await asyncio.wait({self._reading})
+
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             self._process.kill()
@@ -192,4 +200,6 @@ class _Child:
                 if not reply.done():
                     reply.set_exception(BrokenPipeError())
             self.kill()
+            if self._process.stdin:
+                self._process.stdin.close()
             await self._process.wait()

@@ -18,6 +18,8 @@ REALTIME_SOUND_BYTES = 256 * MIB
 """Bytes of sound of all live sessions of one ingress process, 32,000 for each second that waits."""
 REALTIME_TURN_S = 30
 """Seconds of one turn: what models hear at once. A longer one is cut where it is most silent."""
+REALTIME_RATES_HZ = (8_000, 48_000)
+"""Samples a second of PCM."""
 REALTIME_PADDING_MS = (0, 5000)
 """Milliseconds of sound before speech that belong to its turn."""
 REALTIME_SILENCE_MS = (200, 10_000)

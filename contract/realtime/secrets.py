@@ -12,7 +12,12 @@ from contract.realtime.limits import CLIENT_SECRET_S
 
 
 class ExpiresAfter(Lenient):
-    """For how long a secret opens sessions. One that is open goes on after that."""
+    """For how long a secret opens sessions. One that is open goes on after that.
+
+    Attributes:
+        anchor: from when.
+        seconds: how long.
+    """
 
     anchor: Literal["created_at"] = "created_at"
     seconds: int = Field(CLIENT_SECRET_S[1], ge=CLIENT_SECRET_S[0], le=CLIENT_SECRET_S[1])

@@ -14,14 +14,13 @@ from contract.base import Lenient, type_of
 from contract.body import validated
 from contract.errors import INVALID_REQUEST
 from contract.limits import TRANSCRIPTION_PROMPT_CHARS
-from contract.realtime.limits import REALTIME_PADDING_MS, REALTIME_SILENCE_MS
+from contract.realtime.limits import REALTIME_PADDING_MS, REALTIME_RATES_HZ, REALTIME_SILENCE_MS
 from contract.transcription.request import TranscriptionRequest
 
 REPLACED = ("format", "turn_detection")
 """Members of `audio.input` whose parts make sense together only."""
 
 FORMATS = ("audio/pcm", "audio/pcmu", "audio/pcma")
-RATES = (8_000, 16_000, 24_000, 48_000)
 
 
 NAME_CHARS = 200
@@ -36,7 +35,7 @@ class AudioFormat(Lenient):
     """How sound is sent: 16-bit little-endian samples, or G.711 at 8 kHz. One channel."""
 
     type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
-    rate: Literal[8_000, 16_000, 24_000, 48_000] | None = None
+    rate: int | None = Field(None, ge=REALTIME_RATES_HZ[0], le=REALTIME_RATES_HZ[1])
 
     @property
     def sample_rate(self) -> int:
@@ -105,11 +104,6 @@ class AudioInput(Lenient):
             raise INVALID_REQUEST(
                 f"`format.type` is `{str(format.get('type'))[:40]}`; send {', '.join(FORMATS)}",
                 param="session.audio.input.format.type",
-            )
-        if isinstance(format, dict) and format.get("type") == "audio/pcm" and format.get("rate", 24_000) not in RATES:
-            raise INVALID_REQUEST(
-                f"`format.rate` is `{str(format.get('rate'))[:40]}`; send {', '.join(map(str, RATES))}",
-                param="session.audio.input.format.rate",
             )
         return format
 

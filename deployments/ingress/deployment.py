@@ -236,7 +236,7 @@ class Ingress:
         if service := getattr(self, "service", None):
             self._unregister_exit()
             await service.drafts.close()
-            service.live.listener.close()
+            await service.live.listener.close()
             if service.console:
                 await service.console.close()
             await share_times(self._gates, service.state.database)

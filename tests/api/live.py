@@ -50,7 +50,7 @@ class ScriptedListener:
         self.open += 1
         return ScriptedStream(self)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         pass
 
 

@@ -15,9 +15,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from audio.listener import RATE
 from contract.access import Scope
+from contract.errors import ApiError
 from contract.limits import MIB
 from contract.realtime.limits import REALTIME_BUFFER_S, REALTIME_MESSAGE_BYTES, REALTIME_UNHEARD_S
-from contract.realtime.session import RATES
 from deployments.ingress.flows.realtime.sound import Pace
 from tests.api.conftest import Api, app_over
 from tests.api.live import PATH, TRANSCRIPTION, Event, Live, hearing, listening, opened, scripted
@@ -142,7 +142,8 @@ async def test_a_commit_of_too_little(live: Live) -> None:
         ({"turn_detection": {"type": "server_vad", "silence_duration_ms": 199}}, "silence_duration_ms", "200"),
         ({"turn_detection": {"type": "server_vad", "prefix_padding_ms": 5001}}, "prefix_padding_ms", "5000"),
         ({"format": {"type": "audio/opus"}}, "format.type", "audio/pcmu"),
-        ({"format": {"type": "audio/pcm", "rate": 44_100}}, "format.rate", "24000"),
+        ({"format": {"type": "audio/pcm", "rate": 7_999}}, "format.rate", "8000"),
+        ({"format": {"type": "audio/pcm", "rate": 48_001}}, "format.rate", "48000"),
         ({"transcription": "whisper-1"}, "transcription", "send an object"),
         ({"transcription": {"language": "klingon"}}, "language", ""),
         ({"transcription": {"model": "whisper-1"}}, "model", "there is no model `whisper-1` here"),
@@ -239,10 +240,21 @@ def test_what_fits_ahead_of_real_time(waiting_s: float, seconds: float, fits: bo
     pace.take(min(29.0, waiting_s) or 0.0, 0.0, 0.0)
     try:
         pace.take(seconds, waiting_s, 0.0)
-    except Exception:
+    except ApiError:
         assert not fits
     else:
         assert fits
+
+
+def test_what_is_sent_behind_refused_sound_is_refused_too() -> None:
+    pace = Pace()
+    pace.take(30.0, 0.0, 0.0)
+    with pytest.raises(ApiError) as first:
+        pace.take(1.0, 30.0, 0.0)
+    again_s = first.value.extra["retry_after_ms"] / 1000
+    with pytest.raises(ApiError):
+        pace.take(1.0, 0.0, again_s - 0.001)
+    pace.take(1.0, 0.0, again_s)
 
 
 def test_the_pace_of_speech_is_never_ahead() -> None:
@@ -340,7 +352,3 @@ async def test_more_sessions_than_the_key_has(ears: Api) -> None:
         await until(lambda: ears.state.rates.open_streams == 0)
         async with opened(ears, address, key=key) as live:
             assert await live.is_well()
-
-
-def test_all_rates_are_offered() -> None:
-    assert RATES == (8_000, 16_000, 24_000, 48_000)

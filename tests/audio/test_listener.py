@@ -22,7 +22,7 @@ SENTENCE = "The train to the coast leaves from platform nine."
 async def listener() -> AsyncIterator[Listener]:
     listener = Listener()
     yield listener
-    listener.close()
+    await listener.close()
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ async def probabilities(listener: Listener, format: dict[str, object], sound: by
     return found
 
 
-@pytest.mark.parametrize("rate", [8_000, 16_000, 24_000, 48_000])
+@pytest.mark.parametrize("rate", [8_000, 16_000, 24_000, 44_100, 48_000])
 async def test_speech_is_found_at_every_rate(listener: Listener, sentence: Samples, rate: int) -> None:
     found = await probabilities(listener, {"type": "audio/pcm", "rate": rate}, pcm(sentence, rate), rate // 5)
     assert max(found[:28]) < 0.5
