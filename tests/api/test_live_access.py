@@ -154,7 +154,7 @@ async def test_a_client_that_never_reads_is_left(ears: Api, monkeypatch: pytest.
         sending = asyncio.create_task(send())
         await until(lambda: not len(ears.service.live))
         live.socket.transport.abort()
-        await asyncio.wait({sending})
+        await asyncio.gather(sending, return_exceptions=True)
 
 
 async def test_many_rude_closes_leave_nothing_behind(ears: Api) -> None:
