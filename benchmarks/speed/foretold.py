@@ -55,7 +55,7 @@ GRACE_S = 30.0
 SHAPES = ("burst", "day", "flood")
 _PART = re.compile(r"(\w+);dur=([\d.]+)")
 _START = re.compile(rf"deployment='{NAME}'.* started successfully .* after ([\d.]+)s")
-LOGS = "/tmp/ray/session_latest/logs/serve"  # where Ray links what runs
+LOGS = Path("/tmp/ray/session_latest/logs/serve")  # where Ray links what runs
 
 
 @dataclass
@@ -128,8 +128,6 @@ async def ask_all(server: Server, flood: str, trace: SimulatedTrace, seen: Seen)
                 group.create_task(ask(int(owner), float(work_s)))
         await asyncio.sleep(GRACE_S)
         watching.cancel()
-    logs = "\n".join(log.read_text("utf-8") for log in Path(LOGS).glob("controller_*.log"))
-    seen.starts_s = [float(seconds) for seconds in _START.findall(logs)]
 
 
 def setup(starts_s: Sequence[float] = ()) -> Setup:
@@ -198,6 +196,8 @@ def run(shape: str, minutes: float, requests: int, by: str, seed: int) -> Seen:
         with parlance(folder, config, checkout=checkout, warmth=_written(shape, minutes, requests)) as server:
             flood = flood_key(next(folder.glob("home-*")))
             asyncio.run(ask_all(server, flood, trace, seen))
+            logs = "\n".join(log.read_text("utf-8") for log in LOGS.glob("controller_*.log"))
+    seen.starts_s = [float(seconds) for seconds in _START.findall(logs)]
     return seen
 
 
@@ -211,7 +211,8 @@ def _written(shape: str, minutes: float, requests: int) -> str:
 def table(runs: Sequence[Seen]) -> str:
     """Markdown."""
     lines = [
-        "| trace | by | requests, refused | p50 wait, s: real, foretold | p95 | cold hits | replica-seconds | starts, s |",
+        "| trace | by | requests, refused | p50 wait, s: real, foretold | p95 | cold hits | replica-seconds "
+        "| starts, s |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for seen in runs:
