@@ -69,7 +69,7 @@ def simulate(
     of the number of requests that have come since it was told last.
     """
     clock, draw = SimulatedClock(), random.Random(seed)
-    controller = Controller(clock, trace.epoch_s, policy)
+    controller = Controller(clock, trace.epoch_s, policy, draw)
     outcome = np.zeros(len(trace), np.uint8)
     wait_s = np.zeros(len(trace), np.float32)
 
