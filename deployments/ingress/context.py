@@ -1,4 +1,4 @@
-"""Without HTTP: the service that one process is, the trace of one request to it, and the context that flows work with."""
+"""Without HTTP: the service that one process is, the trace of a request, and the context that flows work with."""
 
 from __future__ import annotations
 

@@ -280,6 +280,11 @@ async def test_a_budget_that_ends_in_the_middle(ears: Api) -> None:
     assert live.socket.close_code == 1008
 
 
+async def test_a_budget_that_is_spent(ears: Api) -> None:
+    await ears.limit(0)
+    assert await refused(ears, **bearer(await ears.key(*Scope))) == (402, "org_spend_limit")
+
+
 async def refused(api: Api, path: str = PATH, **options: Any) -> tuple[int, str]:
     """Status and code of the reply to an upgrade."""
     async with at_port(app_over(api.service)) as address:
