@@ -32,7 +32,7 @@ class ClientSecretRequest(Lenient):
     """
 
     expires_after: ExpiresAfter = ExpiresAfter()
-    session: dict[str, Any] = Field(default_factory=lambda: {"type": "transcription"})
+    session: dict[str, Any]
 
 
 class ClientSecret(TypedDict):

@@ -22,6 +22,7 @@ from tests.api.ports import at_port
 from tests.waiting import until
 
 SECRETS = "/v1/realtime/client_secrets"
+BODY = {"session": {"type": "transcription"}}
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ async def ears(api: Api) -> Api:
 
 
 async def secret(api: Api, **body: Any) -> dict[str, Any]:
-    reply = await api.send("POST", SECRETS, json=body)
+    reply = await api.send("POST", SECRETS, json=BODY | body)
     assert reply.status_code == 200, reply.text
     made: dict[str, Any] = reply.json()
     return made
@@ -87,13 +88,15 @@ async def test_a_client_secret_ends(ears: Api, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(("seconds", "status"), [(9, 400), (10, 200), (600, 200), (601, 400)])
 async def test_how_long_a_client_secret_may_last(ears: Api, seconds: int, status: int) -> None:
-    reply = await ears.send("POST", SECRETS, json={"expires_after": {"anchor": "created_at", "seconds": seconds}})
+    reply = await ears.send(
+        "POST", SECRETS, json=BODY | {"expires_after": {"anchor": "created_at", "seconds": seconds}}
+    )
     assert reply.status_code == status
 
 
 async def test_a_key_that_is_revoked_takes_its_secrets_along(ears: Api, pass_cache_time: Callable[[], None]) -> None:
     key = await ears.key(*Scope)
-    value = (await ears.send("POST", SECRETS, key, json={})).json()["value"]
+    value = (await ears.send("POST", SECRETS, key, json=BODY)).json()["value"]
     await ears.state.database.run(partial(api_keys.revoke, public_id=key.split("_")[1], now_s=1))
     pass_cache_time()
     async with at_port(app_over(ears.service)) as address:
@@ -118,7 +121,7 @@ async def test_a_key_that_is_revoked_ends_its_session(ears: Api, pass_cache_time
 
 async def test_a_client_secret_wants_the_scope(ears: Api) -> None:
     key = await ears.key(Scope.CHAT)
-    refused(await ears.send("POST", SECRETS, key=key, json={}), 403, "missing_scope")
+    refused(await ears.send("POST", SECRETS, key=key, json=BODY), 403, "missing_scope")
 
 
 async def test_a_client_secret_of_a_session_that_cannot_be(ears: Api) -> None:

@@ -308,7 +308,9 @@ async def test_a_wrong_key(ears: Api) -> None:
 
 
 async def test_a_client_secret_that_was_changed(ears: Api) -> None:
-    secret = (await ears.send("POST", "/v1/realtime/client_secrets", json={})).json()["value"]
+    secret = (
+        await ears.send("POST", "/v1/realtime/client_secrets", json={"session": {"type": "transcription"}})
+    ).json()["value"]
     payload, kid, signature = secret.removeprefix("ek_").split(".")
     forged = base64.urlsafe_b64encode(b'["x",99999999999,"{}"]').decode().rstrip("=")
     for wrong in (f"ek_{forged}.{kid}.{signature}", f"ek_{payload}.{kid}.AAAA", "ek_", "ek_a.b", "ek_ä.b.c"):

@@ -172,7 +172,8 @@ SAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "/v1/audio/uploads": (BODIES["/audio/uploads"],),
     "/v1/realtime/client_secrets": (
-        {"expires_after": {"anchor": "created_at", "seconds": 60}, **BODIES["/realtime/client_secrets"]},
+        BODIES["/realtime/client_secrets"],
+        BODIES["/realtime/client_secrets"] | {"expires_after": {}},
     ),
     ORDER: (BODIES["/audio/voices/designs"], {"gender": "f", "age_group": next(iter(REAL.traits.age_groups))}),
     "/v1/audio/voices/designs/suggest": (BODIES["/audio/voices/designs/suggest"],),

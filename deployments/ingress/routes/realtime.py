@@ -68,10 +68,10 @@ def _config(query: QueryParams, session: str | None) -> AudioInput:
     return config
 
 
-@router.post("/realtime/client_secrets", openapi_extra=documented(ClientSecretRequest, ClientSecret, optional=True))
+@router.post("/realtime/client_secrets", openapi_extra=documented(ClientSecretRequest, ClientSecret))
 async def create_client_secret(admitted: Annotated[Admitted, Depends(admit(Scope.TRANSCRIBE))]) -> Response:
     """Create a secret with which a browser can open live sessions, for ten minutes at most."""
-    request, context = await admitted.body(ClientSecretRequest, optional=True), admitted.context
+    request, context = await admitted.body(ClientSecretRequest), admitted.context
     shown = opening_object(context, DEFAULT.updated(request.session))
     session = json.dumps(request.session, ensure_ascii=False, separators=(",", ":"))
     if (size := len(session.encode())) > SECRET_SESSION_BYTES:
