@@ -32,17 +32,11 @@ class ClientSecretRequest(Lenient):
     """
 
     expires_after: ExpiresAfter = ExpiresAfter()
-    session: dict[str, Any] = Field(default_factory=lambda: {"type": "transcription"})
+    session: dict[str, Any]
 
 
 class ClientSecret(TypedDict):
-    """A secret for a browser, which opens live sessions and nothing else.
-
-    Attributes:
-        value: the secret; it goes where a key would.
-        expires_at: seconds since 1970.
-        session: what its sessions are set to.
-    """
+    """A secret for a browser, which opens live sessions and nothing else."""
 
     value: str
     expires_at: int

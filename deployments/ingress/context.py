@@ -1,7 +1,4 @@
-"""Without HTTP: the service that one process is, the trace of one request to it, and the context that flows work with.
-
-Tests build a service with engines that run without Ray.
-"""
+"""Without HTTP: the service that one process is, the trace of a request, and the context that flows work with."""
 
 from __future__ import annotations
 
@@ -49,11 +46,10 @@ class Service:
         allowed_origins: of web pages that may call, `*` for all; empty: none but those of this server.
         voice_aliases: other names that requests may use for voices.
         measurements: the last one that each decision model reported.
-        concurrency: what requests hold in this process, and may hold.
+        concurrency, live: what requests hold in this process, and may hold; live sessions.
         metrics: what this process tells of its requests and engines; `observation`, of single requests.
         played: samples of fixed voices, by their names in the store. They are everybody's.
         early_leavers: organisations whose clients have left whole answers lately: the next are counted on the way.
-        live: live sessions of this process.
         console: what the console shows beside what the database knows; None: there is no console.
     """
 
@@ -83,6 +79,11 @@ class Service:
     def speech_engines(self) -> Mapping[str, SpeechModel]:
         """Every speech engine that the catalogue knows, set up or not, by its name on the wire."""
         return {model.provider: model for model in self.catalog.speech.values()}
+
+    @cached_property
+    def spoken_languages(self) -> frozenset[str]:
+        """ISO 639-1 codes of every language that at least one of them speaks."""
+        return self.catalog.spoken_languages
 
     def engine(self, model: Model) -> Engine:
         """The engine that runs `model`."""
@@ -226,8 +227,7 @@ class RequestContext:
         Leaving the block settles what `progress` last said: also when the client went away, and when this server has to
         stop. A client that went away before anything was counted pays what the engine had `begun`, if the call had gone
         out to it. What fails by our fault before it is settled costs nothing, except what a time limit took from a
-        stream. So a whole answer is settled last, when all that goes out is there: a flow that calls an engine for one
-        is given `render`, which makes the reply of it.
+        stream. So a whole answer is settled last: a flow that asks for one is given `render`, which makes the reply.
 
         Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT, STATE_UNAVAILABLE.
         """
@@ -236,6 +236,7 @@ class RequestContext:
         reservation = await state.ledger.reserve(
             self.caller, line=model.billing_key, model=model.id, estimate_micro_eur=cost, request_id=request_id
         )
+        reservation.waited_s = self.timings.waited
         self.trace.bills.append(reservation)
         return Account(
             reservation,

@@ -6,15 +6,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from contract.errors import UPSTREAM_ERROR
+from contract.errors import AUDIO_UNREADABLE, BUSY, UPSTREAM_ERROR
+from deployments.ingress.flows.realtime import ear
 from tests.api.conftest import Api
 from tests.api.live import MODEL, TRANSCRIPTION, Live, hearing, hello, listening, scripted
 from tests.waiting import until
 
 
 @pytest.fixture
-async def ears(api: Api) -> Api:
-    """The same app with ears that find speech by rule."""
+async def ears(api: Api, monkeypatch: pytest.MonkeyPatch) -> Api:
+    """The same app with ears that find speech by rule, and try again at once."""
+    monkeypatch.setattr(ear, "RETRY_S", (0.0, 0.0, 0.0))
     hearing(api)
     return scripted(api)
 
@@ -174,7 +176,7 @@ async def test_a_pause_in_a_turn_is_no_end(ears: Api) -> None:
 
 
 async def test_an_engine_that_fails_costs_time_and_no_words(ears: Api) -> None:
-    failures = [1, 1]
+    failures = [1, 1, 1]
 
     async def failing(seconds: float) -> str:
         if failures:
@@ -188,6 +190,36 @@ async def test_an_engine_that_fails_costs_time_and_no_words(ears: Api) -> None:
         await live.pause()
         assert await live.text() == "all of it"
         assert (await live.end())["unheard_s"] == 0
+
+
+async def test_a_busy_engine_is_waited_for(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ear, "BUSY_S", 0.0)
+    refusals = [1] * 20
+
+    async def busy(seconds: float) -> str:
+        if refusals:
+            refusals.pop()
+            raise BUSY("later")
+        return "at last"
+
+    hearing(ears, busy)
+    async with listening(ears) as live:
+        await live.speak(0.5)
+        await live.pause()
+        assert await live.text() == "at last"
+
+
+async def test_what_no_engine_can_do_is_tried_once(ears: Api) -> None:
+    async def refusing(seconds: float) -> str:
+        raise AUDIO_UNREADABLE("no")
+
+    engine = hearing(ears, refusing)
+    async with listening(ears) as live:
+        await live.update(turn_detection=None)
+        await live.speak(0.5)
+        await live.send("input_audio_buffer.commit")
+        assert (await live.next(f"{TRANSCRIPTION}.failed"))["error"]["code"] == "audio_unreadable"
+    assert len(engine.heard_s) == 1
 
 
 async def test_an_engine_that_never_works_leaves_an_unheard_piece(ears: Api) -> None:

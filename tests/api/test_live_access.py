@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,12 +15,14 @@ from websockets.exceptions import InvalidStatus
 
 from contract.access import Scope
 from deployments.ingress.routes import realtime
+from state.accounts import api_keys
 from tests.api.conftest import Api, app_over, refused
 from tests.api.live import PATH, hearing, listening, opened, scripted
 from tests.api.ports import at_port
 from tests.waiting import until
 
 SECRETS = "/v1/realtime/client_secrets"
+BODY = {"session": {"type": "transcription"}}
 
 
 @pytest.fixture
@@ -28,7 +32,7 @@ async def ears(api: Api) -> Api:
 
 
 async def secret(api: Api, **body: Any) -> dict[str, Any]:
-    reply = await api.send("POST", SECRETS, json=body)
+    reply = await api.send("POST", SECRETS, json=BODY | body)
     assert reply.status_code == 200, reply.text
     made: dict[str, Any] = reply.json()
     return made
@@ -84,13 +88,40 @@ async def test_a_client_secret_ends(ears: Api, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(("seconds", "status"), [(9, 400), (10, 200), (600, 200), (601, 400)])
 async def test_how_long_a_client_secret_may_last(ears: Api, seconds: int, status: int) -> None:
-    reply = await ears.send("POST", SECRETS, json={"expires_after": {"anchor": "created_at", "seconds": seconds}})
+    reply = await ears.send(
+        "POST", SECRETS, json=BODY | {"expires_after": {"anchor": "created_at", "seconds": seconds}}
+    )
     assert reply.status_code == status
+
+
+async def test_a_key_that_is_revoked_takes_its_secrets_along(ears: Api, pass_cache_time: Callable[[], None]) -> None:
+    key = await ears.key(*Scope)
+    value = (await ears.send("POST", SECRETS, key, json=BODY)).json()["value"]
+    await ears.state.database.run(partial(api_keys.revoke, public_id=key.split("_")[1], now_s=1))
+    pass_cache_time()
+    async with at_port(app_over(ears.service)) as address:
+        with pytest.raises(InvalidStatus) as error:
+            await connect(address.replace("http", "ws") + PATH, additional_headers={"Authorization": f"Bearer {value}"})
+    assert error.value.response.status_code == 401
+
+
+async def test_a_key_that_is_revoked_ends_its_session(ears: Api, pass_cache_time: Callable[[], None]) -> None:
+    key = await ears.key(*Scope)
+    async with listening(ears, key=key) as live:
+        assert await live.is_well()
+        await ears.state.database.run(partial(api_keys.revoke, public_id=key.split("_")[1], now_s=1))
+        pass_cache_time()
+        await live.speak(0.5)
+        await live.pause()
+        assert await live.text()
+        assert (await live.error())["code"] == "invalid_api_key"
+        await live.socket.wait_closed()
+    assert live.socket.close_code == 1008
 
 
 async def test_a_client_secret_wants_the_scope(ears: Api) -> None:
     key = await ears.key(Scope.CHAT)
-    refused(await ears.send("POST", SECRETS, key=key, json={}), 403, "missing_scope")
+    refused(await ears.send("POST", SECRETS, key=key, json=BODY), 403, "missing_scope")
 
 
 async def test_a_client_secret_of_a_session_that_cannot_be(ears: Api) -> None:
@@ -154,7 +185,7 @@ async def test_a_client_that_never_reads_is_left(ears: Api, monkeypatch: pytest.
         sending = asyncio.create_task(send())
         await until(lambda: not len(ears.service.live))
         live.socket.transport.abort()
-        await asyncio.wait({sending})
+        await asyncio.gather(sending, return_exceptions=True)
 
 
 async def test_many_rude_closes_leave_nothing_behind(ears: Api) -> None:

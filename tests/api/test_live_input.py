@@ -280,6 +280,11 @@ async def test_a_budget_that_ends_in_the_middle(ears: Api) -> None:
     assert live.socket.close_code == 1008
 
 
+async def test_a_budget_that_is_spent(ears: Api) -> None:
+    await ears.limit(0)
+    assert await refused(ears, **bearer(await ears.key(*Scope))) == (402, "org_spend_limit")
+
+
 async def refused(api: Api, path: str = PATH, **options: Any) -> tuple[int, str]:
     """Status and code of the reply to an upgrade."""
     async with at_port(app_over(api.service)) as address:
@@ -303,7 +308,9 @@ async def test_a_wrong_key(ears: Api) -> None:
 
 
 async def test_a_client_secret_that_was_changed(ears: Api) -> None:
-    secret = (await ears.send("POST", "/v1/realtime/client_secrets", json={})).json()["value"]
+    secret = (
+        await ears.send("POST", "/v1/realtime/client_secrets", json={"session": {"type": "transcription"}})
+    ).json()["value"]
     payload, kid, signature = secret.removeprefix("ek_").split(".")
     forged = base64.urlsafe_b64encode(b'["x",99999999999,"{}"]').decode().rstrip("=")
     for wrong in (f"ek_{forged}.{kid}.{signature}", f"ek_{payload}.{kid}.AAAA", "ek_", "ek_a.b", "ek_ä.b.c"):

@@ -69,7 +69,7 @@ async def prepare(context: RequestContext, request: SpeechRequest) -> PreparedSp
     voices, own = await visible_voices(context, request.voice)
     request = _by_slug(context, request, voices)
     engines = context.service.speech_engines
-    detected = detect(request.input, context.service.catalog.spoken_languages)
+    detected = detect(request.input, context.service.spoken_languages)
     choice = choose(request, voices, engines, detected, datetime.now(UTC).date())
     job = replace(job_of(request, choice, engines), owner=context.owner)
     if choice.voice:

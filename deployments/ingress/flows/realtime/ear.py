@@ -27,11 +27,10 @@ from deployments.ingress.flows.realtime.turns import LiveTurn
 DRAFT_EVERY_S = 1.0
 """Seconds between the beginnings of two drafts, and of speech before the first."""
 
-ATTEMPTS = 3
-"""Times that a turn is given to an engine that fails."""
-
-RETRY_S = 0.5
-"""Pause after a failure; after BUSY until the engine takes more."""
+RETRY_S = (0.5, 2.0, 5.0)
+"""Pauses after failures of the engine; one more is the last. Serve may need seconds to know that a replica is dead."""
+BUSY_S = 0.5
+"""Pause where the engine takes no more, for as long as the model has for an answer."""
 
 
 class TurnAudience(Protocol):
@@ -174,16 +173,18 @@ class Ear:
 
     async def _insist(self, turn: LiveTurn) -> str:
         """The text. Raises the error of the last attempt."""
-        failures = 0
+        pauses = iter(RETRY_S)
         while True:
             try:
                 return await self._ask(turn.start, turn.end)
             except ApiError as error:
-                is_busy = error.fault in (BUSY, PROVIDER_BUSY)
-                failures += not is_busy
-                if failures == ATTEMPTS or (error.fault.status < 500 and not is_busy):
+                if error.fault in (BUSY, PROVIDER_BUSY):
+                    pause_s: float | None = BUSY_S
+                else:
+                    pause_s = next(pauses, None) if error.fault.status >= 500 else None
+                if pause_s is None:
                     raise
-                await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(pause_s)
 
     async def _ask(self, start: int, end: int) -> str:
         """What is said between two positions. A cold engine is waited for."""
