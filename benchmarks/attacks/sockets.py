@@ -24,7 +24,7 @@ APPEND = json.dumps({"type": "input_audio_buffer.append", "audio": SECOND})
 ANSWER_S = 20
 UNREAD_BYTES, KEPT_BYTES = 64 * MIB, 32 * MIB
 """Of events that each cause an error of thrice their size, and what buffers of sockets may hold of these."""
-STALLED_S = 5
+STALLED_S = 2
 BOMB_BYTES = 256 * MIB
 
 
@@ -33,7 +33,7 @@ async def session(target: Target, *, key: str | None = None, **options: Any) -> 
     """A live session that has told that it is there. Raises InvalidStatus."""
     headers = authorized(target.key if key is None else key)
     url = target.url.replace("http", "ws", 1) + PATH
-    settings = {"compression": None, "max_size": None, "ping_interval": None} | options
+    settings = {"compression": None, "max_size": None, "ping_interval": None, "close_timeout": 1} | options
     async with connect(url, additional_headers=headers, **settings) as socket:
         created = json.loads(await _event(socket))
         if created["type"] != "session.created":
