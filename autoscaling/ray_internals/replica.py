@@ -116,8 +116,9 @@ def bound_websockets() -> None:
 
         async def run_asgi(self) -> None:
             await super().run_asgi()
-            # Closing waits until the client has read all; a client that reads has done so by then.
-            self.loop.call_later(self.close_timeout, self.transport.abort)
+            if self.transport.get_write_buffer_size():
+                # Closing waits until the client has read all; a client that reads has done so by then.
+                self.loop.call_later(self.close_timeout, self.transport.abort)
 
         def handle_ping(self) -> None:
             if self.transport.get_write_buffer_size() > UNREAD_BYTES:
