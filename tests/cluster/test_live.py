@@ -8,7 +8,6 @@ import io
 import json
 import os
 import signal
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -118,16 +117,3 @@ async def test_a_refusal_comes_before_the_upgrade(server: Server) -> None:
         await connect(f"{server.url.replace('http', 'ws')}/v1/realtime")
     assert error.value.response.status_code == 401
     assert json.loads(error.value.response.body)["error"]["code"] == "missing_api_key"
-
-
-async def test_silence_outlives_the_time_limits_of_the_proxy(server: Server) -> None:
-    """HAProxy closes what is silent for 75 s: pings come each 20 s."""
-    async with session(server) as socket:
-        await socket.recv()
-        began = time.monotonic()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(80):
-                await socket.recv()
-        assert time.monotonic() - began > 79
-        await socket.send(json.dumps({"type": "parlance.session.ledger"}))
-        assert json.loads(await socket.recv())["ledger"]["received_s"] == 0
