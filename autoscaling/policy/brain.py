@@ -6,18 +6,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autoscaling.policy.demand import backlog_wait_s, replicas_for_backlog, steady_wait_s
+from autoscaling.policy.demand import backlog_wait_s, replicas_to_start, steady_wait_s
 from autoscaling.policy.facts import Facts, ScalingDecision, Terms
 from autoscaling.policy.memory import SETTLED_S, Memory
 
 REVERSAL_S = 600.0
-"""A replica that came because of load goes because of load no sooner than this: one reversal in ten minutes."""
+"""So long after an engine that had grown began to shrink, it does so again at the earliest: one reversal in ten minutes."""
 
 DEAD_BAND = 0.5
 """A replica goes only where without it the wait stays below this part of the target."""
 
 FULL = 0.9
 """The share of slots that may be at work on average: calls come at random."""
+
+DOWN = 0.8
 
 JUMP_S = 60.0
 """More than this between two looks, or less than nothing, is a clock that was set anew."""
@@ -73,8 +75,8 @@ class Brain:
         decisions = {}
         for name, wished in wishes.items():
             replicas, target = granted[name], facts[name].target
-            if replicas > target:
-                self.memories[name].grown_s = now_s
+            if facts[name].calls:
+                self.memories[name].turn(replicas - target, now_s)
             lost = "no room" if wished.replicas > target else "makes room"
             decisions[name] = ScalingDecision(replicas, wished.why if replicas == wished.replicas else lost)
         return decisions
@@ -97,10 +99,10 @@ def wish(terms: Terms, facts: Facts, memory: Memory, now_s: float) -> Wish:
     promised = max(terms.least, int(any(hours.hold(now_s) for hours in terms.warm)))
     least = max(floor, promised, int(facts.calls > 0))
     waited_s = 0.0 if memory.waiting_s is None else now_s - memory.waiting_s
-    more = replicas_for_backlog(
-        facts.calls, facts.running, lefts_s, terms.slots, service_s, load_s, terms.target_wait_s
+    rate = _rate(terms, facts, memory, service_s)
+    more = replicas_to_start(
+        facts.calls, rate, facts.running, lefts_s, terms.slots, service_s, load_s, terms.target_wait_s
     )
-    more = max(more, _for_what_comes(terms, facts, memory.rate * (memory.service_s or 0.0)) - facts.target)
     if more > 0 or least > facts.target:
         replicas = min(terms.most, max(least, facts.target + more))
         why = "somebody waits" if facts.calls else "hours of warmth"
@@ -110,7 +112,7 @@ def wish(terms: Terms, facts: Facts, memory: Memory, now_s: float) -> Wish:
     if not facts.calls:
         return _idle(terms, memory, floor, promised, target, now_s)
     can_go = target > max(least, 1) and _can_do_with(target - 1, terms, facts, memory, service_s)
-    if can_go and now_s - memory.grown_s >= REVERSAL_S:
+    if can_go and (not memory.is_growing or now_s - memory.turned_s >= REVERSAL_S):
         return Wish(floor, target - 1, WANTED, 0.0, "one less is enough")
     why = "at work" if facts.running else "somebody waits"
     return Wish(floor, target, IDLE if can_go else WANTED, waited_s, why)
@@ -129,24 +131,20 @@ def _idle(terms: Terms, memory: Memory, floor: int, promised: int, target: int, 
     return Wish(floor, target, rank, worth, f"stays warm for {stay_s - idle_s:.0f} s more")
 
 
-def _for_what_comes(terms: Terms, facts: Facts, slots: float) -> int:
-    """Replicas for calls that go on coming and take so many slots on average; 0 where none waits for a slot now.
-
-    Where all places are taken, others are refused of whom nobody tells: then it takes twice the replicas that run.
-    """
+def _rate(terms: Terms, facts: Facts, memory: Memory, service_s: float) -> float:
+    """Calls that will come each second. Where all places are taken, twice as many as end: nobody tells of the refused."""
     waiting = facts.calls - facts.running * terms.slots
-    if waiting <= 0:
-        return 0
     is_full = terms.places is not None and waiting >= FULL * terms.places
-    return max(math.ceil(slots / (terms.slots * FULL)), 2 * facts.running if is_full else 0)
+    rate = max(memory.sure_rate, 2 * facts.running * terms.slots / service_s if is_full else 0.0)
+    return rate / FULL if facts.calls else 0.0
 
 
 def _can_do_with(replicas: int, terms: Terms, facts: Facts, memory: Memory, service_s: float) -> bool:
     """Whether so many replicas keep well below the target, with the calls of now and with those of the last minutes."""
     most_s = DEAD_BAND * terms.target_wait_s
     now_wait_s = backlog_wait_s(facts.calls, min(replicas, facts.running), [], terms.slots, service_s)
-    mean = max(memory.mean_calls, facts.calls)
-    return max(now_wait_s, steady_wait_s(mean, replicas * terms.slots, service_s)) <= most_s
+    mean = max(memory.mean_calls, facts.calls, memory.rate * service_s)
+    return mean <= DOWN * replicas * terms.slots and max(now_wait_s, steady_wait_s(mean, replicas * terms.slots, service_s)) <= most_s
 
 
 def share(wishes: Mapping[str, Wish], terms: Mapping[str, Terms], room: Mapping[str, float]) -> dict[str, int]:

@@ -16,9 +16,10 @@ CALM_S = 120.0
 RATE_S = 15.0
 """Over about so many seconds the rate is taken in which calls come."""
 
-FADE = 0.98
-"""What an ended call weighs when the next has ended: about the last fifty count."""
+RECENT = 200
+"""Of so many calls that ended the mean time is taken."""
 
+SURE = 1.0
 NEARLY = 0.1
 """A start that takes longer than expected is taken to need this part of it still."""
 
@@ -41,7 +42,8 @@ class Memory:
         waiting_s: since when calls wait for a replica that does not run.
         started_s: since when a replica runs that has ended no call yet.
         asked_s: when each replica was asked for that does not run yet, the oldest first.
-        grown_s: when the engine last grew because of its load.
+        is_growing: whether its load last brought a replica, rather than sent one away.
+        turned_s: when that last changed from one to the other.
     """
 
     gaps: Gaps = field(default_factory=Gaps)
@@ -49,12 +51,15 @@ class Memory:
     load_s: float | None = None
     mean_calls: float = 0.0
     rate: float = 0.0
+    sure_rate: float = 0.0
+    ended: int = 0
     looked_s: float | None = None
     active_s: float | None = None
     waiting_s: float | None = None
     started_s: float | None = None
     asked_s: list[float] = field(default_factory=list)
-    grown_s: float = -math.inf
+    is_growing: bool = True
+    turned_s: float = -math.inf
     _has_called: bool = False
     """Whether `active_s` is the time of a call, and not of the first look."""
     _calls: float = 0.0
@@ -70,11 +75,13 @@ class Memory:
         if passed_s:
             came = max(0.0, facts.calls - self._calls + facts.ended)
             self.rate += (came / passed_s - self.rate) * (1 - math.exp(-passed_s / RATE_S))
+            self.sure_rate = max(_sure(came) / passed_s, _sure(RATE_S * self.rate) / RATE_S)
         self._calls = facts.calls
         if facts.ended:
             mean_s = facts.worked_s / facts.ended
+            self.ended = min(RECENT, self.ended + facts.ended)
             before_s = mean_s if self.service_s is None else self.service_s
-            self.service_s = max(0.001, before_s + (mean_s - before_s) * (1 - FADE**facts.ended))
+            self.service_s = max(0.001, before_s + (mean_s - before_s) * min(1.0, facts.ended / self.ended))
         if facts.load_s is not None:
             self.load_s = facts.load_s if self.load_s is None else (self.load_s + facts.load_s) / 2
         self._learn_replicas(facts, now_s)
@@ -102,11 +109,18 @@ class Memory:
             self.gaps.add(self.active_s, now_s - self.active_s)
         self.active_s, self._has_called = now_s, True
 
+    def turn(self, more: int, now_s: float) -> None:
+        """So many replicas come because of load, or go where it is less than 0."""
+        if more > 0:
+            self.is_growing = True
+        elif more < 0 and self.is_growing:
+            self.is_growing, self.turned_s = False, now_s
+
     def shift(self, by_s: float) -> None:
         """The clock was set anew, by so many seconds: what is remembered keeps its age. This gap is not learned."""
         self._has_called = False
         self.asked_s = [at_s + by_s for at_s in self.asked_s]
-        self.grown_s += by_s
+        self.turned_s += by_s
         self.looked_s, self.active_s, self.waiting_s, self.started_s = (
             None if at_s is None else at_s + by_s
             for at_s in (self.looked_s, self.active_s, self.waiting_s, self.started_s)
@@ -145,3 +159,7 @@ class Memory:
         gaps.read(table["gaps"])
         service_s, load_s = (None if table[name] is None else float(table[name]) for name in ("service_s", "load_s"))
         self.gaps, self.service_s, self.load_s = gaps, service_s, load_s
+
+
+def _sure(calls: float) -> float:
+    return max(0.0, calls - SURE * math.sqrt(calls))
