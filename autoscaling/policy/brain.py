@@ -11,15 +11,20 @@ from autoscaling.policy.facts import Facts, ScalingDecision, Terms
 from autoscaling.policy.memory import SETTLED_S, Memory
 
 REVERSAL_S = 600.0
-"""So long after an engine that had grown began to shrink, it does so again at the earliest: one reversal in ten minutes."""
+"""An engine that has grown begins to shrink so long after it did so last, at the earliest: one reversal in ten minutes.
+
+So long after it has grown it may; sooner only after a burst, where a BURST-th of its replicas is enough.
+"""
+BURST = 3
 
 DEAD_BAND = 0.5
 """A replica goes only where without it the wait stays below this part of the target."""
 
+SPARE = 0.75
+"""And where without it no more than this share of the slots would be at work."""
+
 FULL = 0.9
 """The share of slots that may be at work on average: calls come at random."""
-
-DOWN = 0.8
 
 JUMP_S = 60.0
 """More than this between two looks, or less than nothing, is a clock that was set anew."""
@@ -89,7 +94,11 @@ class Brain:
 
 
 def wish(terms: Terms, facts: Facts, memory: Memory, now_s: float) -> Wish:
-    """What one engine would have if it were alone."""
+    """What one engine would have if it were alone.
+
+    Calls come at random, so that more come for a while tells nothing as long as all have slots. Where all places are
+    taken, others are refused of whom nobody tells: then it takes twice the replicas that run.
+    """
     service_s, load_s = memory.service_s or terms.target_wait_s, memory.load_s or terms.load_s
     lefts_s = memory.lefts_s(terms, now_s)
     works = min(facts.running, math.ceil(facts.calls / terms.slots))
@@ -97,9 +106,11 @@ def wish(terms: Terms, facts: Facts, memory: Memory, now_s: float) -> Wish:
         works = max(works, 1)
     floor = max(works, terms.least)
     promised = max(terms.least, int(any(hours.hold(now_s) for hours in terms.warm)))
-    least = max(floor, promised, int(facts.calls > 0))
+    without = facts.calls - facts.running * terms.slots
+    is_full = terms.places is not None and without >= FULL * terms.places
+    least = max(floor, promised, int(facts.calls > 0), 2 * facts.running if is_full else 0)
     waited_s = 0.0 if memory.waiting_s is None else now_s - memory.waiting_s
-    rate = _rate(terms, facts, memory, service_s)
+    rate = max(memory.rate, memory.surge) / FULL if without > 0 and memory.service_s else 0.0
     more = replicas_to_start(
         facts.calls, rate, facts.running, lefts_s, terms.slots, service_s, load_s, terms.target_wait_s
     )
@@ -112,7 +123,7 @@ def wish(terms: Terms, facts: Facts, memory: Memory, now_s: float) -> Wish:
     if not facts.calls:
         return _idle(terms, memory, floor, promised, target, now_s)
     can_go = target > max(least, 1) and _can_do_with(target - 1, terms, facts, memory, service_s)
-    if can_go and (not memory.is_growing or now_s - memory.turned_s >= REVERSAL_S):
+    if can_go and _may_shrink(target, terms, facts, memory, service_s, now_s):
         return Wish(floor, target - 1, WANTED, 0.0, "one less is enough")
     why = "at work" if facts.running else "somebody waits"
     return Wish(floor, target, IDLE if can_go else WANTED, waited_s, why)
@@ -131,20 +142,20 @@ def _idle(terms: Terms, memory: Memory, floor: int, promised: int, target: int, 
     return Wish(floor, target, rank, worth, f"stays warm for {stay_s - idle_s:.0f} s more")
 
 
-def _rate(terms: Terms, facts: Facts, memory: Memory, service_s: float) -> float:
-    """Calls that will come each second. Where all places are taken, twice as many as end: nobody tells of the refused."""
-    waiting = facts.calls - facts.running * terms.slots
-    is_full = terms.places is not None and waiting >= FULL * terms.places
-    rate = max(memory.sure_rate, 2 * facts.running * terms.slots / service_s if is_full else 0.0)
-    return rate / FULL if facts.calls else 0.0
+def _may_shrink(target: int, terms: Terms, facts: Facts, memory: Memory, service_s: float, now_s: float) -> bool:
+    """Whether a replica may go without a second reversal in ten minutes."""
+    if not memory.is_growing or now_s - memory.grown_s >= REVERSAL_S:
+        return True
+    is_first = now_s - memory.turned_s >= REVERSAL_S
+    return is_first and target >= BURST and _can_do_with(target // BURST, terms, facts, memory, service_s)
 
 
 def _can_do_with(replicas: int, terms: Terms, facts: Facts, memory: Memory, service_s: float) -> bool:
     """Whether so many replicas keep well below the target, with the calls of now and with those of the last minutes."""
-    most_s = DEAD_BAND * terms.target_wait_s
+    slots, calls = replicas * terms.slots, max(memory.mean_calls, facts.calls, memory.rate * service_s)
     now_wait_s = backlog_wait_s(facts.calls, min(replicas, facts.running), [], terms.slots, service_s)
-    mean = max(memory.mean_calls, facts.calls, memory.rate * service_s)
-    return mean <= DOWN * replicas * terms.slots and max(now_wait_s, steady_wait_s(mean, replicas * terms.slots, service_s)) <= most_s
+    most_s = DEAD_BAND * terms.target_wait_s
+    return calls <= SPARE * slots and max(now_wait_s, steady_wait_s(calls, slots, service_s)) <= most_s
 
 
 def share(wishes: Mapping[str, Wish], terms: Mapping[str, Terms], room: Mapping[str, float]) -> dict[str, int]:
@@ -152,10 +163,11 @@ def share(wishes: Mapping[str, Wish], terms: Mapping[str, Terms], room: Mapping[
     granted = {name: wished.replicas for name, wished in wishes.items()}
     for resource, there_is in room.items():
         needs = {name: need for name in wishes if (need := terms[name].needs.get(resource, 0.0)) > 0}
-        while sum(granted[name] * need for name, need in needs.items()) > there_is * (1 + 1e-9):
-            can_give = [name for name in needs if granted[name] > wishes[name].floor]
-            if not can_give:
+        too_much = sum(granted[name] * need for name, need in needs.items()) - there_is * (1 + 1e-9)
+        for name in sorted(needs, key=lambda name: (wishes[name].rank, wishes[name].worth / needs[name], name)):
+            if too_much <= 0:
                 break
-            loser = min(can_give, key=lambda name: (wishes[name].rank, wishes[name].worth / needs[name], name))
-            granted[loser] -= 1
+            gives = min(math.ceil(too_much / needs[name]), max(0, granted[name] - wishes[name].floor))
+            granted[name] -= gives
+            too_much -= gives * needs[name]
     return granted

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 AHEAD_S = 600.0
-"""A replica is for calls that come so long after it."""
+"""So far ahead calls are foreseen: what comes faster than all slots work waits too long by then."""
 
 
 def backlog_wait_s(calls: float, running: int, lefts_s: Sequence[float], slots: int, service_s: float) -> float:
@@ -46,10 +46,10 @@ def replicas_to_start(
     load_s: float,
     target_s: float,
 ) -> int:
-    """Replicas to start now so that nobody waits for longer than `target_s`, or than a start takes and half of it.
+    """Replicas to start now so that nobody waits for longer than `target_s`, or than a start and half of it.
 
-    Nobody: of the `calls` that are here, and of those that come until AHEAD_S later, `rate` of them a second. 0 where
-    all of them begin in time on what runs and starts.
+    That holds for the `calls` that are here, and for those that come in the AHEAD_S after them, `rate` a second. 0
+    where all of them begin in time on what runs and starts.
     """
     first_s = target_s if load_s <= target_s else load_s + target_s / 2
 
