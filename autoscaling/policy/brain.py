@@ -57,25 +57,33 @@ class Brain:
     Attributes:
         terms: by the name of an engine; engines may come and go between decisions.
         memories: what was learned, by the same names.
+        failures: of the engines for which the last decision failed, by the same names.
     """
 
     def __init__(self, terms: Mapping[str, Terms] | None = None) -> None:
         self.terms: dict[str, Terms] = dict(terms or {})
         self.memories: dict[str, Memory] = {}
+        self.failures: dict[str, Exception] = {}
         self._decided_s: float | None = None
 
     def decide(self, facts: Mapping[str, Facts], room: Mapping[str, float], now_s: float) -> dict[str, ScalingDecision]:
-        """What every engine of `facts` is to have at a Unix time in seconds.
+        """What every engine of `facts` is to have at a Unix time in seconds, but for those that fail.
+
+        What one of these remembered is forgotten, for it may be why it failed.
 
         `room` is how much there is in all of each resource that is short; others are not looked at. Replicas that leave
         may still hold theirs: who starts replicas waits until there is room.
         """
         self._follow_clock(now_s)
-        wishes = {}
+        wishes, self.failures = {}, {}
         for name, seen in facts.items():
             memory = self.memories.setdefault(name, Memory())
-            memory.learn(seen, now_s)
-            wishes[name] = wish(self.terms[name], seen, memory, now_s)
+            try:
+                memory.learn(seen, now_s)
+                wishes[name] = wish(self.terms[name], seen, memory, now_s)
+            except Exception as error:
+                self.failures[name] = error
+                del self.memories[name]
         granted = share(wishes, self.terms, room)
         decisions = {}
         for name, wished in wishes.items():
@@ -159,11 +167,18 @@ def _can_do_with(replicas: int, terms: Terms, facts: Facts, memory: Memory, serv
 
 
 def share(wishes: Mapping[str, Wish], terms: Mapping[str, Terms], room: Mapping[str, float]) -> dict[str, int]:
-    """Replicas of each engine, such that all fit: who is worth least for what it takes gives way first."""
+    """Replicas of each engine, such that all fit: who is worth least for what it takes gives way first.
+
+    Nobody gives way to what would not fit if it were alone.
+    """
     granted = {name: wished.replicas for name, wished in wishes.items()}
-    for resource, there_is in room.items():
+    for resource, amount in room.items():
+        there_is = amount * (1 + 1e-9)
         needs = {name: need for name in wishes if (need := terms[name].needs.get(resource, 0.0)) > 0}
-        too_much = sum(granted[name] * need for name, need in needs.items()) - there_is * (1 + 1e-9)
+        for name, need in needs.items():
+            if granted[name] * need > there_is:
+                granted[name] = min(granted[name], max(wishes[name].floor, int(there_is // need)))
+        too_much = sum(granted[name] * need for name, need in needs.items()) - there_is
         for name in sorted(needs, key=lambda name: (wishes[name].rank, wishes[name].worth / needs[name], name)):
             if too_much <= 0:
                 break

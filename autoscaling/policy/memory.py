@@ -81,12 +81,12 @@ class Memory:
             self.rate += (came / passed_s - self.rate) * (1 - math.exp(-passed_s / RATE_S))
             self.surge = max(0.0, came - SURE * math.sqrt(came)) / passed_s
         self._calls = facts.calls
-        if facts.ended:
+        if facts.ended > 0:
             mean_s = facts.worked_s / facts.ended
             self.ended = min(RECENT, self.ended + facts.ended)
             before_s = mean_s if self.service_s is None else self.service_s
             self.service_s = max(0.001, before_s + (mean_s - before_s) * min(1.0, facts.ended / self.ended))
-        if facts.load_s is not None:
+        if facts.load_s is not None and facts.load_s > 0:
             self.load_s = facts.load_s if self.load_s is None else (self.load_s + facts.load_s) / 2
         self._learn_replicas(facts, now_s)
         self._learn_gap(facts, now_s)
@@ -168,4 +168,6 @@ class Memory:
         gaps = Gaps()
         gaps.read(table["gaps"])
         service_s, load_s = (None if table[name] is None else float(table[name]) for name in ("service_s", "load_s"))
+        if not all(0 < seconds < math.inf for seconds in (service_s, load_s) if seconds is not None):
+            raise ValueError(f"{service_s} and {load_s} are no times that calls and starts take")
         self.gaps, self.service_s, self.load_s, self.ended = gaps, service_s, load_s, RECENT

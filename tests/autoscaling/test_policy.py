@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaling.policy import Brain, Facts, ScalingDecision, Terms
+from autoscaling.policy.brain import Wish, share
 from autoscaling.policy.demand import backlog_wait_s, replicas_to_start, steady_wait_s
 from autoscaling.policy.gaps import Gaps
 from contract.hours import WarmHours
@@ -79,6 +80,56 @@ def test_everybody_is_answered_where_there_is_room_for_one(left: list[int], righ
     both, seconds, calm = world(*engines, room=ONE), min(len(left), len(right)), [0] * 600
     both.run({"engine 0": left[:seconds] + calm, "engine 1": right[:seconds] + calm})
     assert [len(engine.waits_s) for engine in engines] == [sum(left[:seconds]), sum(right[:seconds])]
+
+
+anything = st.floats() | st.sampled_from([-1.0, 0.0, 3.0, 1e300])
+some_facts = st.builds(Facts, st.integers(-1, 9), st.integers(-1, 9), anything, st.integers(-9, 99), anything, anything)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(some_facts, st.floats(-1e9, 1e9)), max_size=8))
+def test_facts_that_lie_and_clocks_that_jump_spoil_nothing_for_long(lies: list[tuple[Facts, float]]) -> None:
+    terms = replace(TERMS, needs=ONE)
+    brain = Brain({"liar": terms, "honest": terms})
+    for lie, jump_s in lies:
+        decisions = brain.decide({"liar": lie, "honest": Facts(1, 1, 5)}, {"GPU": 4.0}, MONDAY_S + jump_s)
+        assert decisions.keys() ^ brain.failures.keys() == {"liar", "honest"}
+        assert 1 <= decisions["honest"].replicas <= terms.most
+    sane = [
+        brain.decide({"liar": Facts(1, 1, 1, 1, 2.0, 5.0), "honest": Facts(1, 1, 5)}, {}, MONDAY_S + second)
+        for second in range(60)
+    ]
+    assert 1 <= sane[-1]["liar"].replicas <= terms.most
+
+
+some_wishes = st.builds(Wish, st.integers(0, 3), st.integers(0, 9), st.integers(0, 2), st.floats(0, 99), st.just(""))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(some_wishes, st.sampled_from([0.25, 1.0, 3.0])), max_size=6), st.integers(0, 12))
+def test_nobody_gives_way_further_than_all_must(wishes: list[tuple[Wish, float]], gpus: int) -> None:
+    of = {str(number): wished for number, (wished, _) in enumerate(wishes)}
+    terms = {str(number): replace(TERMS, needs={"GPU": need}) for number, (_, need) in enumerate(wishes)}
+    granted = share(of, terms, {"GPU": float(gpus)})
+    taken = sum(count * terms[name].needs["GPU"] for name, count in granted.items())
+    least = {name: min(wished.floor, wished.replicas) for name, wished in of.items()}
+    assert all(least[name] <= granted[name] <= of[name].replicas for name in of)
+    assert taken <= gpus or granted == least
+    for name, count in granted.items():
+        need = terms[name].needs["GPU"]
+        would_fit = taken + need <= gpus and (count + 1) * need <= gpus
+        gave_for_a_larger_one = any(terms[other].needs["GPU"] > need for other in of)
+        assert count == of[name].replicas or not would_fit or gave_for_a_larger_one
+
+
+def test_nobody_makes_room_for_what_would_never_fit() -> None:
+    brain = Brain({"small": replace(TERMS, needs=ONE), "huge": replace(TERMS, needs={"GPU": 3.0})})
+    for second in range(30):
+        decisions = brain.decide(
+            {"small": Facts(1, 1, float(not second)), "huge": Facts(0, 1, 1)}, {"GPU": 2.0}, MONDAY_S + second
+        )
+    assert decisions["huge"] == ScalingDecision(0, "makes room")
+    assert decisions["small"].replicas == 1
 
 
 # Up and down.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,39 @@ def test_an_engine_that_was_deleted_is_not_waited_for(controller: Controller) ->
     assert controller.targets["left"] == 1
 
 
+def test_an_engine_that_is_deleted_and_still_works_is_not_waited_for(controller: Controller) -> None:
+    """Serve asks its policy no more, and keeps it until the last call has ended."""
+    controller.deploy("left")
+    controller.deploy("right")
+    for _ in range(3):
+        controller.look({"left": 1, "right": 1}, {"left": 1, "right": 1})
+    policy = controller._policies.pop("right")
+    for _ in range(20):
+        controller.look({}, {"left": 1})
+    assert policy
+    assert controller.targets["left"] == 1
+
+
+def test_what_replicas_counted_before_is_not_news(controller: Controller) -> None:
+    """Nor is it after they were missing for a while."""
+    controller.deploy("left")
+    counted = {"left": {"ended": 1000, "worked_s": 2000.0}}
+    for reports in (counted, counted, NOTHING, counted, counted):
+        controller.look({"left": 9}, {"left": 1}, reports)
+    memory = controller.shared._brain.memories["app/left"]
+    assert (memory.service_s, memory.rate) == (None, 0.0)
+
+
+def test_one_engine_that_fails_leaves_the_others_to_the_policy(controller: Controller, sent: list[Any]) -> None:
+    controller.deploy("left")
+    controller.deploy("right")
+    endless = {"left": {"ended": 1, "worked_s": 2.0, "load_s": math.inf}}
+    for reports in (NOTHING, endless, endless):
+        controller.look({"left": 99, "right": 1}, {"left": 1, "right": 1}, reports)
+    assert (SCALING_FAILURES, "left", 1) in sent
+    assert (SCALING_FAILURES, "right", 1) not in sent
+
+
 def test_decisions_are_not_delayed_again_by_serve(controller: Controller) -> None:
     controller.deploy("left", idle_s=5)
     controller.look({"left": 1}, {"left": 1})
@@ -166,8 +200,9 @@ def test_what_was_learned_is_kept_and_a_file_that_is_none_does_no_harm(controlle
     assert json.loads(file.read_text())["app/left"]["gaps"]
     again = shared.SharedPolicy(dict, file)
     assert again._brain.memories["app/left"].gaps.written()
-    file.write_text('{"app/left": 7}')
-    assert not shared.SharedPolicy(dict, file)._brain.memories
+    for broken in ("7", '{"service_s": NaN, "load_s": 1, "gaps": {}}', '{"service_s": 1, "load_s": -1, "gaps": {}}'):
+        file.write_text(f'{{"app/left": {broken}}}')
+        assert not shared.SharedPolicy(dict, file)._brain.memories
 
 
 def test_a_budget_replaces_what_the_cluster_has(controller: Controller) -> None:
