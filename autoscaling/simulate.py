@@ -34,8 +34,8 @@ from contract.catalog import Model
 EPILOGUE = """examples:
   python -m autoscaling.simulate day
       a made day of requests, by three policies
-  python -m state usage --since 2026-11-24 --format csv | python -m autoscaling.simulate - --unit-s 0.02
-      what was asked of this server since yesterday, where a token takes 20 ms
+  python -m state usage --since 2026-11-24 --format csv | python -m autoscaling.simulate -
+      what was asked of this server since yesterday
   python -m autoscaling.simulate flood --engine chat-smollm2-135m-instruct --set max_replicas=4
       one organisation floods one engine, which may have four replicas
   python -m autoscaling.simulate day --policy serve --sweep idle_s=30,60,120,300,600 --json sweep.json
