@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext
 
 
+KNOWN = 1000
+"""Replicas that are missing whose last counts are kept: more than come back."""
+
+
 class Reader:
     """Reads the reports of one deployment: what is new in them since they were read last.
 
@@ -29,7 +33,7 @@ class Reader:
         ended, worked_s, loads_s = (latest.get(name, {}) for name in ("ended", "worked_s", "load_s"))
         now = {replica: (calls, worked_s[replica]) for replica, calls in ended.items()}
         before = now if self._seen is None else self._seen
-        self._seen = before | now
+        self._seen = dict([(replica, told) for replica, told in before.items() if replica not in now][-KNOWN:]) | now
         gains = [
             (calls - before.get(replica, (0, 0))[0], work_s - before.get(replica, (0, 0))[1])
             for replica, (calls, work_s) in now.items()

@@ -6,7 +6,8 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from ray.serve._private.common import DeploymentID, ReplicaID, TimeStampedValue
@@ -16,6 +17,7 @@ from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingP
 from autoscaling.deployment import deployment_options
 from autoscaling.policy import shared
 from autoscaling.policy.options import BY_POLICY, Scaling
+from autoscaling.policy.reports import KNOWN, Reader
 from contract.telemetry import SCALING_FAILURES, SCALING_REPLICAS, Metric
 from tests.autoscaling.world import MONDAY_S
 from tests.catalogs import chat
@@ -213,3 +215,28 @@ def test_a_budget_replaces_what_the_cluster_has(controller: Controller) -> None:
     for _ in range(20):
         controller.look({"right": 1}, {"left": 1})
     assert controller.targets == {"left": 1, "right": 1}
+
+
+def test_what_replicas_told_is_kept_for_those_that_run_and_some_that_are_gone() -> None:
+    reader = Reader()
+    running = [_told(f"stays-{number}", ended=number) for number in range(3)]
+    for number in range(KNOWN + 100):
+        reader.facts(_context([*running, _told(f"goes-{number}", ended=5)]))
+    assert reader.facts(_context(running)).ended == 0
+    assert len(reader._seen or ()) == KNOWN + len(running)
+    assert reader.facts(_context([*running, _told(f"goes-{KNOWN}", ended=7)])).ended == 2
+
+
+def _told(name: str, ended: float) -> tuple[ReplicaID, dict[str, float]]:
+    return ReplicaID(name, DeploymentID("left")), {"ended": ended, "worked_s": ended, "load_s": 1.0}
+
+
+def _context(told: list[tuple[ReplicaID, dict[str, float]]]) -> AutoscalingContext:
+    metrics = {
+        key: {replica: [TimeStampedValue(0.0, values[key])] for replica, values in told}
+        for key in ("ended", "worked_s", "load_s")
+    }
+    return cast(
+        "AutoscalingContext",
+        SimpleNamespace(raw_metrics=metrics, current_num_replicas=1, target_num_replicas=1, total_num_requests=0),
+    )
