@@ -101,6 +101,15 @@ def test_what_was_told_of_a_turn_is_heard_though_its_text_is_lost() -> None:
         assert sum(piece.end - piece.start for piece in ledger.pieces) == 200 - heard
 
 
+def test_times_hold_though_listeners_die() -> None:
+    turns, received = detector(), 0
+    for _ in range(20):  # each forgets 300 samples that were no frame yet
+        received += 2 * FRAME + 300
+        list(turns.listen([0.0] * 2, received))
+    (started,) = turns.listen([0.9] * 3, received + 3 * FRAME)
+    assert received - FRAME < started.turn.start <= received
+
+
 def test_without_detection_all_sound_is_the_clients() -> None:
     turns = TurnDetector(None)
     (started,) = turns.listen([0.0] * 3, 3 * FRAME)

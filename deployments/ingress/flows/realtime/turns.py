@@ -97,6 +97,8 @@ class TurnDetector:
             self.position += FRAME
             if self.vad:
                 yield from self._frame(probability, self.vad)
+        # A listener that was replaced forgot what was no whole frame yet.
+        self.position += (received - self.position) // FRAME * FRAME
         if self.vad is None and received > self._free_from:
             if self.turn is None:
                 self.turn = LiveTurn(self._free_from, received, self._free_from)
