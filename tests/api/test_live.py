@@ -265,7 +265,7 @@ async def test_a_client_that_leaves_pays_for_what_was_heard(ears: Api) -> None:
         live.socket.transport.abort()
     assert [line.quantity for line in await ears.usage()] == [2]
     assert len(ears.service.live) == 0
-    assert ears.service.live.sound_bytes == 0
+    assert ears.service.live.sound_bytes.total == 0
     assert ears.service.live.listener.open == 0  # type: ignore[attr-defined]
 
 
@@ -289,9 +289,7 @@ async def test_words_that_were_told_are_billed_though_their_turn_is_dropped(ears
     assert [line.quantity for line in await ears.usage()] == [4]
 
 
-async def test_a_session_that_dies_of_an_error_bills_what_was_heard(
-    ears: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_session_that_dies_of_an_error_bills_what_was_heard(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*of: object, **more: object) -> None:
         raise ZeroDivisionError
 
@@ -304,7 +302,7 @@ async def test_a_session_that_dies_of_an_error_bills_what_was_heard(
         await live.socket.wait_closed()
     assert live.socket.close_code == 1011
     assert [line.quantity for line in await ears.usage()] == [2]
-    assert (len(ears.service.live), ears.service.live.sound_bytes) == (0, 0)
+    assert (len(ears.service.live), ears.service.live.sound_bytes.total) == (0, 0)
 
 
 async def test_a_turn_that_cannot_be_paid_hides_none_behind_it(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,7 +198,7 @@ async def test_many_rude_closes_leave_nothing_behind(ears: Api) -> None:
         for _ in range(5):
             await asyncio.gather(*(rude(address) for _ in range(10)))
     live = ears.service.live
-    assert (len(live), live.sound_bytes, ears.state.rates.open_streams) == (0, 0, 0)
+    assert (len(live), live.sound_bytes.total, ears.state.rates.open_streams) == (0, 0, 0)
     assert ears.service.live.listener.open == 0  # type: ignore[attr-defined]
     left = {task.get_name() for task in asyncio.all_tasks()}
     assert not left & {"ear", "draft", "end of session", "notice"}

@@ -49,7 +49,7 @@ async def listen(
     socket, context = _Socket(websocket), admitted.context
     session = socket.session = LiveSession(context, _config(websocket.query_params, admitted.session), socket)
     await context.service.state.ledger.require_room(context.caller)
-    with context.service.live.session(socket.drain):
+    with context.service.live.session(context.caller.org_id, socket.drain):
         async with context.service.state.rates.stream(context.caller):
             await socket.open()
             async with session:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from audio.listener import ListenerFailed, SoundStream
-from contract.errors import BUFFER_EMPTY, INVALID_REQUEST, OVERLOADED, UPSTREAM_ERROR, ApiError
+from contract.errors import BUFFER_EMPTY, INVALID_REQUEST, UPSTREAM_ERROR, ApiError
 from contract.ids import random_id
 from contract.realtime import events, replies
 from contract.realtime.limits import REALTIME_SESSION_S
@@ -133,8 +133,7 @@ class LiveSession:
         self._forget()
         format = self._config.format
         sound = event.sound(format)
-        if not self._context.service.live.has_room:
-            raise OVERLOADED(retry_after_s=5)
+        self._context.service.live.require_room(self._context.caller.org_id)
         self._pace.take(
             len(sound) / format.sample_bytes / format.sample_rate,
             self._sound.seconds,
@@ -158,7 +157,7 @@ class LiveSession:
 
     async def _listen(self, samples: bytes, probabilities: Sequence[float]) -> None:
         self._sound.add(samples)
-        self._context.service.live.sound_bytes += len(samples)
+        self._context.service.live.sound_bytes.take(self._context.caller.org_id, len(samples))
         self.teller.ledger.receive(len(samples) // 2)
         for change in self._turns.listen(probabilities, self._sound.end):
             await self._changed(change)
@@ -197,7 +196,8 @@ class LiveSession:
         """Keeps what came since that position."""
         before = self._sound.start
         self._sound.forget_before(since)
-        self._context.service.live.sound_bytes -= 2 * (self._sound.start - before)
+        forgotten_bytes = 2 * (self._sound.start - before)
+        self._context.service.live.sound_bytes.give_back(self._context.caller.org_id, forgotten_bytes)
 
     def _object(self) -> replies.Event:
         return replies.session_object(self.id, _named(self._config, self._ear.plan), self._expires_at)
