@@ -89,7 +89,7 @@ class Teller:
         await self._wire.tell(replies.failed(turn.item_id, error, self.ledger.object()))
 
     async def end(self) -> None:
-        """Nothing more will be heard. What was is billed, also where the session dies of an error: its text was told."""
+        """Nothing more will be heard. What was is billed, also where the session dies of an error."""
         self.ledger.end()
         self.ledger.report(self._context.service.metrics)
         if self.account and self.ledger.heard:
