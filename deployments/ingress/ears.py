@@ -18,7 +18,7 @@ from contract.speech.engine import SpeechJob
 from contract.speech.verdict import VERDICT_LISTEN_S, Reason, SpeechVerdict, can_judge, unverified
 from contract.transcription.engine import TranscriptionEngine, TranscriptionJob
 from contract.voice_design.engine import DesignJob, DesignResult, VoiceDesignEngine
-from text.spoken import MISHEARD, compare
+from text.spoken import MISHEARD, Comparison, compare
 
 REASONS: Mapping[str, Reason] = {BUSY.name: "busy", UPSTREAM_TIMEOUT.name: "late", WARMING_UP.name: "late"}
 """Of errors that say more than that the ears have failed."""
@@ -36,11 +36,11 @@ class Ears:
         try:
             async with asyncio.timeout(VERDICT_LISTEN_S):
                 transcript = await self._transcript(sound, context)
-                result = compare(text, transcript, self.language)
+                result = await self._compared(text, transcript)
                 if result.first and result.longest <= MISHEARD:
                     # With the text as a hint at its spelling they mishear less, and still hear what is missing.
                     transcript = await self._transcript(sound, context, text)
-                    result = compare(text, transcript, self.language)
+                    result = await self._compared(text, transcript)
         except TimeoutError:
             return unverified("late")
         except ApiError as error:
@@ -53,6 +53,10 @@ class Ears:
             result.first,
             result.longest,
         )
+
+    async def _compared(self, text: str, transcript: str) -> Comparison:
+        # In a thread: signs that stand for whole sentences make it a tenth of a second.
+        return await asyncio.to_thread(compare, text, transcript, self.language)
 
     async def _transcript(self, sound: bytes, context: CallContext, prompt: str | None = None) -> str:
         job = TranscriptionJob(sound, self.language, prompt, owner=context.owner)
