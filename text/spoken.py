@@ -60,6 +60,11 @@ class Comparison:
     first: tuple[str, str] | None
     longest: int
 
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it counts, and a second hearing with the text as a hint may tell otherwise."""
+        return self.first is not None and self.longest <= MISHEARD
+
 
 def compare(text: str, transcript: str, language: str, letters: int = LETTERS) -> Comparison:
     """How `transcript` differs from `text`, which has words."""

@@ -18,7 +18,7 @@ from contract.speech.engine import SpeechJob
 from contract.speech.verdict import VERDICT_LISTEN_S, Reason, SpeechVerdict, can_judge, unverified
 from contract.transcription.engine import TranscriptionEngine, TranscriptionJob
 from contract.voice_design.engine import DesignJob, DesignResult, VoiceDesignEngine
-from text.spoken import MISHEARD, Comparison, compare
+from text.spoken import Comparison, compare
 
 REASONS: Mapping[str, Reason] = {BUSY.name: "busy", UPSTREAM_TIMEOUT.name: "late", WARMING_UP.name: "late"}
 """Of errors that say more than that the ears have failed."""
@@ -37,7 +37,7 @@ class Ears:
             async with asyncio.timeout(VERDICT_LISTEN_S):
                 transcript = await self._transcript(sound, context)
                 result = await self._compared(text, transcript)
-                if result.first and result.longest <= MISHEARD:
+                if result.is_doubtful:
                     # With the text as a hint at its spelling they mishear less, and still hear what is missing.
                     transcript = await self._transcript(sound, context, text)
                     result = await self._compared(text, transcript)

@@ -9,21 +9,26 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from threading import get_ident
 from typing import Any
 
 import httpx
 import openai
 import pytest
 
+import deployments.ingress.ears
 from autoscaling.engine import CallContext, Timings
 from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR, ApiError
-from contract.limits import BODIES_OF_KEY_BYTES
+from contract.limits import BODIES_OF_KEY_BYTES, REQUESTS_PER_STREAM
 from contract.speech import verdict as contract_verdict
 from contract.telemetry import VERDICTS
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
+from deployments.ingress.ears import Ears
 from deployments.ingress.flows.verdicts import UNDER_WAY
 from tests.api.conftest import Api, LocalEngine, client_of, events, refused
 from tests.api.designs import designer, made
+from tests.waiting import until
+from text.spoken import Comparison, compare
 
 TEXT = "Good morning, dear listeners."
 EARS = "transcription-voxtral-mini-transcribe"
@@ -207,6 +212,46 @@ async def test_of_three_wrong_attempts_the_best_is_sent(api: Api) -> None:
     assert (await verdict(api, reply))["heard"] == "good morning, listeners"
 
 
+async def test_the_attempt_that_says_its_text_is_sent_though_more_of_its_names_are_misspelled(api: Api) -> None:
+    text = "Ferreira, Lindqvist and Brennan have carried 12 chairs into the large old hall behind the library today."
+    number = text.replace("12", "13")
+    names = text.replace("Ferreira, Lindqvist and Brennan", "Fereira, Linquist and Brenan")
+    hears(api, number, names)
+    reply = await speak(api, "retry", text)
+    assert (reply.headers["x-voice-verdict"], reply.headers["x-voice-attempts"]) == ("faithful", "2")
+    assert (await verdict(api, reply))["heard"] == names
+
+
+async def test_of_three_attempts_two_are_in_memory(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    ears, bytes_of = hears(api, "good", "good morning", "good morning, listeners"), api.service.concurrency.body_bytes
+    totals = list[int]()
+
+    async def count(*_: Any) -> Comparison:
+        totals.append(bytes_of.total)
+        return compare(*_)
+
+    monkeypatch.setattr(Ears, "_compared", lambda ears, text, heard: count(text, heard, ears.language))
+    reply = await speak(api, "retry")
+    one = len(ears.jobs[0].audio)
+    asked = totals[0] - one
+    assert reply.headers["x-voice-attempts"] == "3"
+    assert {round((total - asked) / one) for total in totals} == {1, 2}
+    assert bytes_of.total == 0
+
+
+async def test_who_leaves_while_an_attempt_is_heard_leaves_nothing_behind(api: Api) -> None:
+    ears = hears(api, TEXT)
+    ears.go.clear()
+    asking = asyncio.create_task(speak(api, "retry"))
+    while not ears.callers:
+        await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait({asking})
+    await until(lambda: not api.service.concurrency.calls.total)
+    assert (api.service.concurrency.body_bytes.total, api.service.state.rates.open_streams) == (0, 0)
+    assert len(ears.callers) == 1
+
+
 async def test_who_says_the_same_again_is_not_asked_a_third_time(api: Api) -> None:
     ears = hears(api, "good morning, listeners")
     assert (await speak(api, "retry")).headers["x-voice-attempts"] == "2"
@@ -277,6 +322,39 @@ async def test_sound_for_which_there_is_no_room_is_not_held(api: Api) -> None:
         api.service.concurrency.body_bytes.take(caller, 5000)
     assert not ears.jobs
     assert api.service.concurrency.body_bytes.total == 0
+
+
+@pytest.mark.parametrize(("more", "is_heard"), [(-1, True), (0, True), (1, False)])
+async def test_sound_that_is_heard_is_one_of_the_requests_that_a_key_may_have_running(
+    api: Api, more: int, is_heard: bool
+) -> None:
+    ears, caller, calls = hears(api, TEXT), await api.caller(), api.service.concurrency.calls
+    ears.go.clear()
+    # Beside these there is the speech, and the hearing.
+    running = caller.tariff.concurrent_streams * REQUESTS_PER_STREAM - 2 + more
+    calls.take(caller, running)
+    reply = await speak(api)
+    calls.take(caller, -running)
+    if is_heard:
+        await until(lambda: ears.callers)
+        assert calls.total == 1
+    ears.go.set()
+    assert (await verdict(api, reply))["reason"] == (None if is_heard else "busy")
+    assert calls.total == 0
+
+
+async def test_a_long_comparison_holds_up_nobody(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set[int]()
+
+    def noted(*arguments: Any) -> Comparison:
+        threads.add(get_ident())
+        return compare(*arguments)
+
+    monkeypatch.setattr(deployments.ingress.ears, "compare", noted)
+    hears(api, TEXT)
+    assert (await verdict(api, await speak(api)))["verdict"] == "faithful"
+    assert threads
+    assert get_ident() not in threads
 
 
 async def test_a_client_that_leaves_gets_no_verdict_of_half_a_sound(api: Api) -> None:
