@@ -16,11 +16,15 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from rapidfuzz.distance import Levenshtein
+
+from text.sentences import sentences
 
 LETTERS = 4
 """Letters that must be added, dropped or replaced in a passage for it to count: shorter words are often misheard."""
@@ -80,6 +84,36 @@ def compare(text: str, transcript: str, language: str, letters: int = LETTERS) -
         if first is None and counts(old, new, letters):
             first = (" ".join(old), " ".join(new))
     return Comparison(len(expected), edits / max(len(expected), 1), first, longest)
+
+
+class Doubt(NamedTuple):
+    """Sentences of a text that may be misheard, and the pieces of a transcript in which they are, as a slice."""
+
+    text: str
+    first: int
+    end: int
+
+
+def doubts(text: str, pieces: Sequence[str], language: str) -> list[Doubt]:
+    """Where ears should listen again, with a hint at what should be there: whole sentences and whole pieces, in order.
+
+    Ears take a hint for what was said before, so of a long sound they would leave out what the hint has beside.
+    """
+    parts = [part.text for part in sentences(text, max(len(text), 1))]
+    expected, transcript = ([spelled(part, language) for part in some] for some in (parts, pieces))
+    ends, piece_ends = (list(accumulate(map(len, some))) for some in (expected, transcript))
+    # Behind which word of the text which word of the transcript ends, where they agree.
+    places = {
+        code.src_start + step: code.dest_start + step
+        for code in Levenshtein.opcodes(list(chain(*expected)), list(chain(*transcript)))
+        for step in range(code.src_end - code.src_start + 1)
+        if code.tag == "equal"
+    }
+    joints = [(n, piece_ends.index(places[end]) + 1) for n, end in enumerate(ends, 1) if places.get(end) in piece_ends]
+    inner = [joint for joint in joints if joint[0] < len(parts) and joint[1] < len(pieces)]
+    every = pairwise([(0, 0), *inner, (len(parts), len(pieces))])
+    together = (("".join(parts[a:b]).strip(), first, end) for (a, first), (b, end) in every)
+    return [Doubt(*part) for part in together if compare(part[0], " ".join(pieces[slice(*part[1:])]), language).first]
 
 
 def spelled(text: str, language: str) -> list[str]:

@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import io
 import json
+import os
 import random
 import re
 import time
@@ -23,25 +24,29 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import configs
 import contract
 import models
+from autoscaling.engine import CallContext, Engine, Timings
 from contract.speech.engine import SpeechJob
-from contract.transcription.engine import TranscriptionJob
 from contract.speech.verdict import LEAST_FOUND, MOST_FALSE_ALARMS
+from contract.transcription.engine import TranscriptionJob
+from deployments.ingress.ears import Ears
 from text.spoken import LETTERS, compare
 
 SENTENCES: dict[str, list[str]] = {
     language: lines.split("\n")[:-1]
-    for language, lines in tomllib.loads((Path(__file__).parent / "examples" / "spoken.toml").read_text("utf-8")).items()
+    for language, lines in tomllib.loads(
+        (Path(__file__).parent / "examples" / "spoken.toml").read_text("utf-8")
+    ).items()
 }
 EARS = Path(contract.__file__).parent / "speech" / "ears.toml"
 SOUNDS = Path(__file__).parent / "results" / "spoken.jsonl"
 HEAD = """\
-# How surely the ears of a runtime find faults in what a runtime says, by language: shares of faults that were found, and of
-# sentences without a fault that were blamed; and voices for which they are too weak. Made by
+# How surely the ears of a runtime find faults in what a runtime says, by language: shares of faults that were found, and
+# of sentences without a fault that were blamed; and voices for which they are too weak. Made by
 # `python -m benchmarks.quality spoken`.
 """
 SPEECH, LISTENER = "supertonic-3", "voxtral-mini-transcribe"
@@ -129,15 +134,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `python -m benchmarks.quality spoken` takes."""
     parser.add_argument("--sounds", type=Path, default=SOUNDS, help="what was heard, a line of JSON for each sentence")
     parser.add_argument("--judge", action="store_true", help="only judge what was heard already")
+    parser.add_argument("--cost", action="store_true", help="only say what verdicts on short and long sounds take")
 
 
 def run(options: argparse.Namespace) -> None:
     """Speaks and listens, then prints the tables and makes the table of the contract of them."""
+    if options.cost:
+        return asyncio.run(_print_cost())
     if not options.judge:
         asyncio.run(_listen(options.sounds))
     sounds = read(options.sounds)
     print(*report(sounds), sep="\n\n")
     EARS.write_text(table(sounds), "utf-8")
+    return None
 
 
 def read(file: Path) -> list[Sound]:
@@ -196,6 +205,42 @@ def _cut(data: bytes, share: float) -> tuple[bytes, float]:
     return out.getvalue(), len(kept) / 2 / rate
 
 
+class Direct:
+    """A transcriber as the ears of the product ask it, without a gate; it counts hearings."""
+
+    def __init__(self, adapter: Any) -> None:
+        self.name, self.hearings, self._adapter = LISTENER, 0, adapter
+
+    async def ready(self, within_s: float, *, timings: Timings) -> None:
+        """It is."""
+
+    def stream(self, method: Any, job: TranscriptionJob, *, context: CallContext) -> Any:
+        """What the adapter hears."""
+        self.hearings += 1
+        return self._adapter.transcribe(job)
+
+
+async def _print_cost() -> None:
+    """A row for each of some sounds: of two sentences, and of as many as make about a minute."""
+    catalog = configs.load("embedded")
+    mouth, ear = models.load(catalog.speech[SPEECH]), models.load(catalog.transcription[LISTENER])
+    print("| sentences | language | seconds | hearings | processor time | of the length | verdict |")
+    print("|---|---|---|---|---|---|---|")
+    for count, start in ((2, 5), (2, 35), (14, 60)):
+        for language, voice in zip(SENTENCES, VOICES, strict=False):
+            text = " ".join(SENTENCES[language][start : start + count])
+            sound, seconds = _cut((await mouth.speak_whole(SpeechJob(text, language, voice))).data, 1.0)
+            engine, before_s = Direct(ear), sum(os.times()[:4])
+            verdict = await Ears(cast(Engine, engine), language).verdict(sound, text, CallContext("org-1", Timings()))
+            spent_s = sum(os.times()[:4]) - before_s
+            cells = (count, language, f"{seconds:.1f}", engine.hearings, f"{spent_s:.1f} s", f"{spent_s / seconds:.2f}")
+            print(f"| {' | '.join(map(str, cells))} | {verdict.judgement} |", flush=True)
+            if verdict.first:
+                print(f"  {verdict.first}", flush=True)
+    for adapter in (mouth, ear):
+        adapter.close()
+
+
 def report(sounds: list[Sound]) -> list[str]:
     """Every table in Markdown."""
     unseen = [sound for sound in sounds if int(sound["id"].split("-")[1]) % UNSEEN == UNSEEN - 1]
@@ -218,7 +263,9 @@ def _head(title: str) -> str:
 
 
 def _row(name: str, sounds: list[Sound], letters: int = LETTERS) -> str:
-    cells = [f"{blamed} of {count}, {blamed / count:.1%}" if count else "" for blamed, count in _counts(sounds, letters)]
+    cells = [
+        f"{blamed} of {count}, {blamed / count:.1%}" if count else "" for blamed, count in _counts(sounds, letters)
+    ]
     return f"| {name} | {' | '.join(cells)} |"
 
 

@@ -23,7 +23,6 @@ from contract.limits import BODIES_OF_KEY_BYTES, REQUESTS_PER_STREAM
 from contract.speech import verdict as contract_verdict
 from contract.telemetry import VERDICTS
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
-from deployments.ingress.ears import Ears
 from deployments.ingress.flows.verdicts import UNDER_WAY
 from tests.api.conftest import Api, LocalEngine, client_of, events, refused
 from tests.api.designs import designer, made
@@ -226,11 +225,11 @@ async def test_of_three_attempts_two_are_in_memory(api: Api, monkeypatch: pytest
     ears, bytes_of = hears(api, "good", "good morning", "good morning, listeners"), api.service.concurrency.body_bytes
     totals = list[int]()
 
-    async def count(*_: Any) -> Comparison:
+    def noted(*arguments: Any) -> Comparison:
         totals.append(bytes_of.total)
-        return compare(*_)
+        return compare(*arguments)
 
-    monkeypatch.setattr(Ears, "_compared", lambda ears, text, heard: count(text, heard, ears.language))
+    monkeypatch.setattr(deployments.ingress.ears, "compare", noted)
     reply = await speak(api, "retry")
     one = len(ears.jobs[0].audio)
     asked = totals[0] - one
@@ -243,8 +242,7 @@ async def test_who_leaves_while_an_attempt_is_heard_leaves_nothing_behind(api: A
     ears = hears(api, TEXT)
     ears.go.clear()
     asking = asyncio.create_task(speak(api, "retry"))
-    while not ears.callers:
-        await asyncio.sleep(0)
+    await until(lambda: ears.callers)
     asking.cancel()
     await asyncio.wait({asking})
     await until(lambda: not api.service.concurrency.calls.total)
