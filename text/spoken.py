@@ -109,9 +109,15 @@ def doubts(text: str, pieces: Sequence[str], language: str) -> list[Doubt]:
         for step in range(code.src_end - code.src_start + 1)
         if code.tag == "equal"
     }
-    joints = [(n, piece_ends.index(places[end]) + 1) for n, end in enumerate(ends, 1) if places.get(end) in piece_ends]
-    inner = [joint for joint in joints if joint[0] < len(parts) and joint[1] < len(pieces)]
-    every = pairwise([(0, 0), *inner, (len(parts), len(pieces))])
+    joints = [(0, 0)]
+    for number, end in enumerate(ends[:-1], 1):
+        # Each part has a piece at least, or there would be nothing to hear.
+        if (
+            places.get(end) in piece_ends
+            and joints[-1][1] <= (piece := piece_ends.index(places[end])) < len(pieces) - 1
+        ):
+            joints.append((number, piece + 1))
+    every = pairwise([*joints, (len(parts), len(pieces))])
     together = (("".join(parts[a:b]).strip(), first, end) for (a, first), (b, end) in every)
     return [Doubt(*part) for part in together if compare(part[0], " ".join(pieces[slice(*part[1:])]), language).first]
 

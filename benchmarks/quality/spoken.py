@@ -45,8 +45,8 @@ SENTENCES: dict[str, list[str]] = {
 EARS = Path(contract.__file__).parent / "speech" / "ears.toml"
 SOUNDS = Path(__file__).parent / "results" / "spoken.jsonl"
 HEAD = """\
-# How surely the ears of a runtime find faults in what a runtime says, by language: shares of faults that were found, and
-# of sentences without a fault that were blamed; and voices for which they are too weak. Made by
+# How surely the ears of a runtime find faults in what a runtime says, by language: shares of faults that were found,
+# and of sentences without a fault that were blamed; and voices for which they are too weak. Made by
 # `python -m benchmarks.quality spoken`.
 """
 SPEECH, LISTENER = "supertonic-3", "voxtral-mini-transcribe"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from audio.sandbox import QueueFull, SharesExhausted, decode
+from audio.sandbox import NotAudio, QueueFull, SharesExhausted, TooLong, decode
 from autoscaling.engine import CallContext, Engine
 from contract.catalog import TranscriptionModel
 from contract.errors import BUSY, UPSTREAM_TIMEOUT, WARMING_UP, ApiError
@@ -51,6 +51,10 @@ class Ears:
                     result = await asyncio.to_thread(compare, text, transcript, self.language)
         except TimeoutError:
             return unverified("late")
+        except (QueueFull, SharesExhausted):
+            return unverified("busy")
+        except (NotAudio, TooLong):
+            return unverified("ears_failed")
         except ApiError as error:
             return unverified(REASONS.get(error.fault.name, "ears_failed"))
         return SpeechVerdict(
@@ -68,10 +72,7 @@ class Ears:
             return _joined(await self._heard(sound, context, text))
         pieces = [segment.text for segment in segments]
         doubtful = await asyncio.to_thread(doubts, text, pieces, self.language)
-        try:
-            whole = await decode(sound, EARS_RATE, RECORDING_S, context.owner)
-        except (QueueFull, SharesExhausted):
-            raise BUSY() from None
+        whole = await decode(sound, EARS_RATE, RECORDING_S, context.owner)
         for part in reversed(doubtful):
             start_s = segments[part.first - 1].end if part.first else 0.0
             end_s = segments[part.end].start if part.end < len(segments) else whole.seconds
