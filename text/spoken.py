@@ -32,7 +32,7 @@ LETTERS = 4
 ALIKE = 0.5
 """Share of its letters that a passage may lose in another spelling of the same sound."""
 
-MISHEARD = 3
+MISHEARD = 5
 """Words in a row that ears may mishear, and hear with a hint. They would make up a longer passage from the hint."""
 
 COUNTED = frozenset({"en", "es", "fr", "it", "pt", "de", "nl"})
