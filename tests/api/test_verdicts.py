@@ -13,6 +13,7 @@ import pytest
 
 from autoscaling.engine import CallContext
 from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR, ApiError
+from contract.speech.verdict import VERDICT_PASSAGE_CHARS
 from contract.telemetry import VERDICTS
 from tests.api.conftest import Api, client_of, events, refused
 from tests.api.designs import designer, made
@@ -64,6 +65,13 @@ async def test_ears_hear_again_with_a_hint_before_they_blame(api: Api) -> None:
     ears.script = [TEXT]
     assert (await verdict(api, await speak(api)))["verdict"] == "faithful"
     assert len(ears.hints) == 1
+
+
+@pytest.mark.parametrize("length", [VERDICT_PASSAGE_CHARS - 1, VERDICT_PASSAGE_CHARS, VERDICT_PASSAGE_CHARS + 1])
+async def test_a_passage_is_told_up_to_a_length(api: Api, length: int) -> None:
+    hears(api, "")
+    body = await verdict(api, await speak(api, text="a" * length))
+    assert len(body["first_difference"]["expected"]) == min(length, VERDICT_PASSAGE_CHARS)
 
 
 async def test_silence_differs(api: Api) -> None:
