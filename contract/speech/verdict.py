@@ -49,7 +49,7 @@ VERDICT_KEPT_S = 600
 VERDICTS_KEPT = 2000
 """Verdicts that an ingress process without Redis remembers; of more, the oldest are gone."""
 VERDICT_PASSAGE_CHARS = 1000
-"""Of a passage that differs, what is told of each side: signs that stand for whole sentences make it as long as a book."""
+"""Of a passage that differs, what is told of each side: signs that stand for whole sentences make it a book."""
 VERDICT_RETRY_S = 2
 """`Retry-After` while a verdict is not there."""
 
