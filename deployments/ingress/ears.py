@@ -74,8 +74,10 @@ class Ears:
         doubtful = await asyncio.to_thread(doubts, text, pieces, self.language)
         whole = await decode(sound, EARS_RATE, RECORDING_S, context.owner)
         for part in reversed(doubtful):
+            # With the silence around it, in which something may have been said.
             start_s = segments[part.first - 1].end if part.first else 0.0
             end_s = segments[part.end].start if part.end < len(segments) else whole.seconds
+            end_s = max(end_s, segments[part.end - 1].end)
             first, last = (2 * round(at_s * EARS_RATE) for at_s in (start_s, end_s))
             clip = Clip(whole.samples[first:last], EARS_RATE)
             pieces[part.first : part.end] = [_joined(await self._heard(clip.wav, context, part.text))]

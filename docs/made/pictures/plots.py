@@ -66,8 +66,8 @@ def verdicts() -> str:
         panels[0, 1].legend(loc="center right", handlelength=1.2)
         description = (
             "Two panels, on the left with 95 % intervals: in each language nearly all faults are found, and hardly a "
-            f"good sentence is blamed. Up to {LETTERS} letters nearly all faults are found, then fewer; the blamed fall "
-            "from few to hardly any."
+            f"good sentence is blamed. Up to {LETTERS} letters nearly all faults are found, then fewer; blamed ones "
+            "fall from few to hardly any."
         )
         return svg(figure, "What our ears find, and whom they blame", description)
 
