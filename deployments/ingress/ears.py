@@ -42,12 +42,12 @@ class Ears:
         """What is heard of a file, beside its text. It never raises: at worst nothing can be said."""
         try:
             async with asyncio.timeout(VERDICT_LISTEN_S):
-                segments = await self._heard(sound, context)
+                segments = await self._listen(sound, context)
                 transcript = _joined(segments)
                 # In a thread: signs that stand for whole sentences make it a tenth of a second.
                 result = await asyncio.to_thread(compare, text, transcript, self.language)
                 if segments and result.is_doubtful:
-                    transcript = await self._heard_again(sound, text, segments, context)
+                    transcript = await self._listen_again(sound, text, segments, context)
                     result = await asyncio.to_thread(compare, text, transcript, self.language)
         except TimeoutError:
             return unverified("late")
@@ -66,10 +66,10 @@ class Ears:
             result.longest,
         )
 
-    async def _heard_again(self, sound: bytes, text: str, segments: list[Segment], context: CallContext) -> str:
+    async def _listen_again(self, sound: bytes, text: str, segments: list[Segment], context: CallContext) -> str:
         """The transcript with doubtful parts heard once more: with a hint ears mishear less, and miss no fault."""
         if segments[-1].end <= HINTED_S:
-            return _joined(await self._heard(sound, context, text))
+            return _joined(await self._listen(sound, context, text))
         pieces = [segment.text for segment in segments]
         doubtful = await asyncio.to_thread(doubts, text, pieces, self.language)
         whole = await decode(sound, EARS_RATE, RECORDING_S, context.owner)
@@ -80,10 +80,10 @@ class Ears:
             end_s = max(end_s, segments[part.end - 1].end)
             first, last = (2 * round(at_s * EARS_RATE) for at_s in (start_s, end_s))
             clip = Clip(whole.samples[first:last], EARS_RATE)
-            pieces[part.first : part.end] = [_joined(await self._heard(clip.wav, context, part.text))]
+            pieces[part.first : part.end] = [_joined(await self._listen(clip.wav, context, part.text))]
         return " ".join(pieces)
 
-    async def _heard(self, sound: bytes, context: CallContext, prompt: str | None = None) -> list[Segment]:
+    async def _listen(self, sound: bytes, context: CallContext, prompt: str | None = None) -> list[Segment]:
         job = TranscriptionJob(sound, self.language, prompt, owner=context.owner)
         # Nobody waits for the first word, so a cold transcriber is waited for, whatever it does with other calls.
         await self.engine.ready(VERDICT_LISTEN_S, timings=context.timings)
