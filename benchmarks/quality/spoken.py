@@ -98,7 +98,7 @@ def cases() -> Iterator[Case]:
 
 
 def _faulty(case: Case, fault: str, dice: random.Random) -> Case:
-    text, changed = case.text, {"id": f"{case.id}-{fault}", "fault": fault}
+    text, changed = case.text, dict[str, Any](id=f"{case.id}-{fault}", fault=fault)
     match fault:
         case "word":
             words = [m for m in re.finditer(r"[^\W\d_]+ ", text) if len(m[0]) > LEAST_LETTERS]
@@ -109,8 +109,8 @@ def _faulty(case: Case, fault: str, dice: random.Random) -> Case:
             number = dice.choice(list(re.finditer(r"[1-9]\d*", text)))
             changed["spoken"] = f"{text[: number.start()]}{_other(int(number[0]), dice)}{text[number.end() :]}"
         case "clause":
-            words = text.split(" ")
-            changed["spoken"] = " ".join([*words, *words[len(words) // 2 :]])
+            whole = text.split(" ")
+            changed["spoken"] = " ".join([*whole, *whole[len(whole) // 2 :]])
         case "tail":
             return replace(case, **changed, cut=dice.uniform(*TAIL_SHARE))
         case "language":
