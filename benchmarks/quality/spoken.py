@@ -34,7 +34,7 @@ from autoscaling.engine import CallContext, Engine, Timings
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.verdict import LEAST_FOUND, MOST_FALSE_ALARMS
 from contract.transcription.engine import TranscriptionJob
-from deployments.ingress.ears import Ears
+from deployments.ingress.ears import Ears, wav
 from text.spoken import LETTERS, compare
 
 SENTENCES: dict[str, list[str]] = {
@@ -196,7 +196,7 @@ def _cut(data: bytes, share: float) -> tuple[bytes, float]:
         rate, samples = file.getframerate(), file.readframes(file.getnframes())
     count = len(samples) // 2
     kept = samples[: 2 * int(count * share)] if share else bytes(2 * count)
-    return Clip(kept, rate).wav, len(kept) / 2 / rate
+    return wav(Clip(kept, rate)), len(kept) / 2 / rate
 
 
 class Direct:

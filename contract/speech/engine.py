@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import wave
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,15 +19,6 @@ class Clip:
     samples: bytes
     sample_rate: int
     transcript: str | None = None
-
-    @property
-    def wav(self) -> bytes:
-        """The recording as a file."""
-        file = io.BytesIO()
-        with wave.open(file, "wb") as writer:
-            writer.setparams((1, 2, self.sample_rate, 0, "NONE", ""))
-            writer.writeframes(self.samples)
-        return file.getvalue()
 
 
 @dataclass(frozen=True, slots=True)

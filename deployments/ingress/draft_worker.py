@@ -35,7 +35,7 @@ from contract.errors import (
 )
 from contract.speech.engine import SpeechJob
 from contract.voice_design.engine import DesignResult
-from deployments.ingress.ears import audible, ears_for
+from deployments.ingress.ears import audible, ears_for, wav
 from state import State
 from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim
 
@@ -219,7 +219,7 @@ class DraftWorker:
         blobs, model = self._state.blobs, self._catalog.voice_design[lease.draft.model]
         sentence = self._catalog.sentences[lease.draft.spec.language]
         artifacts = DesignedVoice.of(designed, lease.folder, sentence, model.runtime)
-        await blobs.put(artifacts.clip_blob, designed.clip.wav)
+        await blobs.put(artifacts.clip_blob, wav(designed.clip))
         await blobs.put(artifacts.sample_blob, designed.sample)
         cost = model.cost_micro_eur(synthesis_ms=artifacts.synthesis_ms)
         if await self._state.drafts.finish(lease, artifacts, cost) is None:

@@ -7,6 +7,8 @@ organisation whose speech it is. Nobody is billed.
 from __future__ import annotations
 
 import asyncio
+import io
+import wave
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -80,7 +82,7 @@ class Ears:
             end_s = max(end_s, segments[part.end - 1].end)
             first, last = (2 * round(at_s * EARS_RATE) for at_s in (start_s, end_s))
             clip = Clip(whole.samples[first:last], EARS_RATE)
-            pieces[part.first : part.end] = [_joined(await self._listen(clip.wav, context, part.text))]
+            pieces[part.first : part.end] = [_joined(await self._listen(wav(clip), context, part.text))]
         return " ".join(pieces)
 
     async def _listen(self, sound: bytes, context: CallContext, prompt: str | None = None) -> list[Segment]:
@@ -89,6 +91,15 @@ class Ears:
         await self.engine.ready(VERDICT_LISTEN_S, timings=context.timings)
         async with aclosing(self.engine.stream(TranscriptionEngine.transcribe, job, context=context)) as updates:
             return [segment async for update in updates for segment in update.segments]
+
+
+def wav(clip: Clip) -> bytes:
+    """The recording as a file."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, 2, clip.sample_rate, 0, "NONE", ""))
+        writer.writeframes(clip.samples)
+    return file.getvalue()
 
 
 def _joined(segments: Iterable[Segment]) -> str:
