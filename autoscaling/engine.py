@@ -71,6 +71,10 @@ class Timings:
             self.stages[-1].loading = loading
             self.enter(Stage.QUEUE)
 
+    def waited(self) -> float:
+        """Seconds without a replica at work on it, so far."""
+        return self.queue + self.load
+
     @contextmanager
     def measured(self) -> Iterator[Callable[[], None]]:
         """Counts the block as the engine's time, less what was spent in the router's queue.

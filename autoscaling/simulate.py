@@ -100,7 +100,6 @@ ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
         "metavar": "S",
         "help": "mean seconds of work of a request of a made trace (default: 5)",
     },
-    "--unit-s": {"type": float, "metavar": "S", "help": "work of a unit, for a trace with the column quantity"},
     "--slowdown": {
         "type": float,
         "default": 0.0,
@@ -183,9 +182,9 @@ def _trace(options: argparse.Namespace, models: Mapping[str, Model]) -> Simulate
         )
     engines = {model.id: name for name, model in models.items()}
     if options.trace == "-":
-        return read(sys.stdin, engines, time.time(), options.unit_s)
+        return read(sys.stdin, engines, time.time())
     with Path(options.trace).open(encoding="utf-8", newline="") as file:
-        return read(file, engines, time.time(), options.unit_s)
+        return read(file, engines, time.time())
 
 
 def _sweep(text: str | None) -> tuple[str, Sequence[Any]]:

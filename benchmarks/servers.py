@@ -20,6 +20,8 @@ from pathlib import Path
 
 import httpx
 
+from autoscaling.policy.shared import FILE as WARMTH
+
 ROOT = Path(__file__).parent.parent
 READY_WITHIN_S = 180
 STOPPED_WITHIN_S = 60
@@ -115,16 +117,19 @@ def parlance(
     checkout: Path = ROOT,
     name: str = "Parlance",
     weights_toml: str = "",
+    warmth: str = "",
     **environment: str,
 ) -> Iterator[Server]:
     """The graph of a Serve config as `make serve` runs it, with a home in `folder`; no engine is warm yet.
 
     `config` is read from `checkout`, and so is every module; the interpreter is this one. `weights_toml` are stanzas of
-    weights that are not shipped.
+    weights that are not shipped, `warmth` is what the scaling policy has learned before.
     """
     home = Path(tempfile.mkdtemp(prefix="home-", dir=folder))
     (home / "weights").symlink_to(_weights())
     (home / "weights.toml").write_text(weights_toml)
+    if warmth:
+        (home / WARMTH).write_text(warmth)
     environment |= {"PARLANCE_HOME": str(home), "PYTHONPATH": str(checkout)}
     server = Server(name, free_port(), make_customer(environment, checkout))
     command = [sys.executable, "-m", _launcher(checkout), str(config), "--port", str(server.port)]

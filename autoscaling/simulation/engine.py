@@ -37,6 +37,7 @@ class Setup:
         terms: of the policy, of the same stanza.
         slowdown: by this share of its time alone a call is longer for each other one at the same replica.
         micro_eur_an_hour: what a replica costs that is there.
+        starts_s: seconds of starts that were measured, which come again in turn; empty: those of `serving`.
     """
 
     deployment: str
@@ -45,6 +46,7 @@ class Setup:
     terms: Terms
     slowdown: float = 0.0
     micro_eur_an_hour: int = 0
+    starts_s: Sequence[float] = ()
 
 
 class SimulatedEngine:

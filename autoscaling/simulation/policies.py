@@ -18,10 +18,10 @@ class SimulatedPolicy(Protocol):
 
 
 class Planned:
-    """The policy of production."""
+    """The policy of production; `brain` is one that has learned before."""
 
-    def __init__(self, engines: Mapping[str, Setup], room: Mapping[str, float]) -> None:
-        self._brain = Brain({name: setup.terms for name, setup in engines.items()})
+    def __init__(self, engines: Mapping[str, Setup], room: Mapping[str, float], brain: Brain | None = None) -> None:
+        self._brain = brain or Brain({name: setup.terms for name, setup in engines.items()})
         self._room = room
 
     def decide(self, facts: Mapping[str, Facts], now_s: float) -> Mapping[str, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import cycle
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +69,7 @@ def simulate(
     of the number of requests that have come since it was told last.
     """
     clock, draw = SimulatedClock(), random.Random(seed)
-    controller = Controller(clock, trace.epoch_s, policy)
+    controller = Controller(clock, trace.epoch_s, policy, draw)
     outcome = np.zeros(len(trace), np.uint8)
     wait_s = np.zeros(len(trace), np.float32)
 
@@ -122,7 +124,9 @@ def _play(
 
 
 def _starts(setup: Setup, draw: random.Random) -> Callable[[], float]:
-    """Seconds of starts: those of the stanza, give or take a tenth."""
+    """Seconds of starts: those that were measured, or those of the stanza, give or take a tenth."""
+    if setup.starts_s:
+        return partial(next, cycle(setup.starts_s))
     return lambda: setup.serving.load_s * draw.uniform(0.9, 1.1)
 
 

@@ -7,8 +7,8 @@ A file of them is CSV with a header line. `python -m state usage --format csv` w
     organisation   any name; all are one organisation where it is missing
     work_s         how long an engine that has nothing else works on it, in seconds
 
-Where it has `quantity` instead of `work_s`, it is usage: `at` is the end of a request, and its work is so many times
-the work of a unit. What it waited for is not recorded, so it is taken to have come when its work began.
+Instead of `work_s` it may have `took_ms` and `waited_ms`, as usage has them: then `at` is when a request had ended.
+Lines without them, of versions that did not keep them, are left out.
 """
 
 from __future__ import annotations
@@ -57,26 +57,22 @@ class SimulatedTrace:
         return len(self.at_s)
 
 
-def read(lines: Iterable[str], engines: Mapping[str, str], now_s: float, unit_s: float | None = None) -> SimulatedTrace:
-    """The trace that `lines` of CSV hold. Raises TraceError.
-
-    `engines` are the deployments of models, by id; `unit_s` is the work of a unit, in seconds.
-    """
+def read(lines: Iterable[str], engines: Mapping[str, str], now_s: float) -> SimulatedTrace:
+    """The trace that `lines` of CSV hold; `engines` are the deployments of models, by id. Raises TraceError."""
     table = csv.DictReader(lines)
     columns = set(table.fieldnames or ())
     if missing := {"at", "model"} - columns:
         raise TraceError(f"the trace has no column `{min(missing)}`; it has {', '.join(sorted(columns)) or 'none'}")
-    if "work_s" not in columns and ("quantity" not in columns or unit_s is None):
-        raise TraceError(
-            "the trace has no column `work_s`, so nobody knows how long calls take; where it has `quantity`, "
-            "`--unit-s` says how many seconds one of these takes"
-        )
+    if "work_s" not in columns and not {"took_ms", "waited_ms"} <= columns:
+        raise TraceError("the trace has no column `work_s`, so nobody knows how long calls take")
     names = tuple(dict.fromkeys(engines.values()))
     place, owners, gone = {name: number for number, name in enumerate(names)}, dict[str, int](), Counter[str]()
     rows: list[tuple[float, int, int, float]] = []
-    future = 0
-    for at_s, row, work_s in _rows(table, unit_s):
-        if (deployment := engines.get(row["model"])) is None:
+    future = timeless = 0
+    for at_s, row, work_s in _rows(table, is_usage="work_s" not in columns):
+        if work_s is None:
+            timeless += 1
+        elif (deployment := engines.get(row["model"])) is None:
             gone[row["model"]] += 1
         elif at_s > now_s:
             future += 1
@@ -84,20 +80,23 @@ def read(lines: Iterable[str], engines: Mapping[str, str], now_s: float, unit_s:
             owner = owners.setdefault(row.get("organisation") or "", len(owners) + 1)
             rows.append((at_s, place[deployment], owner, work_s))
     if not rows:
-        raise TraceError(f"the trace has no request that can be played{_left_out(gone, future)}")
-    return _trace(names, rows, gone, future)
+        raise TraceError(f"the trace has no request that can be played{_left_out(gone, future, timeless)}")
+    return _trace(names, rows, _left_out(gone, future, timeless))
 
 
-def _rows(table: csv.DictReader[str], unit_s: float | None) -> Iterator[tuple[float, dict[str, str], float]]:
-    """When each request came, its fields, and its work."""
+def _rows(table: csv.DictReader[str], *, is_usage: bool) -> Iterator[tuple[float, dict[str, str], float | None]]:
+    """When each request came, its fields, and its work; None where nobody knows."""
     for row in table:
         try:
             at_s = _time(row["at"])
-            if unit_s is None:
+            if not is_usage:
                 work_s = float(row["work_s"])
+            elif row["took_ms"]:
+                at_s -= float(row["took_ms"]) / 1000
+                work_s = (float(row["took_ms"]) - float(row["waited_ms"])) / 1000
             else:
-                work_s = float(row["quantity"]) * unit_s
-                at_s -= work_s
+                yield at_s, row, None
+                continue
             if not (math.isfinite(at_s) and 0 <= work_s < math.inf):
                 raise ValueError(f"{work_s} is no time")
         except (KeyError, TypeError, ValueError) as error:
@@ -113,9 +112,7 @@ def _time(text: str) -> float:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _trace(
-    names: tuple[str, ...], rows: list[tuple[float, int, int, float]], gone: Counter[str], future: int
-) -> SimulatedTrace:
+def _trace(names: tuple[str, ...], rows: list[tuple[float, int, int, float]], left_out: str) -> SimulatedTrace:
     at_s, engine, owner, work_s = (np.array(column) for column in zip(*rows, strict=True))
     notes = []
     if late := int(np.count_nonzero(np.diff(at_s) < 0)):
@@ -128,7 +125,7 @@ def _trace(
         notes.append(
             f"Nothing came for {gaps.max() / 3600:.1f} h after {after:%Y-%m-%d %H:%M} UTC; that is played as it is."
         )
-    if left_out := _left_out(gone, future):
+    if left_out:
         notes.append(f"Some requests are not played{left_out}.")
     begin_s = float(at_s[0])
     return SimulatedTrace(
@@ -142,8 +139,10 @@ def _trace(
     )
 
 
-def _left_out(gone: Counter[str], future: int) -> str:
+def _left_out(gone: Counter[str], future: int, timeless: int) -> str:
     parts = [f"{count} are of `{model}`, which this profile does not have" for model, count in gone.most_common(5)]
     if future:
         parts.append(f"{future} come in the future")
+    if timeless:
+        parts.append(f"of {timeless} nobody kept how long they took")
     return ": " + "; ".join(parts) if parts else ""

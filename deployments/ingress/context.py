@@ -238,6 +238,7 @@ class RequestContext:
         reservation = await state.ledger.reserve(
             self.caller, line=model.billing_key, model=model.id, estimate_micro_eur=cost, request_id=request_id
         )
+        reservation.waited_s = self.timings.waited
         self.trace.bills.append(reservation)
         return Account(
             reservation,

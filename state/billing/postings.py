@@ -220,7 +220,11 @@ def line(bill: Bill, charged: Mapping[str, int]) -> dict[str, Any]:
     """The columns of a usage line, without its time."""
     row = columns(bill.entry) | values(bill.used)
     del row["id"], row["cost"]
-    return row | {"reservation_id": bill.entry.id, "cost_micro_eur": charged[bill.entry.id]}
+    took_ms = waited_ms = None
+    if bill.took_s is not None:
+        took_ms, waited_ms = round(1000 * bill.took_s), round(1000 * bill.waited_s)
+    times = {"took_ms": took_ms, "waited_ms": waited_ms}
+    return row | times | {"reservation_id": bill.entry.id, "cost_micro_eur": charged[bill.entry.id]}
 
 
 def hold_budgets(connection: Connection, entry: Entry, amount: int) -> None:

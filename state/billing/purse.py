@@ -25,7 +25,7 @@ from sqlalchemy import Connection
 from contract.errors import without_text
 from state.billing import postings
 from state.billing.postings import LEASE_S
-from state.billing.usage import Bill, Entry, PurseGone, Usage
+from state.billing.usage import Entry, PurseGone
 from state.database.base import Database
 from state.database.tables import PURSE
 
@@ -84,18 +84,17 @@ class Purse:
         self.unused = 0
         return True
 
-    def bill(self, hold: Taker, used: Usage) -> Bill:
-        """The bill of a request that took from here, and of what it pays: all of the cost, as far as it has so much.
+    def cover(self, hold: Taker, cost_micro_eur: int) -> int:
+        """What is paid from here for a request that took from here: all of its cost, as far as it has so much.
 
         What the request leaves over is free again. Where a mark is uncertain, its money may be in a row of its own by
         now: then it gets no more from here, and nothing comes back.
         """
         if hold.is_stored:
-            covered = min(used.cost_micro_eur, hold.held_micro_eur)
-        else:
-            covered = min(used.cost_micro_eur, hold.held_micro_eur + self.free_micro_eur)
-            self.free_micro_eur += hold.held_micro_eur - covered
-        return Bill(hold.entry, used, has_row=hold.is_stored, purse_id=self.entry.id, covered_micro_eur=covered)
+            return min(cost_micro_eur, hold.held_micro_eur)
+        covered = min(cost_micro_eur, hold.held_micro_eur + self.free_micro_eur)
+        self.free_micro_eur += hold.held_micro_eur - covered
+        return covered
 
 
 class Purses:

@@ -48,6 +48,7 @@ class Reservation:
         marked: what of that the database has; None before the first time.
         is_stored: whether the database may have a row of it.
         purse: what holds the money where that is no row of its own.
+        waited_s: gives the seconds for which the request has waited for a slot or a start.
         end: gives the micro-EUR that were charged, 0 where it is void; None until it is on the way there.
     """
 
@@ -62,6 +63,7 @@ class Reservation:
         self._ledger = ledger
         self.caller = caller
         self._opened_s = time.monotonic()
+        self.waited_s: Callable[[], float] = float
         self.end: asyncio.Future[int] | None = None
 
     @property
@@ -113,9 +115,20 @@ class Reservation:
     async def _bill(self, used: Usage) -> int:
         if self.end is None:
             self.used = used
-            bill = self.purse.bill(self, used) if self.purse else Bill(self.entry, used, has_row=self.is_stored)
-            self.end = self._ledger.settle(bill)
+            self.end = self._ledger.settle(self._bill_of(used))
         return await asyncio.shield(self.end)
+
+    def _bill_of(self, used: Usage) -> Bill:
+        took_s, purse = time.monotonic() - self._opened_s, self.purse
+        return Bill(
+            self.entry,
+            used,
+            has_row=self.is_stored,
+            purse_id=purse.entry.id if purse else None,
+            covered_micro_eur=purse.cover(self, used.cost_micro_eur) if purse else 0,
+            took_s=took_s,
+            waited_s=min(took_s, self.waited_s()),
+        )
 
     async def void(self) -> None:
         """Releases what is held without billing, unless the request was settled."""

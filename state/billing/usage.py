@@ -73,6 +73,8 @@ class Bill:
 
     Attributes:
         made_s: monotonic time of its making: it may be recorded much later.
+        took_s: seconds from the request until then; None where nobody knows.
+        waited_s: of these, for a slot or for an engine to start.
         has_row: whether the request may have a reservation of its own.
         purse_id: the purse that pays where it has none.
         covered_micro_eur: how much of the cost that purse holds.
@@ -84,6 +86,8 @@ class Bill:
     has_row: bool = True
     purse_id: str | None = None
     covered_micro_eur: int = 0
+    took_s: float | None = None
+    waited_s: float = 0.0
 
 
 def over_limit(refused: OverLimit, caller: Caller, fault: Fault | None = None) -> ApiError:
@@ -97,8 +101,9 @@ def over_limit(refused: OverLimit, caller: Caller, fault: Fault | None = None) -
 class UsageLine(TypedDict):
     """A billed request. `at` is ISO 8601, UTC; `id` grows with every line.
 
-    `quantities` says by unit what `quantity` adds up: times the prices of the model, it is the cost. None on lines of
-    versions that did not keep it.
+    `quantities` says by unit what `quantity` adds up: times the prices of the model, it is the cost. The request came
+    `took_ms` milliseconds before `at`, and waited `waited_ms` of these for a slot or for an engine to start. None on
+    lines of versions that did not keep it.
     """
 
     id: int
@@ -113,6 +118,8 @@ class UsageLine(TypedDict):
     unit: str
     quantities: dict[str, int] | None
     cost_micro_eur: int
+    took_ms: int | None
+    waited_ms: int | None
 
 
 COLUMNS = tuple(UsageLine.__annotations__)[1:]

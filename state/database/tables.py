@@ -162,6 +162,9 @@ usage_lines = _table(
     Column("recovered", Number, nullable=False, server_default=text("0")),
     # What `quantity` adds up, by the units that have prices; NULL: of a version that did not keep it.
     Column("quantities", Quantities),
+    # From the request until `at_ms`, and how long it waited; NULL as above, or where nobody knows.
+    Column("took_ms", Number),
+    Column("waited_ms", Number),
     CheckConstraint("cost_micro_eur >= 0", name="cost"),
 )
 Index("ix_usage_lines_org_id_at_ms", usage_lines.c.org_id, usage_lines.c.at_ms)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 from autoscaling.engine import Timings
 from contract.errors import INVALID_REQUEST, ORG_SPEND_LIMIT, UPSTREAM_ERROR
 from deployments.ingress.context import RequestContext, Trace
+from state.billing import reservation
 from tests.api.bodies import BODIES, FORM_TYPE, FORMS
 from tests.api.conftest import Api
 
@@ -48,6 +50,19 @@ async def test_the_end_decides(api: Api, context: RequestContext, end: BaseExcep
             await work()
     lines = [(line.quantity, line.quantities, line.cost_micro_eur) for line in await api.usage()]
     assert lines == ([(7, {"input_tokens": 5, "output_tokens": 2}, 9)] if is_billed else [])
+
+
+async def test_a_line_says_when_its_request_came_and_how_long_it_waited(
+    api: Api, context: RequestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = time.monotonic()
+    monkeypatch.setattr(reservation.time, "monotonic", lambda: now_s)
+    async with await context.bill(api.service.catalog.chat["obedient"], {"input_tokens": 100}) as account:
+        now_s += 12.3456
+        context.timings.queue, context.timings.load = 0.25, 2.0
+        await account.settle(input_tokens=5)
+    (line,) = await api.usage()
+    assert (line.took_ms, line.waited_ms) == (12_346, 2_250)
 
 
 async def test_a_refusal_before_anything_was_produced_costs_nothing(api: Api, context: RequestContext) -> None:

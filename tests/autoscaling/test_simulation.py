@@ -201,7 +201,9 @@ ENGINES = {"chat": "e0"}
     [
         ("", "no column `at`; it has none"),
         ("at,organisation\n", "no column `model`; it has at, organisation"),
-        ("at,model\n", "nobody knows how long calls take; where it has `quantity`, `--unit-s`"),
+        ("at,model\n", "nobody knows how long calls take"),
+        ("at,model,took_ms,waited_ms\n1,chat,,\n", "played: of 1 nobody kept how long they took"),
+        ("at,model,took_ms,waited_ms\n1,chat,5,9\n", "-0.004 is no time"),
         ("at,model,work_s\n", "no request that can be played"),
         ("at,model,work_s\nnoon,chat,1\n", "line 2 of the trace cannot be read: Invalid isoformat string: 'noon'"),
         ("at,model,work_s\n1,chat,1\n2,chat,long\n", "line 3 of the trace cannot be read"),
@@ -230,10 +232,16 @@ def test_what_is_odd_is_played_and_told() -> None:
     assert "future" in left_out
 
 
-def test_usage_is_a_trace_that_begins_when_its_work_did() -> None:
-    lines = ["at,model,quantity", "1970-01-01T00:01:40Z,chat,50", "1970-01-01T00:02:00Z,chat,10"]
-    trace = read(lines, ENGINES, NOW_S, unit_s=0.2)
-    assert (trace.epoch_s, trace.at_s.tolist(), trace.work_s.tolist()) == (90, [0, 28], [10, 2])
+def test_usage_is_a_trace_of_when_requests_came_and_how_long_they_were_worked_on() -> None:
+    lines = [
+        "at,model,took_ms,waited_ms",
+        "1970-01-01T00:01:40Z,chat,12000,2000",
+        "1970-01-01T00:02:00Z,chat,2000,0",
+        "1970-01-01T00:02:00Z,chat,,",
+    ]
+    trace = read(lines, ENGINES, NOW_S)
+    assert (trace.epoch_s, trace.at_s.tolist(), trace.work_s.tolist()) == (88, [0, 30], [10, 2])
+    assert "of 1 nobody kept how long they took" in trace.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_usage_has_the_documented_shape_in_every_format(say: Say, acme: str, tmp
     anyio.run(bill, tmp_path, "billed", 3)
     lines = json.loads(say("usage", "--org", "billed", "--format", "json")[1])
     columns = ["at", "organisation", "user", "key_id", "request_id", "line", "model", "quantity", "unit"]
-    columns += ["quantities", "cost_micro_eur"]
+    columns += ["quantities", "cost_micro_eur", "took_ms", "waited_ms"]
     assert [list(line) for line in lines] == [columns] * 3
     assert [line["cost_micro_eur"] for line in lines] == [40, 41, 42]
     assert (lines[0]["organisation"], lines[0]["user"], lines[0]["quantity"]) == ("billed", "eve", 310)
