@@ -33,7 +33,7 @@ ALIKE = 0.5
 """Share of its letters that a passage may lose in another spelling of the same sound."""
 
 MISHEARD = 5
-"""Words in a row that ears may mishear, and hear with a hint. They would make up a longer passage from the hint."""
+"""Words in a row that ears may mishear, and hear with a hint. More of them are another sentence, or language."""
 
 COUNTED = frozenset({"en", "es", "fr", "it", "pt", "de", "nl"})
 """Languages whose words for numbers are read as digits."""
@@ -45,6 +45,7 @@ _UNITS: dict[str, str] = {
 }
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+|[%€$£°&+=]")
 _PRICE = re.compile(r"([€$£]) ?(\d[\d.,]*)")
+_MINUS = re.compile(r"(?<!\S)[-−](?=\d)")
 _NO_DIGIT = re.compile(r"\D")
 
 
@@ -57,23 +58,21 @@ class Comparison:
         word_error_rate: words that were added, dropped or replaced, as a share of these.
         first: the first passage that counts, expected and heard; None where none does.
         longest: words of the longest passage that differs at all.
+        is_doubtful: whether a second hearing with the text as a hint may tell otherwise. One word is misheard for
+            another; where nothing was heard, or something more, ears would make it up from the hint, or leave it out.
     """
 
     words: int
     word_error_rate: float
     first: tuple[str, str] | None
     longest: int
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether it counts, and a second hearing with the text as a hint may tell otherwise."""
-        return self.first is not None and self.longest <= MISHEARD
+    is_doubtful: bool
 
 
 def compare(text: str, transcript: str, language: str, letters: int = LETTERS) -> Comparison:
     """How `transcript` differs from `text`, which has words."""
     expected, heard_words = spelled(text, language), spelled(transcript, language)
-    edits, longest, first = 0, 0, None
+    edits, longest, counted = 0, 0, list[tuple[str, str]]()
     for is_same, codes in groupby(Levenshtein.opcodes(expected, heard_words), key=lambda code: code.tag == "equal"):
         if is_same:
             continue
@@ -81,9 +80,10 @@ def compare(text: str, transcript: str, language: str, letters: int = LETTERS) -
         old = expected[run[0].src_start : run[-1].src_end]
         new = heard_words[run[0].dest_start : run[-1].dest_end]
         edits, longest = edits + max(len(old), len(new)), max(longest, len(old), len(new))
-        if first is None and counts(old, new, letters):
-            first = (" ".join(old), " ".join(new))
-    return Comparison(len(expected), edits / max(len(expected), 1), first, longest)
+        if counts(old, new, letters):
+            counted.append((" ".join(old), " ".join(new)))
+    is_doubtful = bool(counted) and longest <= MISHEARD and all(map(all, counted))
+    return Comparison(len(expected), edits / max(len(expected), 1), next(iter(counted), None), longest, is_doubtful)
 
 
 class Doubt(NamedTuple):
@@ -130,6 +130,7 @@ def spelled(text: str, language: str) -> list[str]:
         from text_to_num import alpha2digit
 
         plain = alpha2digit(plain, language, threshold=0)
+    plain = _MINUS.sub("minus ", plain)
     plain = "".join(char for char in unicodedata.normalize("NFD", plain) if not unicodedata.combining(char))
     words = [
         # A lone letter is a unit behind a number only: "l'hiver" has no litres.

@@ -62,8 +62,10 @@ async def test_ears_hear_again_with_a_hint_before_they_blame(api: Api) -> None:
     ears.hinted = TEXT
     body = await verdict(api, await speak(api))
     assert (body["verdict"], body["heard"], ears.hints) == ("faithful", TEXT, [TEXT])
-    ears.script = [TEXT]
-    assert (await verdict(api, await speak(api)))["verdict"] == "faithful"
+    # Where they heard nothing, or what is right, the hint would tell them nothing but the text.
+    for heard, judgement in (("Good morning, listeners.", "differs"), (TEXT, "faithful")):
+        ears.script = [heard]
+        assert (await verdict(api, await speak(api)))["verdict"] == judgement
     assert len(ears.hints) == 1
 
 

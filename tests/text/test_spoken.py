@@ -19,6 +19,8 @@ SAME = [
     ("Veintitrés personas", "23 personas", "es"),
     ("duecentotrentacinque metri", "235 metri", "it"),
     ("São duzentos e trinta gramas.", "São 230 g", "pt"),
+    ("It fell to -12 degrees.", "it fell to minus twelve degrees", "en"),
+    ("Baja a -3 grados.", "baja a menos tres grados", "es"),
     ("Füße und 21 Bäume", "fuße und einundzwanzig baume", "de"),
 ]
 SPELLED_OTHERWISE = [
@@ -60,6 +62,24 @@ def test_what_was_not_said_counts(text: str, transcript: str, language: str, fir
 def test_a_word_that_is_left_out_counts_from_its_length_on(letters: int, is_counted: bool) -> None:
     word = "flower"[:letters]
     assert (compare(f"that {word} there", "that there", "en").first is not None) is is_counted
+
+
+@pytest.mark.parametrize(
+    ("transcript", "is_doubtful"),
+    [
+        ("we saw the big black horse near the old mill", False),
+        ("we saw the big black tiger near the old mill", True),
+        ("we saw the big elephants near the old mill", True),
+        ("we saw the big near the old mill", False),
+        ("we saw the big black horse yesterday near the old mill", False),
+        ("we saw the big black tiger near the old", False),
+        # Five words in a row, and six.
+        ("we saw every umbrella beside elephants quickly the old mill", True),
+        ("we saw every umbrella beside elephants quickly walking old mill", False),
+    ],
+)
+def test_a_word_for_another_is_a_doubt_and_none_is_a_fault(transcript: str, is_doubtful: bool) -> None:
+    assert compare("We saw the big black horse near the old mill.", transcript, "en").is_doubtful is is_doubtful
 
 
 def test_the_first_passage_that_counts_and_the_longest_of_all_are_told() -> None:
