@@ -8,7 +8,8 @@ units and titles as one word for each (`spoken.toml`). The words are aligned. A 
     if its numbers differ
     or its letters differ by LETTERS at least, and are not spelled alike otherwise
 
-so a word that is left out counts, and a name that is written as it may sound does not.
+so a word that is left out counts, and a name that is written as it may sound does not. Where each passage that counts
+has words for words, ears may have misheard them, and listen again with a hint: to a long sound part by part (`doubts`).
 """
 
 from __future__ import annotations
