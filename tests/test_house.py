@@ -26,7 +26,7 @@ ROOMS = (
     "state",
     "text",
 )
-FILES = 406
+FILES = 407
 """What came last: metrics six (table, counters, way to Ray, agent of a node, report of an ingress, fork servers' size),
 health one, usage of clients two, months of budgets one, acts and the programs that write them four with their step,
 traces and logs five (table, way to a collector, settings, lines, end of a request), waits six (quantiles, order,

@@ -245,7 +245,7 @@ def stored(file: Path = STORED) -> list[Seen]:
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("shapes", nargs="*", default=SHAPES, choices=SHAPES, help="traces (default: all)")
+    parser.add_argument("shapes", nargs="*", metavar="shape", help=f"{', '.join(SHAPES)} (default: all)")
     parser.add_argument("--minutes", type=float, default=10.0, help="of each trace (default: 10)")
     parser.add_argument("--requests", type=int, default=240, help="of each trace (default: 240)")
     parser.add_argument("--by", default="policy", choices=("policy", "serve"), help="who scales (default: policy)")
@@ -253,7 +253,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="foretell what is stored, and run nothing")
     options = parser.parse_args()
     runs = stored()
-    for shape in () if options.again else options.shapes:
+    for shape in () if options.again else options.shapes or SHAPES:
         seen = run(shape, options.minutes, options.requests, options.by, options.seed)
         runs = [other for other in runs if (other.shape, other.by) != (seen.shape, seen.by)] + [seen]
         STORED.write_text("[\n" + ",\n".join(json.dumps(asdict(each)) for each in runs) + "\n]\n", "utf-8")

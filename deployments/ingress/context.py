@@ -228,8 +228,7 @@ class RequestContext:
         Leaving the block settles what `progress` last said: also when the client went away, and when this server has to
         stop. A client that went away before anything was counted pays what the engine had `begun`, if the call had gone
         out to it. What fails by our fault before it is settled costs nothing, except what a time limit took from a
-        stream. So a whole answer is settled last, when all that goes out is there: a flow that calls an engine for one
-        is given `render`, which makes the reply of it.
+        stream. So a whole answer is settled last: a flow that asks for one is given `render`, which makes the reply.
 
         Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT, STATE_UNAVAILABLE.
         """

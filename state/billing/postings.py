@@ -6,8 +6,8 @@
                  |----> recover: its process died; settled from the last mark, void without one
                  '----> void
 
-A purse (`purse.py`) is held, too, and pays for requests that have no row of their own: their costs (settle), or the row
-that they get after a while (mark). What becomes of the rows of dead processes is in `upkeep.py`.
+A purse (`purse.py`) is held, too, and pays for requests without a row: their costs (settle), or the row that they get
+after a while (mark). What becomes of the rows of dead processes is in `upkeep.py`.
 
 The rowcount of one conditional update decides who moves a row out of `held`, so each reservation ends once. Rows are
 always locked in the order reservations by id, organisation, users, so transactions cannot deadlock; budgets come last,
@@ -123,8 +123,7 @@ def top_up(connection: Connection, entry: Entry, amount: int, used: Usage) -> bo
 def settle(connection: Connection, bills: Sequence[Bill]) -> list[int]:
     """Writes the usage lines and moves what was held to spent. All of one organisation. Idempotent.
 
-    Returns the micro-EUR charged for each. A cost above what was held is charged as far as the limits have room: they
-    hold whatever an engine does. Raises PurseGone.
+    Returns the micro-EUR charged for each: of a cost above what was held, as limits have room. Raises PurseGone.
     """
     once = {bill.entry.id: bill for bill in bills}
     with_rows = [bill.entry for bill in once.values() if bill.has_row]
@@ -219,12 +218,9 @@ def _write_lines(connection: Connection, bills: Sequence[Bill], charged: Mapping
 def line(bill: Bill, charged: Mapping[str, int]) -> dict[str, Any]:
     """The columns of a usage line, without its time."""
     row = columns(bill.entry) | values(bill.used)
-    del row["id"], row["cost"]
-    took_ms = waited_ms = None
-    if bill.took_s is not None:
-        took_ms, waited_ms = round(1000 * bill.took_s), round(1000 * bill.waited_s)
-    times = {"took_ms": took_ms, "waited_ms": waited_ms}
-    return row | times | {"reservation_id": bill.entry.id, "cost_micro_eur": charged[bill.entry.id]}
+    row |= {"reservation_id": row.pop("id"), "cost_micro_eur": charged[bill.entry.id]}
+    del row["cost"]
+    return row | {"took_ms": bill.took_ms, "waited_ms": bill.waited_ms}
 
 
 def hold_budgets(connection: Connection, entry: Entry, amount: int) -> None:

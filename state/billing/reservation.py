@@ -1,7 +1,4 @@
-"""What one billed request holds, has used and owes: the handles that flows work with. The ledger writes it down.
-
-Reservation is in micro-EUR, Account in the units that the model has prices for.
-"""
+"""What one billed request holds, has used and owes: in micro-EUR, and in the units of its model. A ledger writes it."""
 
 from __future__ import annotations
 
@@ -43,12 +40,12 @@ class Reservation:
     """Money held for one billed request. The first of `settle` and `void` wins; later calls change nothing.
 
     Attributes:
-        held_micro_eur: what is held; 0 for callers without a limit.
+        held_micro_eur: 0 for callers without a limit.
         used: what `note` last said, and in the end what was billed.
         marked: what of that the database has; None before the first time.
         is_stored: whether the database may have a row of it.
         purse: what holds the money where that is no row of its own.
-        waited_s: gives the seconds for which the request has waited for a slot or a start.
+        waited_s: gives the seconds of its wait for an engine.
         end: gives the micro-EUR that were charged, 0 where it is void; None until it is on the way there.
     """
 
@@ -114,21 +111,14 @@ class Reservation:
 
     async def _bill(self, used: Usage) -> int:
         if self.end is None:
-            self.used = used
-            self.end = self._ledger.settle(self._bill_of(used))
+            self.used, purse_id, covered = used, None, 0
+            if self.purse:
+                purse_id, covered = self.purse.entry.id, self.purse.cover(self, used.cost_micro_eur)
+            took_ms = round(1000 * (time.monotonic() - self._opened_s))
+            waited_ms = min(took_ms, round(1000 * self.waited_s()))
+            bill = Bill(self.entry, used, took_ms, waited_ms, self.is_stored, purse_id, covered)
+            self.end = self._ledger.settle(bill)
         return await asyncio.shield(self.end)
-
-    def _bill_of(self, used: Usage) -> Bill:
-        took_s, purse = time.monotonic() - self._opened_s, self.purse
-        return Bill(
-            self.entry,
-            used,
-            has_row=self.is_stored,
-            purse_id=purse.entry.id if purse else None,
-            covered_micro_eur=purse.cover(self, used.cost_micro_eur) if purse else 0,
-            took_s=took_s,
-            waited_s=min(took_s, self.waited_s()),
-        )
 
     async def void(self) -> None:
         """Releases what is held without billing, unless the request was settled."""

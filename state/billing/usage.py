@@ -52,11 +52,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a request has cost, and what it had for that, in `unit`.
-
-    Attributes:
-        quantities: what `quantity` adds up, by the units that prices are for; None where nobody says.
-    """
+    """What a request has cost, and had for it. `quantities` adds up to `quantity`, by the units that have prices."""
 
     cost_micro_eur: int
     quantity: int
@@ -72,22 +68,21 @@ class Bill:
     """What is to be a usage line.
 
     Attributes:
-        made_s: monotonic time of its making: it may be recorded much later.
-        took_s: seconds from the request until then; None where nobody knows.
-        waited_s: of these, for a slot or for an engine to start.
+        took_ms, waited_ms: milliseconds since the request came, and of these in wait; None where nobody knows.
         has_row: whether the request may have a reservation of its own.
         purse_id: the purse that pays where it has none.
         covered_micro_eur: how much of the cost that purse holds.
+        made_s: monotonic time of its making: it may be recorded much later.
     """
 
     entry: Entry
     used: Usage
-    made_s: float = field(default_factory=time.monotonic)
+    took_ms: int | None = None
+    waited_ms: int | None = None
     has_row: bool = True
     purse_id: str | None = None
     covered_micro_eur: int = 0
-    took_s: float | None = None
-    waited_s: float = 0.0
+    made_s: float = field(default_factory=time.monotonic)
 
 
 def over_limit(refused: OverLimit, caller: Caller, fault: Fault | None = None) -> ApiError:
@@ -102,8 +97,7 @@ class UsageLine(TypedDict):
     """A billed request. `at` is ISO 8601, UTC; `id` grows with every line.
 
     `quantities` says by unit what `quantity` adds up: times the prices of the model, it is the cost. The request came
-    `took_ms` milliseconds before `at`, and waited `waited_ms` of these for a slot or for an engine to start. None on
-    lines of versions that did not keep it.
+    `took_ms` before `at`, and waited `waited_ms` of these for an engine. None on lines of older versions.
     """
 
     id: int

@@ -160,9 +160,8 @@ usage_lines = _table(
     Column("cost_micro_eur", Number, nullable=False),
     # 1: its process died, and this is what it had recorded until then.
     Column("recovered", Number, nullable=False, server_default=text("0")),
-    # What `quantity` adds up, by the units that have prices; NULL: of a version that did not keep it.
+    # What `quantity` adds up, by the units that have prices; how long it took until `at_ms`. NULL where nobody knows.
     Column("quantities", Quantities),
-    # From the request until `at_ms`, and how long it waited; NULL as above, or where nobody knows.
     Column("took_ms", Number),
     Column("waited_ms", Number),
     CheckConstraint("cost_micro_eur >= 0", name="cost"),
