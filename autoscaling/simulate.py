@@ -41,6 +41,12 @@ EPILOGUE = """examples:
   python -m autoscaling.simulate day --policy serve --sweep idle_s=30,60,120,300,600 --json sweep.json
       what each idle time costs, in waits and in money
 
+in the table:
+  busy, warming up, late    requests that were refused: no place, a cold engine, a turn that did not come in time
+  cold hits                 requests that came while no replica ran
+  p50, p95, p99             waits of those that were answered
+  others p95                the same of all organisations but the one that asks most
+
 `python -m docs.made.pictures.simulation sweep.json FOLDER` draws what --json has written.
 """
 

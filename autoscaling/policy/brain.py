@@ -6,15 +6,22 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autoscaling.policy.demand import backlog_wait_s, replicas_for_backlog, steady_wait_s
+from autoscaling.policy.demand import backlog_wait_s, replicas_to_start, steady_wait_s
 from autoscaling.policy.facts import Facts, ScalingDecision, Terms
 from autoscaling.policy.memory import SETTLED_S, Memory
 
 REVERSAL_S = 600.0
-"""A replica that came because of load goes because of load no sooner than this: one reversal in ten minutes."""
+"""An engine that has grown begins to shrink so long after it did so last, at the earliest: one reversal in ten minutes.
+
+So long after it has grown it may; sooner only after a burst, where a BURST-th of its replicas is enough.
+"""
+BURST = 3
 
 DEAD_BAND = 0.5
 """A replica goes only where without it the wait stays below this part of the target."""
+
+SPARE = 0.75
+"""And where without it no more than this share of the slots would be at work."""
 
 FULL = 0.9
 """The share of slots that may be at work on average: calls come at random."""
@@ -50,31 +57,39 @@ class Brain:
     Attributes:
         terms: by the name of an engine; engines may come and go between decisions.
         memories: what was learned, by the same names.
+        failures: of the engines for which the last decision failed, by the same names.
     """
 
     def __init__(self, terms: Mapping[str, Terms] | None = None) -> None:
         self.terms: dict[str, Terms] = dict(terms or {})
         self.memories: dict[str, Memory] = {}
+        self.failures: dict[str, Exception] = {}
         self._decided_s: float | None = None
 
     def decide(self, facts: Mapping[str, Facts], room: Mapping[str, float], now_s: float) -> dict[str, ScalingDecision]:
-        """What every engine of `facts` is to have at a Unix time in seconds.
+        """What every engine of `facts` is to have at a Unix time in seconds, but for those that fail.
+
+        What one of these remembered is forgotten, for it may be why it failed.
 
         `room` is how much there is in all of each resource that is short; others are not looked at. Replicas that leave
         may still hold theirs: who starts replicas waits until there is room.
         """
         self._follow_clock(now_s)
-        wishes = {}
+        wishes, self.failures = {}, {}
         for name, seen in facts.items():
             memory = self.memories.setdefault(name, Memory())
-            memory.learn(seen, now_s)
-            wishes[name] = wish(self.terms[name], seen, memory, now_s)
+            try:
+                memory.learn(seen, now_s)
+                wishes[name] = wish(self.terms[name], seen, memory, now_s)
+            except Exception as error:
+                self.failures[name] = error
+                del self.memories[name]
         granted = share(wishes, self.terms, room)
         decisions = {}
         for name, wished in wishes.items():
             replicas, target = granted[name], facts[name].target
-            if replicas > target:
-                self.memories[name].grown_s = now_s
+            if facts[name].calls:
+                self.memories[name].turn(replicas - target, now_s)
             lost = "no room" if wished.replicas > target else "makes room"
             decisions[name] = ScalingDecision(replicas, wished.why if replicas == wished.replicas else lost)
         return decisions
@@ -87,7 +102,11 @@ class Brain:
 
 
 def wish(terms: Terms, facts: Facts, memory: Memory, now_s: float) -> Wish:
-    """What one engine would have if it were alone."""
+    """What one engine would have if it were alone.
+
+    Calls come at random, so that more come for a while tells nothing as long as all have slots. Where all places are
+    taken, others are refused of whom nobody tells: then it takes twice the replicas that run.
+    """
     service_s, load_s = memory.service_s or terms.target_wait_s, memory.load_s or terms.load_s
     lefts_s = memory.lefts_s(terms, now_s)
     works = min(facts.running, math.ceil(facts.calls / terms.slots))
@@ -95,12 +114,14 @@ def wish(terms: Terms, facts: Facts, memory: Memory, now_s: float) -> Wish:
         works = max(works, 1)
     floor = max(works, terms.least)
     promised = max(terms.least, int(any(hours.hold(now_s) for hours in terms.warm)))
-    least = max(floor, promised, int(facts.calls > 0))
+    without = facts.calls - facts.running * terms.slots
+    is_full = terms.places is not None and without >= FULL * terms.places
+    least = max(floor, promised, int(facts.calls > 0), 2 * facts.running if is_full else 0)
     waited_s = 0.0 if memory.waiting_s is None else now_s - memory.waiting_s
-    more = replicas_for_backlog(
-        facts.calls, facts.running, lefts_s, terms.slots, service_s, load_s, terms.target_wait_s
+    rate = max(memory.rate, memory.surge) / FULL if without > 0 and memory.service_s else 0.0
+    more = replicas_to_start(
+        facts.calls, rate, facts.running, lefts_s, terms.slots, service_s, load_s, terms.target_wait_s
     )
-    more = max(more, _for_what_comes(terms, facts, memory.rate * (memory.service_s or 0.0)) - facts.target)
     if more > 0 or least > facts.target:
         replicas = min(terms.most, max(least, facts.target + more))
         why = "somebody waits" if facts.calls else "hours of warmth"
@@ -110,7 +131,7 @@ def wish(terms: Terms, facts: Facts, memory: Memory, now_s: float) -> Wish:
     if not facts.calls:
         return _idle(terms, memory, floor, promised, target, now_s)
     can_go = target > max(least, 1) and _can_do_with(target - 1, terms, facts, memory, service_s)
-    if can_go and now_s - memory.grown_s >= REVERSAL_S:
+    if can_go and _may_shrink(target, terms, facts, memory, service_s, now_s):
         return Wish(floor, target - 1, WANTED, 0.0, "one less is enough")
     why = "at work" if facts.running else "somebody waits"
     return Wish(floor, target, IDLE if can_go else WANTED, waited_s, why)
@@ -129,35 +150,39 @@ def _idle(terms: Terms, memory: Memory, floor: int, promised: int, target: int, 
     return Wish(floor, target, rank, worth, f"stays warm for {stay_s - idle_s:.0f} s more")
 
 
-def _for_what_comes(terms: Terms, facts: Facts, slots: float) -> int:
-    """Replicas for calls that go on coming and take so many slots on average; 0 where none waits for a slot now.
-
-    Where all places are taken, others are refused of whom nobody tells: then it takes twice the replicas that run.
-    """
-    waiting = facts.calls - facts.running * terms.slots
-    if waiting <= 0:
-        return 0
-    is_full = terms.places is not None and waiting >= FULL * terms.places
-    return max(math.ceil(slots / (terms.slots * FULL)), 2 * facts.running if is_full else 0)
+def _may_shrink(target: int, terms: Terms, facts: Facts, memory: Memory, service_s: float, now_s: float) -> bool:
+    """Whether a replica may go without a second reversal in ten minutes."""
+    if not memory.is_growing or now_s - memory.grown_s >= REVERSAL_S:
+        return True
+    is_first = now_s - memory.turned_s >= REVERSAL_S
+    return is_first and target >= BURST and _can_do_with(target // BURST, terms, facts, memory, service_s)
 
 
 def _can_do_with(replicas: int, terms: Terms, facts: Facts, memory: Memory, service_s: float) -> bool:
     """Whether so many replicas keep well below the target, with the calls of now and with those of the last minutes."""
-    most_s = DEAD_BAND * terms.target_wait_s
+    slots, calls = replicas * terms.slots, max(memory.mean_calls, facts.calls, memory.rate * service_s)
     now_wait_s = backlog_wait_s(facts.calls, min(replicas, facts.running), [], terms.slots, service_s)
-    mean = max(memory.mean_calls, facts.calls)
-    return max(now_wait_s, steady_wait_s(mean, replicas * terms.slots, service_s)) <= most_s
+    most_s = DEAD_BAND * terms.target_wait_s
+    return calls <= SPARE * slots and max(now_wait_s, steady_wait_s(calls, slots, service_s)) <= most_s
 
 
 def share(wishes: Mapping[str, Wish], terms: Mapping[str, Terms], room: Mapping[str, float]) -> dict[str, int]:
-    """Replicas of each engine, such that all fit: who is worth least for what it takes gives way first."""
+    """Replicas of each engine, such that all fit: who is worth least for what it takes gives way first.
+
+    Nobody gives way to what would not fit if it were alone.
+    """
     granted = {name: wished.replicas for name, wished in wishes.items()}
-    for resource, there_is in room.items():
+    for resource, amount in room.items():
+        there_is = amount * (1 + 1e-9)
         needs = {name: need for name in wishes if (need := terms[name].needs.get(resource, 0.0)) > 0}
-        while sum(granted[name] * need for name, need in needs.items()) > there_is * (1 + 1e-9):
-            can_give = [name for name in needs if granted[name] > wishes[name].floor]
-            if not can_give:
+        for name, need in needs.items():
+            if granted[name] * need > there_is:
+                granted[name] = min(granted[name], max(wishes[name].floor, int(there_is // need)))
+        too_much = sum(granted[name] * need for name, need in needs.items()) - there_is
+        for name in sorted(needs, key=lambda name: (wishes[name].rank, wishes[name].worth / needs[name], name)):
+            if too_much <= 0:
                 break
-            loser = min(can_give, key=lambda name: (wishes[name].rank, wishes[name].worth / needs[name], name))
-            granted[loser] -= 1
+            gives = min(math.ceil(too_much / needs[name]), max(0, granted[name] - wishes[name].floor))
+            granted[name] -= gives
+            too_much -= gives * needs[name]
     return granted

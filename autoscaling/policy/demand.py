@@ -10,6 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+AHEAD_S = 600.0
+"""So far ahead calls are foreseen: what comes faster than all slots work waits too long by then."""
+
 
 def backlog_wait_s(calls: float, running: int, lefts_s: Sequence[float], slots: int, service_s: float) -> float:
     """How long the last of `calls` waits for a slot, in seconds. Infinite where no replica comes.
@@ -33,23 +36,33 @@ def _ends_s(calls: float, replicas: int, start_sum_s: float, slots: int, service
     return max(0.0, (start_sum_s + (calls / slots - replicas) * service_s) / replicas)
 
 
-def replicas_for_backlog(
-    calls: float, running: int, lefts_s: Sequence[float], slots: int, service_s: float, load_s: float, target_s: float
+def replicas_to_start(
+    calls: float,
+    rate: float,
+    running: int,
+    lefts_s: Sequence[float],
+    slots: int,
+    service_s: float,
+    load_s: float,
+    target_s: float,
 ) -> int:
-    """Replicas to start now so that what is there waits for `target_s` at most, or little longer than a start takes.
+    """Replicas to start now so that nobody waits for longer than `target_s`, or than a start and half of it.
 
-    0 where the backlog is gone before another replica would run.
+    That holds for the `calls` that are here, and for those that come in the AHEAD_S after them, `rate` a second. 0
+    where all of them begin in time on what runs and starts.
     """
-    if backlog_wait_s(calls, running, lefts_s, slots, service_s) <= target_s:
-        return 0
-    within_s = target_s if load_s <= target_s else load_s + target_s / 2
+    first_s = target_s if load_s <= target_s else load_s + target_s / 2
 
-    def rounds(left_s: float) -> float:
+    def rounds(end_s: float, left_s: float) -> float:
         """Calls that each slot of a replica begins until then."""
-        return 1 + (within_s - left_s) / service_s
+        return 1 + (end_s - left_s) / service_s if left_s <= end_s else 0.0
 
-    come = running * rounds(0.0) + sum(rounds(left_s) for left_s in lefts_s if left_s <= within_s)
-    return max(0, math.ceil((calls / slots - come) / rounds(load_s)))
+    def short(end_s: float) -> float:
+        """Replicas that lack for all to have begun by then that came `target_s` before."""
+        begun = running * rounds(end_s, 0.0) + sum(rounds(end_s, left_s) for left_s in lefts_s)
+        return ((calls + rate * (end_s - first_s)) / slots - begun) / rounds(end_s, load_s)
+
+    return max(0, math.ceil(max(short(first_s), short(first_s + AHEAD_S))))
 
 
 def steady_wait_s(calls: float, slots: int, service_s: float) -> float:

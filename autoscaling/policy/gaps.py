@@ -93,10 +93,13 @@ class Gaps:
 
     def read(self, table: Mapping[str, Mapping[str, float]]) -> None:
         """Goes on from what was `written`. Raises an Exception where it is something else."""
-        self._weights = {
+        read = {
             int(hour) % HOURS: {min(BUCKETS, int(bucket)): float(weight) for bucket, weight in weights.items()}
             for hour, weights in table.items()
         }
+        if not all(0 <= weight < math.inf for weights in read.values() for weight in weights.values()):
+            raise ValueError("gaps have weights that are none")
+        self._weights = read
 
 
 def _with_unseen(weights: Mapping[int, float], least_s: float, most_s: float) -> dict[int, float]:

@@ -16,8 +16,11 @@ CALM_S = 120.0
 RATE_S = 15.0
 """Over about so many seconds the rate is taken in which calls come."""
 
-FADE = 0.98
-"""What an ended call weighs when the next has ended: about the last fifty count."""
+RECENT = 200
+"""Of so many calls that ended the mean time is taken."""
+
+SURE = 3.0
+"""Standard deviations of a count by which what came in one look may be more than usual, and tell nothing."""
 
 NEARLY = 0.1
 """A start that takes longer than expected is taken to need this part of it still."""
@@ -36,12 +39,15 @@ class Memory:
         load_s: how long a start takes; None until one was measured.
         mean_calls: in the system, over the last CALM_S.
         rate: calls that came each second, over the last RATE_S.
+        surge: the same, over the last look alone: as many as came almost certainly.
+        ended: calls, RECENT at most.
         looked_s: when the last facts came.
         active_s: when a call was last seen.
         waiting_s: since when calls wait for a replica that does not run.
         started_s: since when a replica runs that has ended no call yet.
         asked_s: when each replica was asked for that does not run yet, the oldest first.
-        grown_s: when the engine last grew because of its load.
+        grown_s: when load last brought a replica.
+        turned_s: when it first sent one away after that.
     """
 
     gaps: Gaps = field(default_factory=Gaps)
@@ -49,12 +55,15 @@ class Memory:
     load_s: float | None = None
     mean_calls: float = 0.0
     rate: float = 0.0
+    surge: float = 0.0
+    ended: int = 0
     looked_s: float | None = None
     active_s: float | None = None
     waiting_s: float | None = None
     started_s: float | None = None
     asked_s: list[float] = field(default_factory=list)
     grown_s: float = -math.inf
+    turned_s: float = -math.inf
     _has_called: bool = False
     """Whether `active_s` is the time of a call, and not of the first look."""
     _calls: float = 0.0
@@ -70,12 +79,14 @@ class Memory:
         if passed_s:
             came = max(0.0, facts.calls - self._calls + facts.ended)
             self.rate += (came / passed_s - self.rate) * (1 - math.exp(-passed_s / RATE_S))
+            self.surge = max(0.0, came - SURE * math.sqrt(came)) / passed_s
         self._calls = facts.calls
-        if facts.ended:
+        if facts.ended > 0:
             mean_s = facts.worked_s / facts.ended
+            self.ended = min(RECENT, self.ended + facts.ended)
             before_s = mean_s if self.service_s is None else self.service_s
-            self.service_s = max(0.001, before_s + (mean_s - before_s) * (1 - FADE**facts.ended))
-        if facts.load_s is not None:
+            self.service_s = max(0.001, before_s + (mean_s - before_s) * min(1.0, facts.ended / self.ended))
+        if facts.load_s is not None and facts.load_s > 0:
             self.load_s = facts.load_s if self.load_s is None else (self.load_s + facts.load_s) / 2
         self._learn_replicas(facts, now_s)
         self._learn_gap(facts, now_s)
@@ -102,10 +113,23 @@ class Memory:
             self.gaps.add(self.active_s, now_s - self.active_s)
         self.active_s, self._has_called = now_s, True
 
+    def turn(self, more: int, now_s: float) -> None:
+        """So many replicas come because of load, or go where it is less than 0."""
+        if more > 0:
+            self.grown_s = now_s
+        elif more < 0 and self.is_growing:
+            self.turned_s = now_s
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether load has sent none away since it brought one."""
+        return self.grown_s > self.turned_s
+
     def shift(self, by_s: float) -> None:
         """The clock was set anew, by so many seconds: what is remembered keeps its age. This gap is not learned."""
         self._has_called = False
         self.asked_s = [at_s + by_s for at_s in self.asked_s]
+        self.turned_s += by_s
         self.grown_s += by_s
         self.looked_s, self.active_s, self.waiting_s, self.started_s = (
             None if at_s is None else at_s + by_s
@@ -144,4 +168,6 @@ class Memory:
         gaps = Gaps()
         gaps.read(table["gaps"])
         service_s, load_s = (None if table[name] is None else float(table[name]) for name in ("service_s", "load_s"))
-        self.gaps, self.service_s, self.load_s = gaps, service_s, load_s
+        if not all(0 < seconds < math.inf for seconds in (service_s, load_s) if seconds is not None):
+            raise ValueError(f"{service_s} and {load_s} are no times that calls and starts take")
+        self.gaps, self.service_s, self.load_s, self.ended = gaps, service_s, load_s, RECENT

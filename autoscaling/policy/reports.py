@@ -10,11 +10,19 @@ if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext
 
 
+KNOWN = 1000
+"""Replicas that are missing whose last counts are kept: more than come back."""
+
+
 class Reader:
-    """Reads the reports of one deployment: what is new in them since they were read last."""
+    """Reads the reports of one deployment: what is new in them since they were read last.
+
+    Replicas count from their own beginning. So what they have counted before the first reading is not news, and one
+    that is missing for a while, because Serve does not count it among those that run, is not new when it is back.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[Any, tuple[float, float]] = {}
+        self._seen: dict[Any, tuple[float, float]] | None = None
 
     def facts(self, ctx: AutoscalingContext) -> Facts:
         """What Serve knows of the deployment now, and what its replicas have told."""
@@ -23,10 +31,12 @@ class Reader:
             for name, of_replicas in (ctx.raw_metrics or {}).items()
         }
         ended, worked_s, loads_s = (latest.get(name, {}) for name in ("ended", "worked_s", "load_s"))
-        before, self._seen = self._seen, {replica: (calls, worked_s[replica]) for replica, calls in ended.items()}
+        now = {replica: (calls, worked_s[replica]) for replica, calls in ended.items()}
+        before = now if self._seen is None else self._seen
+        self._seen = dict([(replica, told) for replica, told in before.items() if replica not in now][-KNOWN:]) | now
         gains = [
             (calls - before.get(replica, (0, 0))[0], work_s - before.get(replica, (0, 0))[1])
-            for replica, (calls, work_s) in self._seen.items()
+            for replica, (calls, work_s) in now.items()
         ]
         return Facts(
             running=ctx.current_num_replicas,

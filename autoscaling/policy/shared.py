@@ -1,7 +1,8 @@
 """What the policies of all deployments of a cluster share, in the process of Serve's controller.
 
-Serve starts the first replica of a cold engine that somebody calls without asking its policy. So an engine that was not
-asked in a round of looks is one that somebody waits for. Its replica waits, too, until there is room for it.
+Serve starts the first replica of a cold engine that somebody calls without asking its policy. So a cold engine that was
+not asked in a round of looks is one that somebody waits for. Its replica waits, too, until there is room for it. One
+that was not cold and is not asked is being deleted: it holds what it has, and wants no more.
 """
 
 from __future__ import annotations
@@ -68,9 +69,12 @@ class SharedPolicy:
         self._members: WeakValueDictionary[str, EnginePolicy] = WeakValueDictionary()
         """Serve lets go of the policy of a deployment that is deleted."""
         self._looks: dict[str, Facts] = {}
+        """Of this round."""
+        self._seen: dict[str, Facts] = {}
+        """The last of each, without what has ended."""
         self._decisions: dict[str, ScalingDecision] = {}
-        self._failure: Exception | None = None
-        """Of the last round, for each engine that asks."""
+        self._failures: Mapping[str, Exception] = {}
+        """Of the last round, by the engines that they concern."""
         self._there_is: Mapping[str, float] = {}
         self._asked_s = -ROOM_S
         self._saved_s = clock()
@@ -82,12 +86,13 @@ class SharedPolicy:
         if key in self._looks:
             self._end_round(ctx.current_time or time.time())
         known = self._members.pop(key, None)  # one that cannot be read is not one that somebody waits for
-        self._looks[key] = policy.reader.facts(ctx)
+        self._looks[key] = look = policy.reader.facts(ctx)
+        self._seen[key] = Facts(look.running, look.target, look.calls)
         if known is not policy:
             self._brain.terms[key] = Terms.read(policy.terms)
         self._members[key] = policy
-        if self._failure:
-            raise self._failure
+        if failure := self._failures.get(key):
+            raise failure
         decision = self._decisions.get(key) or ScalingDecision(ctx.target_num_replicas, "first look")
         self._instruments(SCALING_REPLICAS, (ctx.deployment_name,), decision.replicas)
         return decision
@@ -105,14 +110,19 @@ class SharedPolicy:
     def _end_round(self, now_s: float) -> None:
         looks, self._looks = self._looks, {}
         members = dict(self._members)
-        facts = {key: looks.get(key, SOMEBODY_WAITS) for key in members}
+        facts = {key: looks.get(key) or self._unasked(key) for key in members}
         try:
-            self._decisions, self._failure = self._brain.decide(facts, self._room_of(members, facts), now_s), None
+            self._decisions = self._brain.decide(facts, self._room_of(members, facts), now_s)
+            self._failures = self._brain.failures
         except Exception as error:
-            self._failure = error
+            self._failures = dict.fromkeys(members, error)
         if self._clock() - self._saved_s >= SAVE_S:
             self._saved_s = self._clock()
             self._write()
+
+    def _unasked(self, key: str) -> Facts:
+        seen = self._seen.get(key, SOMEBODY_WAITS)
+        return seen if seen.running else SOMEBODY_WAITS
 
     def _room_of(self, members: Mapping[str, EnginePolicy], facts: Mapping[str, Facts]) -> dict[str, float]:
         """What engines share. What runs has room, also where a node has just come."""

@@ -4,7 +4,8 @@
     python -m benchmarks.speed.unit_costs --keep       to results/unit_costs.json, of which `make docs` draws a plot
 
 Each is measured alone and without a graph. A look is what the controller does with the reports that lie there: of each
-handle, and in it of each replica. `docs/scaling-out.md` says what follows.
+handle, and in it of each replica; then the policy reads what replicas report, and decides. `docs/scaling-out.md` says
+what follows.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
+import random
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from ray.serve._private.autoscaling_state import DeploymentAutoscalingState
 from ray.serve._private.common import (
@@ -28,6 +33,8 @@ from ray.serve._private.common import (
 )
 from ray.serve.config import AutoscalingConfig
 
+from autoscaling.policy import Brain, Facts, Terms
+from autoscaling.policy.reports import Reader
 from benchmarks.servers import make_customer, working_folder
 from state import open_state
 from state.database.base import migrate
@@ -102,6 +109,33 @@ def look_ms(handles: int, replicas: int) -> float:
     return 1000 * (time.perf_counter() - began_s)
 
 
+def read_us(replicas: int) -> float:
+    """What reading the reports of one replica takes the policy, in microseconds, where an engine has so many."""
+    ids = [str(number) for number in range(replicas)]
+    told = {name: {one: [TimeStampedValue(0.0, 1.0)] for one in ids} for name in ("ended", "worked_s", "load_s")}
+    ctx: Any = SimpleNamespace(
+        raw_metrics=told, current_num_replicas=replicas, target_num_replicas=replicas, total_num_requests=1.0
+    )
+    reader = Reader()
+    reader.facts(ctx)
+    began_s = time.perf_counter()
+    reader.facts(ctx)
+    return 1e6 * (time.perf_counter() - began_s) / replicas
+
+
+def decide_us(engines: int, looks: int = 30) -> float:
+    """What one engine takes of a decision for so many that share half the room they would like, in microseconds."""
+    terms = {str(number): Terms(slots=4, most=4, needs={"GPU": 1.0}) for number in range(engines)}
+    brain, draw, targets, least_s = Brain(terms), random.Random(1), dict.fromkeys(terms, 1), math.inf
+    for look in range(looks):
+        facts = {name: Facts(min(1, n), n, draw.choice([0, 0, 3, 9]), 2, 4.0) for name, n in targets.items()}
+        began_s = time.perf_counter()
+        decisions = brain.decide(facts, {"GPU": max(1.0, engines / 2)}, 1.8e9 + 2 * look)
+        least_s = min(least_s, time.perf_counter() - began_s)
+        targets = {name: decision.replicas for name, decision in decisions.items()}
+    return 1e6 * least_s / engines
+
+
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -122,6 +156,11 @@ def main() -> None:
         print(f"{name}: {rate:,.0f} a second, {ms:.2f} ms of this process")
     for handles, replicas, ms in looks:
         print(f"a look at {handles} handles of {replicas} replicas: {ms:.2f} ms")
+    for count in (1, 10, 100, 1000):
+        print(
+            f"with {count}: {min(read_us(count) for _ in range(5)):.1f} us to read what a replica reports, "
+            f"{decide_us(count):.0f} us to decide for an engine"
+        )
     print(f"load average {os.getloadavg()[0]:.1f}")
     if options.keep:
         KEPT.write_text(json.dumps({"costs": costs, "looks": looks}, indent=1) + "\n", "utf-8")

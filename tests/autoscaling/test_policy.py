@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaling.policy import Brain, Facts, ScalingDecision, Terms
-from autoscaling.policy.demand import backlog_wait_s, replicas_for_backlog, steady_wait_s
+from autoscaling.policy.brain import Wish, share
+from autoscaling.policy.demand import backlog_wait_s, replicas_to_start, steady_wait_s
 from autoscaling.policy.gaps import Gaps
 from contract.hours import WarmHours
 from tests.autoscaling.world import MONDAY_S, Engine, World, serve_default
@@ -46,17 +48,29 @@ def test_replicas_at_work_are_never_taken_and_the_budget_never_passed(
     both.run({"engine 0": left[:seconds], "engine 1": right[:seconds], "engine 2": [0] * seconds})
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.integers(0, 6), min_size=60, max_size=120), st.integers(1, 6))
-def test_what_came_for_load_goes_for_load_ten_minutes_later_at_the_earliest(loads: list[int], service_s: int) -> None:
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from([0, 0, 1, 2, 6, 20]), min_size=30, max_size=60), st.integers(1, 6))
+def test_what_has_grown_begins_to_shrink_once_in_ten_minutes_at_most(loads: list[int], service_s: int) -> None:
     targets: list[int] = []
     engine = Engine(replace(TERMS, least=1, most=8, idle_s=1e6, idle_least_s=1e6, idle_most_s=1e6), service_s)
     one = world(engine)
     one.look = lambda seen, decisions: targets.append(decisions["engine 0"].replicas)
-    one.run({"engine 0": [max(1, calls) for calls in loads for _ in range(30)]})
-    ups = [at for at in range(1, len(targets)) if targets[at] > targets[at - 1]]
-    downs = [at for at in range(1, len(targets)) if targets[at] < targets[at - 1]]
-    assert all(down - up >= 600 for down in downs for up in ups if up < down)
+    one.run({"engine 0": [max(1, calls) for calls in loads for _ in range(60)]})
+    steps = [(at, targets[at] - targets[at - 1]) for at in range(1, len(targets)) if targets[at] != targets[at - 1]]
+    turns = [at for (_, before), (at, step) in pairwise(steps) if before > 0 > step]
+    assert all(later - sooner >= 600 for sooner, later in pairwise(turns))
+
+
+def test_what_a_burst_has_brought_goes_after_it_and_what_is_half_needed_stays() -> None:
+    terms = Terms(slots=4, most=20, least=1, load_s=5, target_wait_s=10)
+    for calls_after, seconds_until_less in ((0, 300), (6, 600)):
+        engine = Engine(terms, service_s=5)
+        targets: list[int] = []
+        one = world(engine)
+        one.look = lambda seen, decisions, targets=targets: targets.append(decisions["engine 0"].replicas)
+        one.run({"engine 0": [10] * 120 + [1 + calls_after] * 400})
+        has_shrunk = targets[-1] < max(targets)
+        assert has_shrunk == (seconds_until_less < 400), targets[-1]
 
 
 @settings(max_examples=20, deadline=None)
@@ -66,6 +80,56 @@ def test_everybody_is_answered_where_there_is_room_for_one(left: list[int], righ
     both, seconds, calm = world(*engines, room=ONE), min(len(left), len(right)), [0] * 600
     both.run({"engine 0": left[:seconds] + calm, "engine 1": right[:seconds] + calm})
     assert [len(engine.waits_s) for engine in engines] == [sum(left[:seconds]), sum(right[:seconds])]
+
+
+anything = st.floats() | st.sampled_from([-1.0, 0.0, 3.0, 1e300])
+some_facts = st.builds(Facts, st.integers(-1, 9), st.integers(-1, 9), anything, st.integers(-9, 99), anything, anything)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(some_facts, st.floats(-1e9, 1e9)), max_size=8))
+def test_facts_that_lie_and_clocks_that_jump_spoil_nothing_for_long(lies: list[tuple[Facts, float]]) -> None:
+    terms = replace(TERMS, needs=ONE)
+    brain = Brain({"liar": terms, "honest": terms})
+    for lie, jump_s in lies:
+        decisions = brain.decide({"liar": lie, "honest": Facts(1, 1, 5)}, {"GPU": 4.0}, MONDAY_S + jump_s)
+        assert decisions.keys() ^ brain.failures.keys() == {"liar", "honest"}
+        assert 1 <= decisions["honest"].replicas <= terms.most
+    sane = [
+        brain.decide({"liar": Facts(1, 1, 1, 1, 2.0, 5.0), "honest": Facts(1, 1, 5)}, {}, MONDAY_S + second)
+        for second in range(60)
+    ]
+    assert 1 <= sane[-1]["liar"].replicas <= terms.most
+
+
+some_wishes = st.builds(Wish, st.integers(0, 3), st.integers(0, 9), st.integers(0, 2), st.floats(0, 99), st.just(""))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(some_wishes, st.sampled_from([0.25, 1.0, 3.0])), max_size=6), st.integers(0, 12))
+def test_nobody_gives_way_further_than_all_must(wishes: list[tuple[Wish, float]], gpus: int) -> None:
+    of = {str(number): wished for number, (wished, _) in enumerate(wishes)}
+    terms = {str(number): replace(TERMS, needs={"GPU": need}) for number, (_, need) in enumerate(wishes)}
+    granted = share(of, terms, {"GPU": float(gpus)})
+    taken = sum(count * terms[name].needs["GPU"] for name, count in granted.items())
+    least = {name: min(wished.floor, wished.replicas) for name, wished in of.items()}
+    assert all(least[name] <= granted[name] <= of[name].replicas for name in of)
+    assert taken <= gpus or granted == least
+    for name, count in granted.items():
+        need = terms[name].needs["GPU"]
+        would_fit = taken + need <= gpus and (count + 1) * need <= gpus
+        gave_for_a_larger_one = any(terms[other].needs["GPU"] > need for other in of)
+        assert count == of[name].replicas or not would_fit or gave_for_a_larger_one
+
+
+def test_nobody_makes_room_for_what_would_never_fit() -> None:
+    brain = Brain({"small": replace(TERMS, needs=ONE), "huge": replace(TERMS, needs={"GPU": 3.0})})
+    for second in range(30):
+        decisions = brain.decide(
+            {"small": Facts(1, 1, float(not second)), "huge": Facts(0, 1, 1)}, {"GPU": 2.0}, MONDAY_S + second
+        )
+    assert decisions["huge"] == ScalingDecision(0, "makes room")
+    assert decisions["small"].replicas == 1
 
 
 # Up and down.
@@ -113,7 +177,7 @@ def test_waits_are_those_of_work_and_slots() -> None:
     assert backlog_wait_s(8, 1, [1], 4, 2) == 1
     assert backlog_wait_s(4, 0, [3, 9], 4, 2) == 3
     assert backlog_wait_s(1, 0, [], 4, 2) == math.inf
-    assert replicas_for_backlog(100, 0, [], 1, 1.0, 5, 10) == math.ceil(100 / (1 + 5))
+    assert replicas_to_start(100, 0.0, 0, [], 1, 1.0, 5, 10) == math.ceil(100 / (1 + 5))
     assert steady_wait_s(1, 2, 3) == pytest.approx(1.0, rel=0.1)  # M/M/2 at half load
     assert steady_wait_s(4, 4, 1) == math.inf
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from ray.serve._private.common import DeploymentID, ReplicaID, TimeStampedValue
@@ -15,6 +17,7 @@ from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingP
 from autoscaling.deployment import deployment_options
 from autoscaling.policy import shared
 from autoscaling.policy.options import BY_POLICY, Scaling
+from autoscaling.policy.reports import KNOWN, Reader
 from contract.telemetry import SCALING_FAILURES, SCALING_REPLICAS, Metric
 from tests.autoscaling.world import MONDAY_S
 from tests.catalogs import chat
@@ -118,6 +121,39 @@ def test_an_engine_that_was_deleted_is_not_waited_for(controller: Controller) ->
     assert controller.targets["left"] == 1
 
 
+def test_an_engine_that_is_deleted_and_still_works_is_not_waited_for(controller: Controller) -> None:
+    """Serve asks its policy no more, and keeps it until the last call has ended."""
+    controller.deploy("left")
+    controller.deploy("right")
+    for _ in range(3):
+        controller.look({"left": 1, "right": 1}, {"left": 1, "right": 1})
+    policy = controller._policies.pop("right")
+    for _ in range(20):
+        controller.look({}, {"left": 1})
+    assert policy
+    assert controller.targets["left"] == 1
+
+
+def test_what_replicas_counted_before_is_not_news(controller: Controller) -> None:
+    """Nor is it after they were missing for a while."""
+    controller.deploy("left")
+    counted = {"left": {"ended": 1000, "worked_s": 2000.0}}
+    for reports in (counted, counted, NOTHING, counted, counted):
+        controller.look({"left": 9}, {"left": 1}, reports)
+    memory = controller.shared._brain.memories["app/left"]
+    assert (memory.service_s, memory.rate) == (None, 0.0)
+
+
+def test_one_engine_that_fails_leaves_the_others_to_the_policy(controller: Controller, sent: list[Any]) -> None:
+    controller.deploy("left")
+    controller.deploy("right")
+    endless = {"left": {"ended": 1, "worked_s": 2.0, "load_s": math.inf}}
+    for reports in (NOTHING, endless, endless):
+        controller.look({"left": 99, "right": 1}, {"left": 1, "right": 1}, reports)
+    assert (SCALING_FAILURES, "left", 1) in sent
+    assert (SCALING_FAILURES, "right", 1) not in sent
+
+
 def test_decisions_are_not_delayed_again_by_serve(controller: Controller) -> None:
     controller.deploy("left", idle_s=5)
     controller.look({"left": 1}, {"left": 1})
@@ -166,8 +202,9 @@ def test_what_was_learned_is_kept_and_a_file_that_is_none_does_no_harm(controlle
     assert json.loads(file.read_text())["app/left"]["gaps"]
     again = shared.SharedPolicy(dict, file)
     assert again._brain.memories["app/left"].gaps.written()
-    file.write_text('{"app/left": 7}')
-    assert not shared.SharedPolicy(dict, file)._brain.memories
+    for broken in ("7", '{"service_s": NaN, "load_s": 1, "gaps": {}}', '{"service_s": 1, "load_s": -1, "gaps": {}}'):
+        file.write_text(f'{{"app/left": {broken}}}')
+        assert not shared.SharedPolicy(dict, file)._brain.memories
 
 
 def test_a_budget_replaces_what_the_cluster_has(controller: Controller) -> None:
@@ -178,3 +215,28 @@ def test_a_budget_replaces_what_the_cluster_has(controller: Controller) -> None:
     for _ in range(20):
         controller.look({"right": 1}, {"left": 1})
     assert controller.targets == {"left": 1, "right": 1}
+
+
+def test_what_replicas_told_is_kept_for_those_that_run_and_some_that_are_gone() -> None:
+    reader = Reader()
+    running = [_told(f"stays-{number}", ended=number) for number in range(3)]
+    for number in range(KNOWN + 100):
+        reader.facts(_context([*running, _told(f"goes-{number}", ended=5)]))
+    assert reader.facts(_context(running)).ended == 0
+    assert len(reader._seen or ()) == KNOWN + len(running)
+    assert reader.facts(_context([*running, _told(f"goes-{KNOWN}", ended=7)])).ended == 2
+
+
+def _told(name: str, ended: float) -> tuple[ReplicaID, dict[str, float]]:
+    return ReplicaID(name, DeploymentID("left")), {"ended": ended, "worked_s": ended, "load_s": 1.0}
+
+
+def _context(told: list[tuple[ReplicaID, dict[str, float]]]) -> AutoscalingContext:
+    metrics = {
+        key: {replica: [TimeStampedValue(0.0, values[key])] for replica, values in told}
+        for key in ("ended", "worked_s", "load_s")
+    }
+    return cast(
+        "AutoscalingContext",
+        SimpleNamespace(raw_metrics=metrics, current_num_replicas=1, target_num_replicas=1, total_num_requests=0),
+    )
