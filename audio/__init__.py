@@ -4,7 +4,9 @@ encoding.py     samples to wav, flac, mp3, opus, aac, piece by piece
 provenance.py   states in every file that it is AI-generated (IPTC digital source type)
 watermark.py    the same, inaudibly
 signing.py      the same, under a signature (C2PA)
-sandbox.py      files of clients, decoded in a child process with bounds; all that an ingress sees of this package
+sandbox.py      files of clients, decoded in a child process with bounds; what an ingress sees of files
+listener.py     live sound, resampled and searched for speech by a child process
+listening.py    the program of that child
 shares.py       how much of the disk an owner's sound may fill
 decoding.py     the program of that child: any file to samples
 confinement.py  takes every right from the child that it does not need

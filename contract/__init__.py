@@ -17,6 +17,7 @@
     completions.py  tokens.py       plain text that an LLM continues; texts as tokens and back
     embeddings.py  rerank.py        vectors of texts; documents by relevance
     speech/  transcription/         text to sound, and sound to text
+    realtime/                       speech as it is said, over a websocket
     voice_design/                   voices from a description
     decisions/                      answers to closed questions, with probabilities
 

@@ -158,6 +158,7 @@ CLONING_NOT_SUPPORTED = _row("CLONING_NOT_SUPPORTED", 400)
 LANGUAGE_NOT_SUPPORTED = _row("LANGUAGE_NOT_SUPPORTED", 400)
 AUDIO_UNREADABLE = _row("AUDIO_UNREADABLE", 400)
 AUDIO_TOO_LONG = _row("AUDIO_TOO_LONG", 400)
+BUFFER_EMPTY = _row("BUFFER_EMPTY", 400, "input_audio_buffer_commit_empty")
 
 MISSING_API_KEY = _row("MISSING_API_KEY", 401)
 INVALID_API_KEY = _row("INVALID_API_KEY", 401, text="the API key is unknown or revoked; check it, or create another")
@@ -199,6 +200,7 @@ LANGUAGE_UNPROCESSABLE = _row("LANGUAGE_UNPROCESSABLE", 422, "language_not_suppo
 RATE_LIMIT_EXCEEDED = _row("RATE_LIMIT_EXCEEDED", 429)
 TOO_MUCH_AT_ONCE = _row("TOO_MUCH_AT_ONCE", 429, "rate_limit_exceeded")
 TOO_MANY_UPLOADS = _row("TOO_MANY_UPLOADS", 429, "rate_limit_exceeded", retry_after_s=60)
+BUFFER_FULL = _row("BUFFER_FULL", 429, "input_audio_buffer_full")
 BUSY = _row("BUSY", 429, retry_after_s=1)
 PROVIDER_BUSY = _row(
     "PROVIDER_BUSY", 429, "busy", text="the engine's provider accepts no more requests now; try again in a few seconds"

@@ -181,6 +181,15 @@ VERDICTS = _counter(
     ("model", "verdict"),
     "Speech that was heard back: faithful, differs, or not_verifiable.",
 )
+LIVE_SESSIONS = _gauge("parlance_live_sessions", (), "Live sessions that an ingress process holds open.")
+LIVE_SECONDS = _counter(
+    "parlance_live_seconds",
+    ("kind",),
+    "Sound of live sessions that have ended: heard, unheard (speech whose text nobody knows), or silence.",
+)
+LIVE_TURNS = _counter(
+    "parlance_live_turns", ("model", "outcome"), "Turns of live sessions whose text was told (ok), or is lost (failed)."
+)
 SPANS_LOST = _counter(
     "parlance_spans_lost", (), "Spans that no collector took: it was away, slow or failing, or too many came at once."
 )

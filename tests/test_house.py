@@ -26,7 +26,7 @@ ROOMS = (
     "state",
     "text",
 )
-FILES = 407
+FILES = 427
 """What came last: metrics six (table, counters, way to Ray, agent of a node, report of an ingress, fork servers' size),
 health one, usage of clients two, months of budgets one, acts and the programs that write them four with their step,
 traces and logs five (table, way to a collector, settings, lines, end of a request), waits six (quantiles, order,
@@ -34,7 +34,8 @@ forecast, events apart from other replies, facts of the database, failures apart
 stock one, the console nine (types, route, map, files, records, picture, feed, what binds them, what replicas share),
 speech that is heard back five (verdict, comparison, ears, flow, store), the policy of scaling twelve,
 the simulator fourteen (turns apart from whoever awaits them, its command, eleven of a day in virtual time,
-Serve's default at any time).
+Serve's default at any time), live sessions twenty (contract six, what finds speech two,
+the session eight, sockets two, route, client secrets).
 """
 LONGEST_FILE = 250
 LONGEST_FUNCTION = 43

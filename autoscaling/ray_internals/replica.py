@@ -3,6 +3,7 @@
     bound_body_queue                 a body comes into memory no faster than its route reads it
     ignore_client_control_headers    clients cannot switch off how disconnects and time limits are treated
     keep_replica_port_local          the replicas' own port stays off the network on a machine that serves alone
+    bound_websockets                 no compression, no message above 16 MiB, and few of them in memory
     send_token_as_metadata           calls carry the cluster's token without an interceptor around each
     call_at_shutdown                 streams without an end are ended, for which the replica would wait before it goes
 
@@ -23,10 +24,16 @@ import asyncio
 import os
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
-MESSAGES = 8
-"""Messages of a body, of some 64 KiB each, that wait to be read."""
+MESSAGES = {"http": 8, "websocket": 1}
+"""Messages that wait to be read: of a body, of some 64 KiB each, or whole ones of a websocket."""
+
+SOCKET_BYTES = 16 * 1024**2
+"""A longer message closes its websocket. The route refuses less than that, and keeps the connection."""
+UNREAD_BYTES = 1024**2
+"""Bytes that wait for a client which goes on sending: it is left then. Pongs are written without waiting for it."""
 
 UNTRUSTED_HEADER_PARSERS = {
     "parse_disconnect_disabled_header": lambda headers: False,
@@ -82,11 +89,50 @@ def bound_body_queue() -> None:
 
     def queue(proxy: Any) -> asyncio.Queue[Any]:
         if proxy._queue is None:
-            proxy._queue = asyncio.Queue(MESSAGES)
+            proxy._queue = asyncio.Queue(MESSAGES[proxy._type])
         bounded: asyncio.Queue[Any] = proxy._queue
         return bounded
 
     ASGIDIReceiveProxy.queue = property(queue)
+
+
+def bound_websockets() -> None:
+    """Called in the constructor of the ingress, before Serve opens the port of its routes.
+
+    Raises RuntimeError where this version of Ray serves them otherwise: the start is refused then.
+    """
+    import uvicorn
+    from ray.serve._private import http_util
+    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+    if getattr(http_util, "uvicorn", None) not in (uvicorn, _BOUNDED):
+        raise RuntimeError(
+            f"this version of Ray does not serve by `uvicorn` in `{http_util.__name__}`, so messages of websockets "
+            "would have no bound; install the version in requirements/"
+        )
+
+    class BoundedSocket(WebSocketsSansIOProtocol):
+        """One whose client cannot have bytes pile up here without reading them."""
+
+        async def run_asgi(self) -> None:
+            await super().run_asgi()
+            if self.transport.get_write_buffer_size():
+                # Closing waits until the client has read all; a client that reads has done so by then.
+                self.loop.call_later(self.close_timeout, self.transport.abort)
+
+        def handle_ping(self) -> None:
+            if self.transport.get_write_buffer_size() > UNREAD_BYTES:
+                self.transport.abort()
+                return
+            super().handle_ping()
+
+    _BOUNDED.Server = uvicorn.Server
+    _BOUNDED.Config = partial(uvicorn.Config, ws=BoundedSocket, ws_max_size=SOCKET_BYTES, ws_per_message_deflate=False)
+    http_util.uvicorn = _BOUNDED
+
+
+_BOUNDED = SimpleNamespace()
+"""What Serve takes for the module `uvicorn`."""
 
 
 def keep_replica_port_local() -> None:

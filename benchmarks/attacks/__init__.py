@@ -13,6 +13,7 @@ turns.py        control tokens inside messages
 idempotency.py  races with one `Idempotency-Key`
 recordings.py   hostile audio, forged and misused upload tickets; the files are made in bombs.py
 messages.py     floods of MCP, pages that reach for it through a browser
+sockets.py      live sessions that are torn off, flooded, not read; bombs in frames
 voices.py       floods of voice design, drafts of somebody else
 
 What they stand on:

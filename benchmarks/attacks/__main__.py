@@ -29,6 +29,7 @@ from benchmarks.attacks import (  # noqa: F401  # each puts its attacks on the l
     messages,
     recordings,
     requests,
+    sockets,
     turns,
     voices,
 )

@@ -9,6 +9,8 @@ wires.py           whether plain questions about easy texts are answered plainly
 injections.py      how often an order inside a state changes an answer
 transcription.py   how many words are wrong when our own speech is written down, by language
 spoken.py          how surely our ears find out that a voice did not say its text
+live.py            whether live ears account for every second; hour.py makes the conversation, live_session.py plays it,
+                   live_score.py judges
 kokoro.py          how near the sound of Kokoro in bfloat16 is to float32, and how it is understood
 german.py          how many words are misheard of German, by each who can speak it
 drift.py           how far probabilities move with what else the engine reads
@@ -16,5 +18,6 @@ drift.py           how far probabilities move with what else the engine reads
 examples/          labelled states, and what reads them
 results/           tables with date and machine, one page for each evaluation
 
-All load a model as a replica does and call its adapter: no Ray, no HTTP, no keys. `docs/evaluation.md` explains them.
+All but `live`, which plays through the socket of a running graph, load a model as a replica does and call its adapter:
+no Ray, no HTTP, no keys. `docs/evaluation.md` explains them.
 """

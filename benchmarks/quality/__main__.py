@@ -16,6 +16,7 @@ from benchmarks.quality import (
     german,
     injections,
     kokoro,
+    live,
     similarity,
     spoken,
     transcription,
@@ -33,6 +34,7 @@ EVALUATIONS = {
     "kokoro": kokoro,
     "german": german,
     "spoken": spoken,
+    "live": live,
 }
 
 

@@ -97,6 +97,14 @@ def cases() -> Iterator[Case]:
             yield _faulty(case, faults[(number + place) % len(faults)], random.Random(case.id))
 
 
+def sentences(language: str, dice: random.Random) -> Iterator[str]:
+    """Sentences of a language without end, each once before any comes again."""
+    every = list(SENTENCES[language])
+    while True:
+        dice.shuffle(every)
+        yield from every
+
+
 def _faulty(case: Case, fault: str, dice: random.Random) -> Case:
     text, changed = case.text, dict[str, Any](id=f"{case.id}-{fault}", fault=fault)
     match fault:

@@ -8,6 +8,7 @@ gateway.py         what keys, limits and bills add to a call; beside LiteLLM, or
 processor_time.py  what a request takes of the ingress, beside another checkout or with traces, where speed changes
 admission.py       what those checks cost by themselves
 fairness.py        what one organisation that sends as fast as it may costs another
+sessions.py        what open live sessions take from everybody else
 waits.py           whether answers begin when those who wait were promised
 foretold.py        whether a simulation foretells waits and replica-seconds
 unit_costs.py      what of the database, Redis and the controller grows with a cluster

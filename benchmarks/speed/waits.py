@@ -156,7 +156,7 @@ class Clients:
             group.create_task(self.burst(kind, case))
             await asyncio.sleep(4)
             async with asyncio.timeout(WITHIN_S):
-                while not (process := _replica(kind.deployment)):  # noqa: ASYNC110  # it may just be starting again
+                while not (process := replica(kind.deployment)):  # noqa: ASYNC110  # it may just be starting again
                     await asyncio.sleep(0.5)
             os.kill(process, signal.SIGKILL)
 
@@ -165,7 +165,7 @@ class Clients:
         return replicas[kind.deployment]
 
 
-def _replica(deployment: str) -> int | None:
+def replica(deployment: str) -> int | None:
     """The process of a replica that a graph of this checkout runs; None while there is none."""
     title = f"ray::ServeReplica:parlance:{deployment}"
     for process in psutil.process_iter():

@@ -8,7 +8,7 @@ from functools import partial
 from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -28,6 +28,7 @@ from deployments.ingress.routes import (
     files,
     mcp,
     messages,
+    realtime,
     rerank,
     responses,
     speech,
@@ -46,6 +47,7 @@ ROUTERS = (
     rerank.router,
     speech.router,
     transcription.router,
+    realtime.router,
     files.router,
     voices.router,
     designs.router,
@@ -135,7 +137,9 @@ def check_routes(app: FastAPI) -> None:
 
 
 def _is_admitting(route: BaseRoute) -> bool:
-    return isinstance(route, APIRoute) and any(hasattr(d.call, MARK) for d in route.dependant.dependencies)
+    return isinstance(route, APIRoute | APIWebSocketRoute) and any(
+        hasattr(d.call, MARK) for d in route.dependant.dependencies
+    )
 
 
 def _api_error(request: Request, error: Exception) -> JSONResponse:

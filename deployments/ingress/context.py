@@ -1,7 +1,4 @@
-"""Without HTTP: the service that one process is, the trace of one request to it, and the context that flows work with.
-
-Tests build a service with engines that run without Ray.
-"""
+"""Without HTTP: the service that one process is, the trace of a request, and the context that flows work with."""
 
 from __future__ import annotations
 
@@ -28,6 +25,7 @@ from contract.wires import OPENAI, ErrorShape
 from deployments.ingress.console import Console
 from deployments.ingress.draft_worker import DraftWorker
 from deployments.ingress.front.concurrency import ConcurrencyLimits, Holder
+from deployments.ingress.front.live import LiveSessions
 from deployments.ingress.front.proxies import Proxies
 from state import State
 from state.accounts.authentication import TtlCache
@@ -48,7 +46,7 @@ class Service:
         allowed_origins: of web pages that may call, `*` for all; empty: none but those of this server.
         voice_aliases: other names that requests may use for voices.
         measurements: the last one that each decision model reported.
-        concurrency: what requests hold in this process, and may hold.
+        concurrency, live: what requests hold in this process, and may hold; live sessions.
         metrics: what this process tells of its requests and engines; `observation`, of single requests.
         played: samples of fixed voices, by their names in the store. They are everybody's.
         early_leavers: organisations whose clients have left whole answers lately: the next are counted on the way.
@@ -69,6 +67,7 @@ class Service:
     observation: Observation = field(default_factory=Observation)
     played: TtlCache[str, bytes] = field(default_factory=lambda: TtlCache(SAMPLES_IN_MEMORY, SAMPLE_IN_MEMORY_S))
     early_leavers: TtlCache[int, bool] = field(default_factory=lambda: TtlCache(EARLY_LEAVERS, EARLY_LEAVER_S))
+    live: LiveSessions = field(default_factory=LiveSessions)
     console: Console | None = None
 
     @cached_property

@@ -25,6 +25,7 @@ from autoscaling.ray_internals.logs import join_serve_logs, logging_config
 from autoscaling.ray_internals.metrics import hand_over_records, record_later, report_only_news
 from autoscaling.ray_internals.replica import (
     bound_body_queue,
+    bound_websockets,
     call_at_shutdown,
     ignore_client_control_headers,
     keep_replica_port_local,
@@ -171,6 +172,7 @@ def adapt_serve() -> None:
     keep_replica_port_local()
     ignore_client_control_headers()
     bound_body_queue()
+    bound_websockets()
     send_token_as_metadata()
     report_only_news()
     record_later()
@@ -216,6 +218,7 @@ class Ingress:
             asyncio.create_task(report_forever(self.service), name="report"),
             asyncio.create_task(share_times_forever(engines, state.database), name="share times"),
         ]
+        call_at_shutdown(self.service.live.drain)
         if console := self.service.console:
             call_at_shutdown(console.feed.close)
             self._tasks.append(asyncio.create_task(console.share_forever(), name="console"))
@@ -233,6 +236,7 @@ class Ingress:
         if service := getattr(self, "service", None):
             self._unregister_exit()
             await service.drafts.close()
+            await service.live.listener.close()
             if service.console:
                 await service.console.close()
             await share_times(self._gates, service.state.database)

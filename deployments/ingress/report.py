@@ -21,6 +21,7 @@ from contract.telemetry import (
     ENGINE_STATE,
     FORK_SERVER,
     LEDGER_BACKLOG,
+    LIVE_SESSIONS,
     LOOP_DELAY,
     REQUESTS,
     SLOTS,
@@ -60,6 +61,7 @@ def gauges(service: Service) -> Iterator[Sample]:
             yield ENGINE_STATE, (engine, state), float(state is view.state)
     yield REQUESTS, (), service.concurrency.requests
     yield STREAMS, (), service.state.rates.open_streams
+    yield LIVE_SESSIONS, (), len(service.live)
     yield BODY_BYTES, (), service.concurrency.body_bytes.total
     yield LEDGER_BACKLOG, (), service.state.ledger.backlog
     yield FORK_SERVER, (), memory_bytes(sys.argv)

@@ -34,6 +34,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "graph": diagrams.graph,
     "growth": plots.growth,
     "journey": journey.journey,
+    "live": plots.live,
     "observability": panels.panels,
     "reliability": plots.reliability,
     "threats": diagrams.threats,

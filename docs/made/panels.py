@@ -239,6 +239,24 @@ PROCESSES = Row(
         Panel(
             "Held bodies", "bytes", (Query(now(t.BODY_BYTES), "bytes"),), "Bodies and long replies in memory.", width=6
         ),
+        Panel("Live sessions", "none", (Query(now(t.LIVE_SESSIONS), "sessions"),), "Of all processes.", width=6),
+        Panel(
+            "Live sound",
+            "none",
+            (Query(rate(t.LIVE_SECONDS, "kind"), "{{kind}}"),),
+            "Seconds of sound a second, told as sessions end. Unheard is speech whose text nobody knows.",
+            stacked=True,
+            width=6,
+        ),
+        Panel(
+            "Live turns",
+            "ops",
+            (Query(rate(t.LIVE_TURNS, "outcome"), "{{outcome}}"),),
+            "Turns that were written down, or failed.",
+            stacked=True,
+            colours=tuple(OUTCOMES.items()),
+            width=6,
+        ),
         Panel(
             "Bills that wait",
             "none",

@@ -67,6 +67,10 @@ REMEDIES: dict[str, Remedy] = {
         "the recording has an unknown format, is damaged or contains no sound",
         "Check that the file plays. The server reads wav, flac, mp3, ogg, opus, m4a, aac and webm.",
     ),
+    "BUFFER_EMPTY": Remedy(
+        "a live session was told to commit, and its buffer holds no speech, or less than a tenth of a second",
+        "Append sound first. With `server_vad` turns end by themselves.",
+    ),
     "AUDIO_TOO_LONG": Remedy(
         "the recording is longer than four hours, than 20 minutes with `format_text`, or than 30 seconds as a clip to "
         "be imitated",
@@ -187,6 +191,11 @@ REMEDIES: dict[str, Remedy] = {
         "the organisation has a hundred tickets that are unused or were used before anything was uploaded, "
         "or its tickets would take more of the disk for recordings than they leave free",
         "Upload to these tickets and use them; each expires after an hour.",
+    ),
+    "BUFFER_FULL": Remedy(
+        "a live session got more sound than it can hold: more than 30 s ahead of real time, or two minutes that wait "
+        "for their text; that sound was not taken",
+        "Send the same sound again after `retry_after_ms`; commit or clear the buffer where turns are yours to end.",
     ),
     "BUSY": Remedy(
         "every slot of the engine is in use, or too many recordings of the organisation are queued or being "

@@ -120,6 +120,17 @@ class Accounts:
             current = await asyncio.shield(self._renewals.get(caller.key_id) or self._start_renewal(caller))
         return current if current.expires_at is None else self._unexpired(current)
 
+    async def holder(self, key_id: str) -> Caller:
+        """The caller whose key has this public id. Raises INVALID_API_KEY, EXPIRED_API_KEY, STATE_UNAVAILABLE."""
+        caller = self._current.get(key_id, now_s := self._monotonic())
+        if caller is None:
+            row = await self._database.run(lambda connection: api_keys.find(connection, key_id))
+            if row is None or row.revoked_at is not None:
+                raise INVALID_API_KEY()
+            caller = _caller(row)
+            self._current.put(key_id, caller, now_s)
+        return self._unexpired(caller)
+
     def _unexpired(self, caller: Caller) -> Caller:
         if caller.expires_at is not None and self._wall() >= caller.expires_at:
             raise EXPIRED_API_KEY(f"the API key expired at {iso_s(caller.expires_at)}; create another")

@@ -18,6 +18,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/audio/voices/designs/x/adopt": {"slug": "our-anna"},
     "/audio/voices/designs/suggest": {"text": "a warm, deep voice of an old man"},
     "/audio/uploads": {"mime": "audio/webm", "size": 1000},
+    "/realtime/client_secrets": {"session": {"type": "transcription"}},
     "/decisions": {"state": "a text", "preset": "colour-v1"},
     "/systemone": {
         "state": "a text",

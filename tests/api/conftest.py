@@ -27,6 +27,7 @@ from autoscaling.sketch import Sketch
 from contract.access import Caller, Scope
 from contract.catalog import Catalog, Model
 from contract.errors import UPSTREAM_ERROR, ApiError
+from contract.limits import KEY_CACHE_S
 from contract.speech import verdict as contract_verdict
 from contract.telemetry import EngineState
 from contract.tracing import Stage
@@ -347,6 +348,16 @@ async def state(ground: Ground, tmp_path: Path) -> AsyncIterator[State]:
 async def api(state: State) -> AsyncIterator[Api]:
     async with serving(behaving(obedient=chat("obedient")), state) as api:
         yield api
+
+
+@pytest.fixture
+def pass_cache_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes what is known of keys too old to be believed."""
+
+    def passed() -> None:
+        monkeypatch.setattr(api.state.accounts, "_monotonic", lambda: time.monotonic() + KEY_CACHE_S)
+
+    return passed
 
 
 @pytest.fixture

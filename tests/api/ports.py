@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import uvicorn
+from ray.serve._private import http_util
 from ray.serve._private.direct_ingress_http_util import ASGIDIReceiveProxy
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from autoscaling.ray_internals.replica import bound_body_queue
+from autoscaling.ray_internals.replica import bound_body_queue, bound_websockets
 from tests.waiting import until
 
 
@@ -32,9 +32,13 @@ def as_in_serve(app: ASGIApp) -> ASGIApp:
 async def at_port(app: ASGIApp, port: int = 0) -> AsyncIterator[str]:
     """Serves `app` at this port of loopback or one of its own, and gives its address."""
     bound_body_queue()
+    bound_websockets()
+    uvicorn = http_util.uvicorn
     server = uvicorn.Server(uvicorn.Config(as_in_serve(app), port=port, lifespan="off", log_level="error"))
     serving = asyncio.create_task(server.serve())
     await until(lambda: server.started)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    await serving
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await serving

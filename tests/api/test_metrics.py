@@ -17,6 +17,7 @@ from contract.telemetry import (
     ENGINE_STATE,
     FORK_SERVER,
     LEDGER_BACKLOG,
+    LIVE_SESSIONS,
     METRICS,
     NO_MODEL,
     OUTPUT_TOKEN,
@@ -167,7 +168,7 @@ async def test_every_engine_has_one_state_also_at_zero(api: Api) -> None:
     for row in (WAITING, WAITING_ORGANISATIONS, SLOTS):
         assert {labels[0] for metric, labels, _ in samples if metric is row} == engines
     held = {metric: value for metric, labels, value in samples if not labels}
-    assert held == {REQUESTS: 0, STREAMS: 0, BODY_BYTES: 0, LEDGER_BACKLOG: 0, FORK_SERVER: 0}
+    assert held == {REQUESTS: 0, STREAMS: 0, LIVE_SESSIONS: 0, BODY_BYTES: 0, LEDGER_BACKLOG: 0, FORK_SERVER: 0}
 
 
 async def test_what_requests_hold_is_told_while_they_run(api: Api) -> None:

@@ -171,6 +171,10 @@ SAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
         *(BODIES["/audio/speech"] | {"provider": "cosyvoice", style: "calm"} for style in ("instruction", "emotion")),
     ),
     "/v1/audio/uploads": (BODIES["/audio/uploads"],),
+    "/v1/realtime/client_secrets": (
+        BODIES["/realtime/client_secrets"],
+        BODIES["/realtime/client_secrets"] | {"expires_after": {}},
+    ),
     ORDER: (BODIES["/audio/voices/designs"], {"gender": "f", "age_group": next(iter(REAL.traits.age_groups))}),
     "/v1/audio/voices/designs/suggest": (BODIES["/audio/voices/designs/suggest"],),
     "/v1/decisions": (*OURS, THEIRS),

@@ -104,6 +104,7 @@ JSON_CALLS = (
     Call("POST", "/v1/rerank", BODIES["/rerank"] | {"return_documents": True}),
     Call("POST", "/v2/rerank", BODIES["/v2/rerank"]),
     Call("POST", "/v1/audio/uploads", BODIES["/audio/uploads"]),
+    Call("POST", "/v1/realtime/client_secrets", BODIES["/realtime/client_secrets"]),
     Call("POST", "/v1/decisions", BODIES["/decisions"], name="with a preset"),
     Call("POST", "/v1/decisions", OURS, name="with questions"),
     Call("POST", "/v1/decisions", OPENAI, name="in OpenAI's shape"),

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import update
 
 from contract.access import Scope
-from contract.limits import KEY_CACHE_S, KEYLESS_REQUESTS
+from contract.limits import KEYLESS_REQUESTS
 from state.accounts import api_keys
 from state.billing.months import iso_s
 from state.database.tables import api_keys as api_keys_table
@@ -21,16 +21,6 @@ from tests.waiting import until
 
 EVENTS = 10_000
 """Of a stream that nobody waits for to its end."""
-
-
-@pytest.fixture
-def pass_cache_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Makes what is known of keys too old to be believed."""
-
-    def passed() -> None:
-        monkeypatch.setattr(api.state.accounts, "_monotonic", lambda: time.monotonic() + KEY_CACHE_S)
-
-    return passed
 
 
 async def streaming(api: Api, key: str | None = None) -> asyncio.Task[httpx.Response]:

@@ -24,6 +24,12 @@ WITHOUT_A_GRAPH = (
     "headers-of-proxies",
     "foreign-origins",
     "malformed-keys",
+    "rude-closes",
+    "sessions-that-read-nothing",
+    "ping-floods",
+    "monstrous-frames",
+    "compressed-bombs",
+    "sockets-of-strangers",
     "tickets-without-end",  # the last one: it leaves an organisation without tickets
 )
 """They need neither HAProxy nor Ray nor a real engine."""
@@ -36,6 +42,7 @@ BEHIND_HAPROXY = {
     "smuggled-requests",
     "headers-of-proxies",
     "pages-of-others",
+    "rude-closes",
 }
 """Those of them that HAProxy may answer in another way, and that are run on the graph, too."""
 

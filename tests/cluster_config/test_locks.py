@@ -81,7 +81,9 @@ def test_an_ingress_has_the_versions_of_its_engines() -> None:
 
 
 def test_an_ingress_installs_nothing_that_loads_a_model() -> None:
-    assert not pins("ingress.lock").keys() & ENGINES
+    """`onnxruntime` runs the network that finds speech in live sound, which lies in the wheel of faster-whisper."""
+    assert pins("ingress.lock").keys() & ENGINES == {"onnxruntime"}
+    assert pins("listening.lock") == {"faster-whisper": pins("gpu.lock")["faster-whisper"]}
 
 
 def test_ray_data_is_installed_beside_engines_of_either_lock() -> None:

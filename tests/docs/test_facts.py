@@ -18,6 +18,7 @@ from contract.chat import request as chat
 from contract.chat import schemas, thinking
 from contract.chat import tools as chat_tools
 from contract.messages import request as messages
+from contract.realtime import limits as live
 from contract.responses import request as responses
 from contract.speech import verdict, voices
 from contract.transcription.uploads import RECORDING_TYPES
@@ -34,6 +35,7 @@ Value = float | tuple[float, ...]
 UNITS = {"KiB": 1024, "MiB": 1024 * 1024}
 MODULES = (
     limits,
+    live,
     chat,
     chat_tools,
     schemas,

@@ -21,6 +21,8 @@ NAMES = (
     "cluster",
     "concepts",
     "given-a-key",
+    "live-sessions",
+    "live-transcription",
     "migrating",
     "models-and-engines",
     "one-gpu",

@@ -5,6 +5,7 @@
     verdicts.py    speech that is heard back, and spoken again where it differs
     voices.py      the voices that a caller can see, and samples of fixed ones
     designs.py     voices to order: drafts, adoption, suggestions
+    realtime/      live sessions: turns, their transcriptions, and a ledger of seconds
     formatting.py  structure for a transcript, beside its transcription
 
 A flow takes a request context and a parsed request and gives back what the engine made of it. Routes call flows, and so

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TypeVar
 
 from pydantic import BaseModel
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 
 from contract.access import Caller, Scope
 from contract.body import parse
@@ -36,6 +36,7 @@ from state.idempotency import HEADER
 from state.rates import RateVerdict
 
 B = TypeVar("B", bound=BaseModel)
+R = TypeVar("R")
 
 MARK = "__parlance_scope__"
 """Attribute that says what an admission dependency demands; the authorization matrix is made from it."""
@@ -94,12 +95,12 @@ def admit(
         trace.scope = scope
         refuse_long_body(request, max_body_bytes)
         authorization = _either_header(request) if takes_api_key_header else request.headers.get("authorization")
-        caller = trace.caller = await _authenticated(request, authorization)
+        caller = trace.caller = await authenticated(request, authorization)
         # Counted before the scope is looked at: requests that lack a scope use up the rate too.
         rate = trace.rate = await trace.service.state.rates.hit(caller)
         if scope is not None:
             caller.require(scope)
-        _refuse_beyond(rate)
+        refuse_beyond(rate)
         trace.begin_call(caller)
         context = RequestContext(trace, caller, trace.timings)
         return Admitted(request, context, max_body_bytes, max_values)
@@ -108,20 +109,25 @@ def admit(
     return admission
 
 
-async def _authenticated(request: Request, authorization: str | None) -> Caller:
-    """Who holds the key. Raises what `authenticate` does, and RATE_LIMIT_EXCEEDED where too many wrong ones came.
+async def authenticated(request: HTTPConnection, authorization: str | None) -> Caller:
+    """Who holds the key. Raises what `authenticate` does, and RATE_LIMIT_EXCEEDED where too many wrong ones came."""
+    return await counting_wrong_keys(request, trace_of(request).service.state.accounts.authenticate(authorization))
+
+
+async def counting_wrong_keys(request: HTTPConnection, look_up: Awaitable[R]) -> R:
+    """What `look_up` finds of a key.
 
     Only keys that open nothing are counted: a right one opens, whatever else comes from its network.
     """
     trace = trace_of(request)
     try:
-        return await trace.service.state.accounts.authenticate(authorization)
+        return await look_up
     except ApiError as error:
         if error.fault in (INVALID_API_KEY, EXPIRED_API_KEY):
             rate = await trace.service.state.rates.hit_wrong_key(client_network(request))
             if not rate.allowed:
                 trace.rate = rate
-                _refuse_beyond(rate)
+                refuse_beyond(rate)
         raise
 
 
@@ -147,7 +153,7 @@ async def admit_anyone(request: Request, max_body_bytes: int) -> AnonymousClient
     refuse_long_body(request, max_body_bytes)
     client = AnonymousClient(client_network(request))
     rate = trace.rate = await trace.service.state.rates.hit_address(client.network)
-    _refuse_beyond(rate)
+    refuse_beyond(rate)
     trace.begin_call(client)
     return client
 
@@ -168,7 +174,8 @@ def refuse_other_media(request: Request) -> None:
         raise UNSUPPORTED_MEDIA_TYPE("the body is a multipart form; this path accepts only JSON")
 
 
-def _refuse_beyond(rate: RateVerdict) -> None:
+def refuse_beyond(rate: RateVerdict) -> None:
+    """Raises RATE_LIMIT_EXCEEDED."""
     if not rate.allowed:
         raise RATE_LIMIT_EXCEEDED(
             f"you have sent more than {rate.limit} requests in a minute; send the next in {rate.reset_s} s",

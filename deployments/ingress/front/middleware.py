@@ -23,11 +23,12 @@ from contract.errors import INTERNAL_ERROR, ApiError, without_text
 from contract.limits import REPLY_PIECE_BYTES, WRITE_LEAST_BYTES_PER_S, WRITE_S
 from contract.telemetry import NO_MODEL, REFUSALS, REQUEST_DURATION, REQUEST_TIME, Outcome
 from contract.tracing import TRACE_HEADERS, Stage, StageEntry
-from contract.wires import ANTHROPIC, ANTHROPIC_PATHS, OPENAI
+from contract.wires import ANTHROPIC, ANTHROPIC_PATHS, OPENAI, ErrorShape
 from deployments.ingress import traces
 from deployments.ingress.context import Service, Trace
 from deployments.ingress.front.bodies import ReplyPace, StepTimeout
 from deployments.ingress.front.cors import Cors
+from deployments.ingress.front.sockets import SocketSender, serve_socket, told_of_socket
 from state.rates import RateVerdict
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -96,24 +97,42 @@ class TraceMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
+            await self._other(scope, receive, send)
             return
-        trace = Trace(self.service, ANTHROPIC if ANTHROPIC_PATHS.fullmatch(scope["path"]) else OPENAI)
-        scope["trace"] = trace
+        trace = self._opened(scope, ANTHROPIC if ANTHROPIC_PATHS.fullmatch(scope["path"]) else OPENAI)
+        reply = _ReplySender(scope, trace, send, self._cors)
+        try:
+            await self._answer(scope, receive, reply, trace)
+        finally:
+            self._remember(trace, scope, reply.status, _tell(trace, is_whole=reply.has_ended))
+
+    def _opened(self, scope: Scope, shape: ErrorShape) -> Trace:
+        trace = scope["trace"] = Trace(self.service, shape)
         if self.service.console:
             trace.timings.stages = [StageEntry(Stage.ADMISSION, trace.started_s)]
         named = [header for header in scope["headers"] if header[0] in TRACE_HEADERS]
         if named or self._tells_of_each:
             traces.begin(trace, named)
-        reply = _ReplySender(scope, trace, send, self._cors)
+        return trace
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves what is no request: a websocket, or the start of the app."""
+        if scope["type"] != "websocket":
+            await self.app(scope, receive, send)
+            return
+        scope["method"] = "GET"  # as its upgrade comes
+        trace = self._opened(scope, OPENAI)
+        reply = SocketSender(trace, send, _headers)
         try:
-            await self._answer(scope, receive, reply, trace)
+            await serve_socket(self.app, trace, reply, refusal, scope, receive)
         finally:
-            outcome = _tell(trace, is_whole=reply.has_ended)
-            if self._tells_of_each:
-                traces.end(trace, scope, reply.status, outcome)
-            if self.service.console:
-                traces.remember(trace, scope, reply.status, outcome)
+            self._remember(trace, scope, reply.status, told_of_socket(trace, reply.status))
+
+    def _remember(self, trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
+        if self._tells_of_each:
+            traces.end(trace, scope, status, outcome)
+        if self.service.console:
+            traces.remember(trace, scope, status, outcome)
 
     async def _answer(self, scope: Scope, receive: Receive, reply: _ReplySender, trace: Trace) -> None:
         try:

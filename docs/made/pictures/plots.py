@@ -18,6 +18,9 @@ from text.spoken import LETTERS
 
 ROOT = Path(__file__).parents[3]
 SPEED, QUALITY = ROOT / "benchmarks/speed/results", ROOT / "benchmarks/quality/results"
+LIVE = QUALITY / "live.json"
+FINAL_S, PARTIAL_S = 2.0, 2.5
+"""Wanted of live ears: the text of a turn after its end, and its first words after its begin."""
 PITCHES_HZ = (60, 80, 100, 150, 200, 300, 400)
 CASES = {"cold": BLUE, "burst": GREEN, "flood": ORANGE, "death": PURPLE}
 BAND_SEMITONES = 2
@@ -70,6 +73,27 @@ def verdicts() -> str:
             "fall from few to hardly any."
         )
         return svg(figure, "What our ears find, and whom they blame", description)
+
+
+def live() -> str:
+    """How late the text of each turn came, and its first words, by the length of the turn."""
+    turns = [(row["seconds"], row["final_s"], row["partial_s"]) for row in json.loads(LIVE.read_text("utf-8"))]
+    with chart(250, 1, 2, sharex=True) as (figure, panels):
+        for panel, column, wanted_s, colour, name in (
+            (panels[0, 0], 1, FINAL_S, BLUE, "final text after the end, s"),
+            (panels[0, 1], 2, PARTIAL_S, GREEN, "first words after begin, s"),
+        ):
+            points = [(turn[0], turn[column]) for turn in turns if turn[column] is not None]
+            panel.scatter(*zip(*points, strict=True), s=12, color=colour, alpha=0.7, linewidths=0)
+            panel.axhline(wanted_s, color=INK, linewidth=1, linestyle="--")
+            panel.set(xlabel="length of the turn, s", title=name, ylim=(0, 1.1 * max(late for _, late in points)))
+        medians = [statistics.median(turn[column] for turn in turns if turn[column]) for column in (1, 2)]
+        description = (
+            f"Two clouds of points over the length of {len(turns)} turns. The text comes {medians[0]:.1f} s after the "
+            f"end in the median, {FINAL_S:.1f} s were wanted; the first words {medians[1]:.1f} s after the begin, "
+            f"{PARTIAL_S:.1f} s were wanted."
+        )
+        return svg(figure, "How late live text comes", description)
 
 
 def growth() -> str:

@@ -1,0 +1,153 @@
+"""What a live session is set to. An update names what changes; a format or a turn detection is replaced as a whole.
+
+config = DEFAULT.updated({"type": "transcription", "audio": {"input": {"turn_detection": None}}})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, field_validator
+
+from contract.base import Lenient, type_of
+from contract.body import validated
+from contract.errors import INVALID_REQUEST
+from contract.limits import TRANSCRIPTION_PROMPT_CHARS
+from contract.realtime.limits import REALTIME_PADDING_MS, REALTIME_RATES_HZ, REALTIME_SILENCE_MS
+from contract.transcription.request import TranscriptionRequest
+
+REPLACED = ("format", "turn_detection")
+"""Members of `audio.input` whose parts make sense together only."""
+
+FORMATS = ("audio/pcm", "audio/pcmu", "audio/pcma")
+
+
+NAME_CHARS = 200
+
+
+def _end(text: str) -> str:
+    """The end of a prompt, as far as a model can read it."""
+    return text[-TRANSCRIPTION_PROMPT_CHARS:]
+
+
+class AudioFormat(Lenient):
+    """How sound is sent: 16-bit little-endian samples, or G.711 at 8 kHz. One channel."""
+
+    type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
+    rate: int | None = Field(None, ge=REALTIME_RATES_HZ[0], le=REALTIME_RATES_HZ[1])
+
+    @property
+    def sample_rate(self) -> int:
+        """Samples in a second, in Hz."""
+        return (self.rate or 24_000) if self.type == "audio/pcm" else 8_000
+
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of a sample."""
+        return 2 if self.type == "audio/pcm" else 1
+
+    def object(self) -> dict[str, Any]:
+        """The form that clients see."""
+        return {"type": self.type} | ({"rate": self.sample_rate} if self.type == "audio/pcm" else {})
+
+
+class LiveTranscriber(Lenient):
+    """Who listens, and what it is told. The fields are those of a transcription."""
+
+    model: str | None = Field(None, max_length=NAME_CHARS)
+    language: str | None = Field(None, max_length=NAME_CHARS)
+    prompt: Annotated[str, AfterValidator(_end)] | None = None
+
+    def request(self) -> TranscriptionRequest:
+        """The same as the transcription of a recording."""
+        return TranscriptionRequest(model=self.model, language=self.language, prompt=self.prompt or None)
+
+
+class ServerVad(Lenient):
+    """A turn begins with speech and ends with silence.
+
+    Attributes:
+        threshold: probability from which a moment is speech.
+        prefix_padding_ms: sound before speech that belongs to the turn.
+        silence_duration_ms: silence that ends it.
+    """
+
+    type: Literal["server_vad"]
+    threshold: float = Field(0.5, ge=0, le=1)
+    prefix_padding_ms: int = Field(300, ge=REALTIME_PADDING_MS[0], le=REALTIME_PADDING_MS[1])
+    silence_duration_ms: int = Field(500, ge=REALTIME_SILENCE_MS[0], le=REALTIME_SILENCE_MS[1])
+
+
+class AudioInput(Lenient):
+    """All that is set of a session. Nothing may be left out: an update is laid over what was there."""
+
+    format: AudioFormat
+    transcription: LiveTranscriber
+    turn_detection: ServerVad | None
+
+    @field_validator("turn_detection", mode="before")
+    @classmethod
+    def _known(cls, detection: Any) -> Any:
+        kind = type_of(detection)
+        if detection is not None and kind != "server_vad":
+            raise INVALID_REQUEST(
+                f"`turn_detection.type` is `{str(kind)[:40]}`; send `server_vad`, or null for turns that you commit",
+                param="session.audio.input.turn_detection.type",
+            )
+        return detection
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _named(cls, format: Any) -> Any:
+        if isinstance(format, dict) and format.get("type") not in FORMATS:
+            raise INVALID_REQUEST(
+                f"`format.type` is `{str(format.get('type'))[:40]}`; send {', '.join(FORMATS)}",
+                param="session.audio.input.format.type",
+            )
+        return format
+
+    def updated(self, session: Mapping[str, Any]) -> AudioInput:
+        """The same with what an update's `session` names. Raises INVALID_REQUEST."""
+        if session.get("type") != "transcription":
+            raise INVALID_REQUEST(
+                f"`session.type` is `{str(session.get('type'))[:40]}`; this server has `transcription` sessions only",
+                param="session.type",
+            )
+        changes = _member(_member(session, "audio"), "input", "audio.")
+        merged = self.model_dump()
+        for name, value in changes.items():
+            if name in REPLACED:
+                merged[name] = merged[name] if value is None and name == "format" else value
+            elif name == "transcription" and value is not None:
+                merged[name] = merged[name] | dict(_member(changes, name, "audio.input."))
+        return validated(AudioInput, merged)
+
+    def object(self) -> dict[str, Any]:
+        """The form that clients see."""
+        return {
+            "format": self.format.object(),
+            "transcription": self.transcription.model_dump(exclude_none=True),
+            "noise_reduction": None,
+            "turn_detection": self.turn_detection.model_dump() if self.turn_detection else None,
+        }
+
+
+def _member(parent: Mapping[str, Any], name: str, path: str = "") -> Mapping[str, Any]:
+    """An object in an object; an empty one where there is none. Raises INVALID_REQUEST for what is none."""
+    value = parent.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise INVALID_REQUEST(
+            f"`session.{path}{name}` is {type(value).__name__}; send an object", param=f"session.{path}{name}"
+        )
+    return value
+
+
+DEFAULT = AudioInput(
+    format=AudioFormat(type="audio/pcm", rate=24_000),
+    transcription=LiveTranscriber(),
+    turn_detection=ServerVad(type="server_vad"),
+)
+"""What a session is set to before its first update."""

@@ -1,0 +1,157 @@
+"""Where turns begin and end, by the probability of speech in frames of 32 ms. Positions are samples at 16 kHz."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from audio.listener import FRAME, RATE
+from contract.ids import random_id
+from contract.realtime.limits import REALTIME_TURN_S
+from contract.realtime.session import ServerVad
+
+MS = RATE // 1000
+"""Samples of a millisecond."""
+
+ONSET_FRAMES = 2
+"""Frames of speech that begin a turn: a click is shorter."""
+
+HYSTERESIS = 0.15
+"""By how much less speech goes on than it began."""
+
+TAIL_MS = 200
+"""Silence after the last speech that is heard with it, and after which a turn is likely to be over."""
+
+LOOK_BACK_FRAMES = 3 * RATE // FRAME
+"""Where a turn that is too long is cut: at the most silent of its last frames."""
+
+
+@dataclass(slots=True, eq=False)
+class LiveTurn:
+    """What is written down at once, and becomes an item of the conversation.
+
+    Attributes:
+        start, end: of its sound. The end grows until it `is_closed`.
+        spoken_from: where speech was noticed first.
+        is_paused: whether the last speech is TAIL_MS ago, and the turn likely to be over.
+        draft, draft_end: the last text that was heard of it, and up to where.
+        sent: words of it that the client has.
+    """
+
+    start: int
+    end: int
+    spoken_from: int
+    is_closed: bool = False
+    is_paused: bool = False
+    draft: str | None = None
+    draft_end: int = 0
+    sent: int = 0
+    item_id: str = ""
+
+    def __post_init__(self) -> None:
+        self.item_id = self.item_id or f"item_{random_id()}"
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.start) / RATE
+
+
+class TurnChange(NamedTuple):
+    """A turn has started or stopped."""
+
+    kind: Literal["started", "stopped"]
+    turn: LiveTurn
+
+
+class TurnDetector:
+    """Finds turns. One without voice activity detection takes all sound for one turn, until it is committed.
+
+    Attributes:
+        turn: the one that is open, None in silence.
+        position: up to where frames were looked at.
+    """
+
+    def __init__(self, vad: ServerVad | None, position: int = 0) -> None:
+        self.vad = vad
+        self.turn: LiveTurn | None = None
+        self.position = position
+        self._free_from = position
+        self._onset = 0
+        self._last_speech = position
+        self._recent: deque[float] = deque(maxlen=LOOK_BACK_FRAMES)
+
+    @property
+    def needed_from(self) -> int:
+        """SessionSound before this is in no turn to come."""
+        if self.turn:
+            return self.turn.start
+        padding = self.vad.prefix_padding_ms * MS if self.vad else 0
+        return max(self._free_from, self.position - padding - (ONSET_FRAMES + 1) * FRAME)
+
+    def listen(self, probabilities: Iterable[float], received: int) -> Iterator[TurnChange]:
+        """What these frames begin and end; `received` is up to where there is sound."""
+        for probability in probabilities:
+            self.position += FRAME
+            if self.vad:
+                yield from self._frame(probability, self.vad)
+        if self.vad is None and received > self._free_from:
+            if self.turn is None:
+                self.turn = LiveTurn(self._free_from, received, self._free_from)
+                yield TurnChange("started", self.turn)
+            self.turn.end = received
+
+    def switch(self, vad: ServerVad | None, received: int) -> None:
+        """Finds turns by other rules from now on, between two turns."""
+        self.vad, self._onset = vad, 0
+        self._free_from = max(self._free_from, received)
+
+    def commit(self, turn: LiveTurn, received: int) -> TurnChange:
+        """Ends the turn that is open at this moment, as its client says."""
+        turn.end = received
+        return self._close(turn)
+
+    def clear(self, received: int) -> LiveTurn | None:
+        """Drops the turn that is open, and gives it."""
+        turn, self.turn, self._onset = self.turn, None, 0
+        self._free_from = received
+        if turn:
+            turn.end = received
+        return turn
+
+    def _frame(self, probability: float, vad: ServerVad) -> Iterator[TurnChange]:
+        self._recent.append(probability)
+        if self.turn is None:
+            self._onset = self._onset + 1 if probability >= vad.threshold else 0
+            if self._onset == ONSET_FRAMES:
+                began = self.position - ONSET_FRAMES * FRAME
+                self._last_speech = self.position
+                start = max(self._free_from, began - vad.prefix_padding_ms * MS)
+                self.turn = LiveTurn(start, max(start, self.position), began)
+                yield TurnChange("started", self.turn)
+            return
+        turn = self.turn
+        if probability >= max(vad.threshold - HYSTERESIS, 0.01):
+            self._last_speech = self.position
+        silence_ms = (self.position - self._last_speech) // MS
+        # Where sound was committed or cleared within a frame, the turn begins in that frame.
+        turn.end = max(turn.start, min(self.position, self._last_speech + TAIL_MS * MS))
+        turn.is_paused = silence_ms >= TAIL_MS
+        if silence_ms >= vad.silence_duration_ms:
+            yield self._close(turn)
+        elif self.position - turn.start >= REALTIME_TURN_S * RATE:
+            yield from self._cut(turn)
+
+    def _cut(self, turn: LiveTurn) -> Iterator[TurnChange]:
+        """Ends a turn that is too long at its most silent moment; what comes after is the next one."""
+        since = min(range(len(self._recent)), key=self._recent.__getitem__)
+        turn.end = max(turn.start, self.position - (len(self._recent) - since - 1) * FRAME)
+        yield self._close(turn)
+        self.turn = LiveTurn(turn.end, self.position, turn.end)
+        yield TurnChange("started", self.turn)
+
+    def _close(self, turn: LiveTurn) -> TurnChange:
+        turn.is_closed, self.turn, self._onset = True, None, 0
+        self._free_from = turn.end
+        return TurnChange("stopped", turn)

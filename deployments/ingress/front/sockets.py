@@ -1,0 +1,139 @@
+"""Websockets before any route: their traces and headers, who may open one, and refusals, which are HTTP replies.
+
+A client is told no before the upgrade, by the status and body that a request would get.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from contract.access import Scope as KeyScope
+from contract.errors import INTERNAL_ERROR, NOT_FOUND, ApiError, without_text
+from contract.telemetry import NO_MODEL, REFUSALS, Outcome
+from deployments.ingress.context import RequestContext, Service, Trace, trace_of
+from deployments.ingress.front.admission import MARK, authenticated, counting_wrong_keys, refuse_beyond
+from deployments.ingress.front.origins import foreign_page, is_own_page
+from state.accounts.client_secrets import PREFIX
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+KEY_PROTOCOL = "openai-insecure-api-key."
+"""Before a key among the subprotocols: browsers can set no header of a websocket."""
+
+UPGRADED = 101
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedSocket:
+    """A websocket whose page, key, rate and scope are in order.
+
+    Attributes:
+        session: what the client secret says of the session, as JSON; None where a key opens it.
+    """
+
+    context: RequestContext
+    session: str | None
+
+
+def admit_socket(scope: KeyScope) -> Callable[[WebSocket], Awaitable[AdmittedSocket]]:
+    """A dependency that lets a websocket in, as `admit` does a request; a client secret will do for the key."""
+
+    async def admission(websocket: WebSocket) -> AdmittedSocket:
+        trace, session = trace_of(websocket), None
+        trace.scope = scope
+        if not is_own_page(websocket):
+            raise foreign_page(websocket)
+        authorization = _authorization(websocket)
+        if secret := _client_secret(authorization):
+            look_up = trace.service.state.client_secrets.open(secret)
+            caller, session = await counting_wrong_keys(websocket, look_up)
+        else:
+            caller = await authenticated(websocket, authorization)
+        trace.caller = caller
+        rate = trace.rate = await trace.service.state.rates.hit(caller)
+        caller.require(scope)
+        refuse_beyond(rate)
+        trace.begin_call(caller)
+        return AdmittedSocket(RequestContext(trace, caller, trace.timings), session)
+
+    setattr(admission, MARK, scope)
+    return admission
+
+
+def _authorization(websocket: WebSocket) -> str | None:
+    """What the header says, else what it would say of the key among the subprotocols."""
+    protocols: list[str] = websocket.scope.get("subprotocols", [])
+    keys = [name.removeprefix(KEY_PROTOCOL) for name in protocols if name.startswith(KEY_PROTOCOL)]
+    return websocket.headers.get("authorization") or (f"Bearer {keys[0]}" if keys else None)
+
+
+def _client_secret(authorization: str | None) -> str | None:
+    scheme, _, token = (authorization or "").partition(" ")
+    return token if scheme.lower() == "bearer" and token.startswith(PREFIX) else None
+
+
+class SocketSender:
+    """Sends what answers one websocket, with the headers of every reply.
+
+    Attributes:
+        status: of the answer to the upgrade; 0 until it has gone out.
+    """
+
+    def __init__(self, trace: Trace, send: Send, headers: Callable[[Trace], Any]) -> None:
+        self.status = 0
+        self._trace, self._send, self._headers = trace, send, headers
+
+    async def __call__(self, message: Message) -> None:
+        if not self.status and message["type"] in ("websocket.accept", "websocket.http.response.start"):
+            self.status = message.get("status", UPGRADED)
+            present = {name for name, _ in message.get("headers", ())}
+            added = [header for header in self._headers(self._trace) if header[0] not in present]
+            message = {**message, "headers": [*message.get("headers", ()), *added]}
+        if not self.status and message["type"] == "websocket.close":
+            # No route has this path: what Starlette says then is 403.
+            raise NOT_FOUND("there is no websocket at this path; `/v1/realtime` is one")
+        await self._send(message)
+
+
+async def serve_socket(
+    app: ASGIApp,
+    trace: Trace,
+    sender: SocketSender,
+    refuse: Callable[[Trace, ApiError], ASGIApp],
+    scope: Scope,
+    receive: Receive,
+) -> None:
+    """Serves one websocket. Its place is given back when it is closed."""
+    service: Service = trace.service
+    try:
+        with trace.resources:
+            trace.resources.enter_context(service.concurrency.request(is_vital=False))
+            await app(scope, receive, sender)
+    except ApiError as error:
+        service.concurrency.count(error)
+        await refuse(trace, error)(scope, receive, sender)
+    except Exception as error:
+        log.error("websocket %s failed with an internal error: %s", trace.request_id, without_text(error))
+        trace.fault = INTERNAL_ERROR().fault
+        if sender.status == UPGRADED:
+            await sender({"type": "websocket.close", "code": 1011, "reason": "internal server error"})
+        elif not sender.status:
+            await refuse(trace, INTERNAL_ERROR())(scope, receive, sender)
+
+
+def told_of_socket(trace: Trace, status: int) -> Outcome:
+    """How a websocket ended, and counts it where it was refused.
+
+    How long it lasted is its client's affair: among the times of requests it would be the slowest of all.
+    """
+    if fault := trace.fault:
+        model = trace.model.id if trace.model else NO_MODEL
+        trace.service.metrics.totals[REFUSALS, (model, fault.code)] += 1
+        return Outcome.REFUSED if fault.status < 500 else Outcome.FAILED
+    return Outcome.OK if status == UPGRADED else Outcome.LEFT

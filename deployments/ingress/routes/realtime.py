@@ -1,0 +1,165 @@
+"""GET /realtime: live transcription over a websocket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.datastructures import QueryParams
+from starlette.responses import JSONResponse, Response
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from contract.access import Scope
+from contract.errors import INVALID_REQUEST
+from contract.limits import WRITE_S
+from contract.realtime import replies
+from contract.realtime.limits import REALTIME_NOTICE_S, REALTIME_SESSION_S
+from contract.realtime.secrets import ClientSecret, ClientSecretRequest
+from contract.realtime.session import DEFAULT, AudioInput
+from deployments.ingress.flows.realtime.session import LiveSession, opening_object
+from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.front.sockets import AdmittedSocket, admit_socket
+from deployments.ingress.wire.openapi import documented
+
+log = logging.getLogger(f"parlance.{__name__}")
+
+router = APIRouter(tags=["transcription"])
+
+PROTOCOL = "realtime"
+SECRET_SESSION_BYTES = 2048
+"""Of a session that a client secret carries: headers have little room."""
+DRAIN_S = 30
+"""Seconds between the notice that the server goes and the end of a session."""
+CLOSE_S = 5
+"""Seconds for a close to go out."""
+REASON_BYTES = 123
+"""Of a close, by RFC 6455."""
+
+
+@router.websocket("/realtime")
+async def listen(
+    websocket: WebSocket, admitted: Annotated[AdmittedSocket, Depends(admit_socket(Scope.TRANSCRIBE))]
+) -> None:
+    """Write down what is said while it is said, in the events of OpenAI's realtime transcription sessions."""
+    socket, context = _Socket(websocket), admitted.context
+    session = socket.session = LiveSession(context, _config(websocket.query_params, admitted.session), socket)
+    await context.service.state.ledger.require_room(context.caller)
+    with context.service.live.session(socket.drain):
+        async with context.service.state.rates.stream(context.caller):
+            await socket.open()
+            async with session:
+                await socket.serve()
+
+
+def _config(query: QueryParams, session: str | None) -> AudioInput:
+    """What the session is set to at first. Raises INVALID_REQUEST."""
+    if (intent := query.get("intent", "transcription")) != "transcription":
+        raise INVALID_REQUEST(
+            f"`intent` is `{intent[:40]}`; this server has `transcription` sessions only", param="intent"
+        )
+    config = DEFAULT.updated(json.loads(session)) if session else DEFAULT
+    if model := query.get("model"):
+        config = config.updated({"type": "transcription", "audio": {"input": {"transcription": {"model": model}}}})
+    return config
+
+
+@router.post("/realtime/client_secrets", openapi_extra=documented(ClientSecretRequest, ClientSecret))
+async def create_client_secret(admitted: Annotated[Admitted, Depends(admit(Scope.TRANSCRIBE))]) -> Response:
+    """Create a secret with which a browser can open live sessions, for ten minutes at most."""
+    request, context = await admitted.body(ClientSecretRequest), admitted.context
+    shown = opening_object(context, DEFAULT.updated(request.session))
+    session = json.dumps(request.session, ensure_ascii=False, separators=(",", ":"))
+    if (size := len(session.encode())) > SECRET_SESSION_BYTES:
+        raise INVALID_REQUEST(
+            f"`session` has {size} bytes; a secret carries at most {SECRET_SESSION_BYTES}; send the rest later",
+            param="session",
+        )
+    await context.service.state.ledger.require_room(context.caller)
+    issue = context.service.state.client_secrets.issue
+    value, expires_at = issue(context.caller, request.expires_after.seconds, session)
+    return JSONResponse(ClientSecret(value=value, expires_at=expires_at, session=shown))
+
+
+class _Socket:
+    """The socket of one session: one event at a time goes out, to a client that reads."""
+
+    session: LiveSession
+
+    def __init__(self, websocket: WebSocket) -> None:
+        self._websocket = websocket
+        self._sending = asyncio.Lock()
+        self._serving: asyncio.Task[None] | None = None
+        self._is_left = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._notice: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Accepts the upgrade."""
+        offered: list[str] = self._websocket.scope.get("subprotocols", [])
+        await self._websocket.accept(PROTOCOL if PROTOCOL in offered else None)
+        self._after(REALTIME_SESSION_S - REALTIME_NOTICE_S, self._announce, "time_limit", REALTIME_NOTICE_S)
+
+    async def serve(self) -> None:
+        """Takes what the client sends, until either of the two has ended the connection."""
+        self._serving = task = asyncio.current_task()
+        try:
+            while (message := await self._websocket.receive())["type"] != "websocket.disconnect":
+                if (text := message.get("text")) is not None:
+                    await self.session.take(text)
+                else:
+                    await self.session.teller.refuse(
+                        INVALID_REQUEST("a binary frame came; send events as text, and sound as base64 in `audio`")
+                    )
+        except asyncio.CancelledError:
+            if not (self._is_left and task and task.uncancel() == 0):
+                raise
+        finally:
+            if self._timer:
+                self._timer.cancel()
+
+    async def tell(self, event: replies.Event) -> None:
+        """Sends an event. A client that does not read for WRITE_S is left."""
+        text = json.dumps(event, ensure_ascii=False)
+        async with self._sending:
+            if self._is_left or self._websocket.application_state is not WebSocketState.CONNECTED:
+                return
+            try:
+                async with asyncio.timeout(WRITE_S):
+                    await self._websocket.send_text(text)
+            except WebSocketDisconnect:
+                pass
+            except TimeoutError:
+                log.info("left the client of %s, because it does not read", self.session.id)
+                self._is_left = True
+                if self._serving:
+                    # A close would wait behind what is not read.
+                    self._serving.cancel()
+
+    async def close(self, code: int, reason: str) -> None:
+        """Closes the socket after all events before; whoever waits for its next message is told of the end."""
+        async with self._sending:
+            await self._close(code, reason)
+
+    async def _close(self, code: int, reason: str) -> None:
+        if not self._is_left and self._websocket.application_state is WebSocketState.CONNECTED:
+            with suppress(WebSocketDisconnect, TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await self._websocket.close(code, reason.encode()[:REASON_BYTES].decode(errors="ignore"))
+
+    def drain(self) -> None:
+        """This server goes."""
+        self._announce("draining", DRAIN_S)
+
+    def _announce(self, why: str, closes_in_s: int) -> None:
+        self._notice = asyncio.create_task(self.tell(replies.session_expiring(why, closes_in_s)), name="notice")
+        self._after(closes_in_s, self.session.end, why)
+
+    def _after(self, seconds: float, step: Callable[..., None], *arguments: object) -> None:
+        if self._timer:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, step, *arguments)

@@ -1,0 +1,218 @@
+"""Live sessions over the real app and a real socket: what a client sends, and what the ears in them make of it.
+
+Sound is 16 kHz; any sample but 0 is speech. The real network: tests/audio/test_listener.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import wave
+from array import array
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, cast, get_args
+
+from openai.types.realtime import RealtimeServerEvent
+from websockets.asyncio.client import ClientConnection, connect
+
+from audio.listener import FRAME, RATE, Frames
+from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
+from tests.api.conftest import Api, app_over
+from tests.api.ports import at_port
+
+Event = dict[str, Any]
+
+PATH = "/v1/realtime?intent=transcription"
+TRANSCRIPTION = "conversation.item.input_audio_transcription"
+MODEL = "voxtral-mini-transcribe"
+OF_SDK: dict[str, Any] = {
+    get_args(event.model_fields["type"].annotation)[0]: event
+    for event in get_args(get_args(RealtimeServerEvent)[0])
+    if "type" in event.model_fields
+}
+"""Its events by their types."""
+
+WAIT_S = 10.0
+"""For what has to come."""
+
+
+class ScriptedListener:
+    """Finds speech where samples are not 0."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    def stream(self, format: Mapping[str, Any]) -> ScriptedStream:
+        assert format["rate"] == RATE
+        self.open += 1
+        return ScriptedStream(self)
+
+    async def close(self) -> None:
+        pass
+
+
+class ScriptedStream:
+    """One session's sound."""
+
+    def __init__(self, listener: ScriptedListener) -> None:
+        self._listener, self._rest = listener, b""
+
+    async def listen(self, sound: bytes) -> Frames:
+        waiting = self._rest + sound
+        whole = len(waiting) // (2 * FRAME) * 2 * FRAME
+        self._rest = waiting[whole:]
+        frames = (waiting[start : start + 2 * FRAME] for start in range(0, whole, 2 * FRAME))
+        return sound, array("f", [float(any(frame)) for frame in frames])
+
+    async def end(self) -> Frames:
+        self._listener.open -= 1
+        return b"", ()
+
+
+class ScriptedEars:
+    """A transcriber that says what its script makes of each recording, whose seconds it is given.
+
+    Attributes:
+        heard_s: seconds of each recording, in order.
+        jobs: what was asked.
+    """
+
+    def __init__(self, script: Callable[[float], Awaitable[str]]) -> None:
+        self.script = script
+        self.heard_s: list[float] = []
+        self.jobs: list[TranscriptionJob] = []
+
+    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
+        assert isinstance(job.audio, bytes)
+        with wave.open(io.BytesIO(job.audio)) as file:
+            seconds = file.getnframes() / file.getframerate()
+        self.heard_s.append(seconds)
+        self.jobs.append(job)
+        yield TranscriptUpdate(seconds)
+        text = await self.script(seconds)
+        yield TranscriptUpdate(seconds, seconds, "en", (Segment(text, 0.0, seconds),))
+
+
+async def hello(seconds: float) -> str:
+    """What is heard where a test does not care."""
+    return "hello there"
+
+
+def hearing(api: Api, script: Callable[[float], Awaitable[str]] = hello) -> ScriptedEars:
+    """Has the default transcriber follow a script."""
+    engine: Any = api.service.engines[api.service.catalog.transcription[MODEL].deployment]
+    engine.adapter = ScriptedEars(script)
+    ears: ScriptedEars = engine.adapter
+    return ears
+
+
+def check(event: Event) -> None:
+    """Fails for an event that the SDK does not know, unless its name says that it is ours."""
+    if event["type"].startswith("parlance."):
+        return
+    if "session" in event:
+        event = json.loads(json.dumps(event))
+        event["session"]["audio"]["input"]["format"]["rate"] = 24_000  # the one that the SDK has a type for
+    OF_SDK[event["type"]].model_validate(event)
+
+
+def scripted(api: Api) -> Api:
+    """`api` with ears that find speech by rule."""
+    api.service.live.listener = cast(Any, ScriptedListener())
+    return api
+
+
+class Live:
+    """The client of one session. Every event that comes is one of the SDK's types, or ours.
+
+    Attributes:
+        events: all that came, in order.
+    """
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.events: list[Event] = []
+
+    async def send(self, type: str, **members: Any) -> None:
+        await self.socket.send(json.dumps({"type": type, **members}))
+
+    async def append(self, sound: bytes, **members: Any) -> None:
+        await self.send("input_audio_buffer.append", audio=base64.b64encode(sound).decode(), **members)
+
+    async def speak(self, seconds: float) -> None:
+        await self.append(b"\1\0" * int(seconds * RATE))
+
+    async def pause(self, seconds: float = 1.0) -> None:
+        await self.append(b"\0\0" * int(seconds * RATE))
+
+    async def update(self, **of_input: Any) -> Event:
+        """Sets the session, and gives it as it is then."""
+        await self.send("session.update", session={"type": "transcription", "audio": {"input": of_input}})
+        session: Event = (await self.next("session.updated"))["session"]
+        return session
+
+    async def next(self, type: str) -> Event:
+        """The next event of this type; those before it are kept in `events`."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                event = json.loads(await self.socket.recv())
+                self.events.append(event)
+                check(event)
+                if event["type"] == type:
+                    return event
+                assert event["type"] != "error", event
+
+    async def error(self) -> Event:
+        """The next event, which is an error."""
+        async with asyncio.timeout(WAIT_S):
+            event = json.loads(await self.socket.recv())
+        self.events.append(event)
+        assert event["type"] == "error", event
+        check(event)
+        error: Event = event["error"]
+        return error
+
+    async def text(self) -> str:
+        """What is written down next."""
+        transcript: str = (await self.next(f"{TRANSCRIPTION}.completed"))["transcript"]
+        return transcript
+
+    async def end(self) -> Event:
+        """Ends the session, and gives its last ledger."""
+        await self.send("parlance.session.end")
+        while not (event := await self.next("parlance.session.ledger"))["is_last"]:
+            pass
+        ledger: Event = event["ledger"]
+        return ledger
+
+    async def is_well(self) -> bool:
+        """Whether the session still writes down what is said."""
+        await self.speak(0.5)
+        await self.pause()
+        return bool(await self.text())
+
+
+@asynccontextmanager
+async def listening(api: Api, path: str = PATH, key: str | None = None, **options: Any) -> AsyncIterator[Live]:
+    """A session at 16 kHz over `api`, after `session.created`."""
+    async with at_port(app_over(api.service)) as address, opened(api, address, path, key, **options) as live:
+        yield live
+
+
+@asynccontextmanager
+async def opened(
+    api: Api, address: str, path: str = PATH, key: str | None = None, **options: Any
+) -> AsyncIterator[Live]:
+    """The same at an app that listens."""
+    headers = {"Authorization": f"Bearer {api.everything if key is None else key}"} if key != "" else {}
+    to = address.replace("http", "ws") + path
+    headers |= options.pop("headers", {})
+    async with connect(to, additional_headers=headers, max_size=None, **options) as socket:
+        live = Live(socket)
+        await live.next("session.created")
+        await live.update(format={"type": "audio/pcm", "rate": RATE})
+        live.events.clear()
+        yield live

@@ -1,0 +1,267 @@
+"""Live sessions: what is said comes back as text, and every second is accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from contract.errors import AUDIO_UNREADABLE, BUSY, UPSTREAM_ERROR
+from deployments.ingress.flows.realtime import ear
+from tests.api.conftest import Api
+from tests.api.live import MODEL, TRANSCRIPTION, Live, hearing, hello, listening, scripted
+from tests.waiting import until
+
+
+@pytest.fixture
+async def ears(api: Api, monkeypatch: pytest.MonkeyPatch) -> Api:
+    """The same app with ears that find speech by rule, and try again at once."""
+    monkeypatch.setattr(ear, "RETRY_S", (0.0, 0.0, 0.0))
+    hearing(api)
+    return scripted(api)
+
+
+@pytest.fixture
+async def live(ears: Api) -> AsyncIterator[Live]:
+    async with listening(ears) as live:
+        yield live
+
+
+def types(live: Live) -> list[str]:
+    return [event["type"] for event in live.events]
+
+
+def sums_hold(ledger: dict[str, float]) -> bool:
+    return ledger["received_s"] == pytest.approx(ledger["speech_s"] + ledger["silence_s"]) and ledger[
+        "speech_s"
+    ] == pytest.approx(ledger["heard_s"] + ledger["unheard_s"] + ledger["pending_s"])
+
+
+async def test_a_turn_in_the_order_of_its_events(live: Live) -> None:
+    await live.pause(0.5)
+    await live.speak(0.8)
+    await live.pause()
+    assert await live.text() == "hello there"
+    assert types(live) == [
+        "input_audio_buffer.speech_started",
+        "input_audio_buffer.speech_stopped",
+        "input_audio_buffer.committed",
+        "conversation.item.added",
+        "conversation.item.done",
+        f"{TRANSCRIPTION}.delta",
+        f"{TRANSCRIPTION}.completed",
+    ]
+    assert len({event["item_id"] for event in live.events if "item_id" in event}) == 1
+
+
+async def test_times_count_from_the_first_sound_with_the_padding(live: Live) -> None:
+    await live.pause(1.024)
+    await live.speak(0.512)
+    await live.pause()
+    await live.text()
+    started, stopped = live.events[0], live.events[1]
+    assert started["audio_start_ms"] == 1024 - 300
+    assert stopped["audio_end_ms"] == 1024 + 512 + 200
+
+
+async def test_items_follow_each_other(live: Live) -> None:
+    for _ in range(2):
+        await live.speak(0.5)
+        await live.pause()
+        await live.text()
+    first, second = (event for event in live.events if event["type"] == "input_audio_buffer.committed")
+    assert (first["previous_item_id"], second["previous_item_id"]) == (None, first["item_id"])
+
+
+async def test_silence_costs_no_call_and_no_money(ears: Api) -> None:
+    engine = hearing(ears)
+    async with listening(ears) as live:
+        await live.pause(5)
+        ledger = await live.end()
+    assert engine.heard_s == []
+    assert await ears.usage() == []
+    assert (ledger["received_s"], ledger["silence_s"]) == (5, 5)
+
+
+async def test_speech_is_billed_once_at_the_end(ears: Api) -> None:
+    async with listening(ears) as live:
+        for _ in range(3):
+            await live.speak(1.0)
+            await live.pause()
+            await live.text()
+        ledger = await live.end()
+    (line,) = await ears.usage()
+    assert line.quantity == -(-ledger["heard_s"] // 1)
+    usage = [event["usage"] for event in live.events if event["type"] == f"{TRANSCRIPTION}.completed"]
+    assert sum(one["seconds"] for one in usage) == pytest.approx(ledger["heard_s"], abs=0.01)
+
+
+async def test_a_ledger_whenever_it_is_wanted(live: Live) -> None:
+    await live.speak(1.0)
+    await live.send("parlance.session.ledger")
+    event = await live.next("parlance.session.ledger")
+    assert sums_hold(event["ledger"])
+    assert (event["is_last"], event["ledger"]["pending_s"]) == (False, pytest.approx(1.0, abs=0.04))
+
+
+async def test_the_end_writes_down_what_is_open(live: Live) -> None:
+    await live.speak(0.7)
+    ledger = await live.end()
+    assert f"{TRANSCRIPTION}.completed" in types(live)
+    assert sums_hold(ledger)
+    assert (ledger["pending_s"], ledger["unheard_s"], ledger["heard_s"]) == (0, 0, pytest.approx(0.7, abs=0.04))
+    await live.socket.wait_closed()
+    assert live.socket.close_code == 1000
+
+
+async def test_turns_that_the_client_commits(live: Live) -> None:
+    session = await live.update(turn_detection=None)
+    assert session["audio"]["input"]["turn_detection"] is None
+    await live.speak(0.3)
+    await live.pause(0.9)
+    await live.send("input_audio_buffer.commit")
+    assert await live.text() == "hello there"
+    assert "input_audio_buffer.speech_started" not in types(live)
+    assert (await live.end())["heard_s"] == pytest.approx(1.2)
+
+
+async def test_what_is_cleared_is_listed_as_unheard(live: Live) -> None:
+    await live.speak(1.0)
+    await live.send("input_audio_buffer.clear")
+    await live.next("input_audio_buffer.cleared")
+    ledger = await live.end()
+    assert (ledger["heard_s"], ledger["unheard_s"]) == (0, 1.0)
+    assert [piece["why"] for piece in ledger["unheard"]] == ["cleared"]
+
+
+async def test_words_come_while_somebody_speaks(api: Api) -> None:
+    words = ["one", "two", "three", "four", "five", "six"]
+
+    async def counting(seconds: float) -> str:
+        return " ".join(words[: max(1, int(seconds))])
+
+    hearing(api, counting)
+    async with listening(scripted(api)) as live:
+        await live.speak(4.0)
+        await live.next(f"{TRANSCRIPTION}.delta")
+        assert "input_audio_buffer.speech_stopped" not in types(live)
+        await live.pause()
+        text = await live.text()
+    assert "".join(e["delta"] for e in live.events if e["type"] == f"{TRANSCRIPTION}.delta") == text
+
+
+async def test_a_pause_has_the_text_heard_before_the_turn_ends(ears: Api) -> None:
+    engine = hearing(ears)
+    async with listening(ears) as live:
+        await live.speak(0.5)
+        await live.pause(0.3)
+        await until(lambda: engine.heard_s)
+        await live.pause(0.3)
+        await live.text()
+    assert len(engine.heard_s) == 1
+
+
+async def test_a_pause_in_a_turn_is_no_end(ears: Api) -> None:
+    engine = hearing(ears)
+    async with listening(ears) as live:
+        await live.speak(0.5)
+        await live.pause(0.3)
+        await live.speak(0.5)
+        await live.pause()
+        await live.text()
+        ledger = await live.end()
+    assert types(live).count("input_audio_buffer.committed") == 1
+    assert engine.heard_s[-1] == pytest.approx(1.5, abs=0.07)
+    assert ledger["heard_s"] == pytest.approx(1.5, abs=0.07)
+
+
+async def test_an_engine_that_fails_costs_time_and_no_words(ears: Api) -> None:
+    failures = [1, 1, 1]
+
+    async def failing(seconds: float) -> str:
+        if failures:
+            failures.pop()
+            raise UPSTREAM_ERROR()
+        return "all of it"
+
+    hearing(ears, failing)
+    async with listening(ears) as live:
+        await live.speak(0.5)
+        await live.pause()
+        assert await live.text() == "all of it"
+        assert (await live.end())["unheard_s"] == 0
+
+
+async def test_a_busy_engine_is_waited_for(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ear, "BUSY_S", 0.0)
+    refusals = [1] * 20
+
+    async def busy(seconds: float) -> str:
+        if refusals:
+            refusals.pop()
+            raise BUSY("later")
+        return "at last"
+
+    hearing(ears, busy)
+    async with listening(ears) as live:
+        await live.speak(0.5)
+        await live.pause()
+        assert await live.text() == "at last"
+
+
+async def test_what_no_engine_can_do_is_tried_once(ears: Api) -> None:
+    async def refusing(seconds: float) -> str:
+        raise AUDIO_UNREADABLE("no")
+
+    engine = hearing(ears, refusing)
+    async with listening(ears) as live:
+        await live.update(turn_detection=None)
+        await live.speak(0.5)
+        await live.send("input_audio_buffer.commit")
+        assert (await live.next(f"{TRANSCRIPTION}.failed"))["error"]["code"] == "audio_unreadable"
+    assert len(engine.heard_s) == 1
+
+
+async def test_an_engine_that_never_works_leaves_an_unheard_piece(ears: Api) -> None:
+    async def broken(seconds: float) -> str:
+        raise UPSTREAM_ERROR()
+
+    engine = hearing(ears, broken)
+    async with listening(ears) as live:
+        await live.speak(0.512)
+        await live.pause()
+        failed = await live.next(f"{TRANSCRIPTION}.failed")
+        assert failed["error"]["code"] == "upstream_error"
+        engine.script = hello
+        assert await live.is_well()
+        ledger = await live.end()
+    assert sums_hold(ledger)
+    assert ledger["unheard"] == [{"start_ms": 0, "end_ms": 712, "why": "upstream_error"}]
+
+
+async def test_what_the_engine_is_asked(ears: Api) -> None:
+    engine = hearing(ears)
+    async with listening(ears) as live:
+        await live.update(transcription={"language": "de-DE", "prompt": "Parlance"})
+        await live.is_well()
+    job = engine.jobs[-1]
+    assert (job.language, job.owner) == ("de", "org-1")
+
+
+async def test_a_session_wakes_its_engine(ears: Api) -> None:
+    engine = ears.engine(ears.service.catalog.transcription[MODEL].deployment)
+    async with listening(ears):
+        assert engine.warmed == 1
+
+
+async def test_a_client_that_leaves_pays_for_what_was_heard(ears: Api) -> None:
+    async with listening(ears) as live:
+        await live.speak(0.9)
+        await live.pause()
+        await live.text()
+        await live.speak(1.0)
+        live.socket.transport.abort()
+    assert [line.quantity for line in await ears.usage()] == [2]
+    assert len(ears.service.live) == 0
+    assert ears.service.live.sound_bytes == 0
+    assert ears.service.live.listener.open == 0  # type: ignore[attr-defined]

@@ -1,0 +1,146 @@
+"""Where turns begin and end, and that no second is lost or counted twice, whatever comes in whatever order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audio.listener import FRAME, RATE
+from contract.realtime.limits import REALTIME_TURN_S
+from contract.realtime.session import ServerVad
+from deployments.ingress.flows.realtime.ledger import SecondsLedger
+from deployments.ingress.flows.realtime.sound import SessionSound
+from deployments.ingress.flows.realtime.turns import LiveTurn, TurnChange, TurnDetector
+
+FRAME_MS = FRAME * 1000 // RATE
+
+
+def detector(**settings: float) -> TurnDetector:
+    return TurnDetector(ServerVad.model_validate({"type": "server_vad", "prefix_padding_ms": 0} | settings))
+
+
+def listen(turns: TurnDetector, *passages: tuple[float, int]) -> list[TurnChange]:
+    """What so many frames of each probability begin and end."""
+    changes: list[TurnChange] = []
+    for probability, frames in passages:
+        received = turns.position + frames * FRAME
+        changes += turns.listen([probability] * frames, received)
+    return changes
+
+
+def test_a_click_is_no_turn() -> None:
+    assert listen(detector(), (0.0, 5), (0.9, 1), (0.0, 20)) == []
+
+
+def test_two_frames_are_one() -> None:
+    (started, stopped) = listen(detector(), (0.0, 5), (0.9, 2), (0.0, 20))
+    assert (started.kind, stopped.kind) == ("started", "stopped")
+    assert (stopped.turn.start, stopped.turn.end) == (5 * FRAME, 7 * FRAME + RATE // 5)
+
+
+@pytest.mark.parametrize(("frames", "kinds"), [(15, ["started"]), (16, ["started", "stopped"])])
+def test_silence_ends_a_turn_after_its_time(frames: int, kinds: list[str]) -> None:
+    changes = listen(detector(silence_duration_ms=16 * FRAME_MS), (0.9, 10), (0.0, frames))
+    assert [change.kind for change in changes] == kinds
+
+
+@pytest.mark.parametrize(("probability", "begins"), [(0.69, False), (0.7, True), (0.71, True)])
+def test_the_threshold_is_the_clients(probability: float, begins: bool) -> None:
+    assert bool(listen(detector(threshold=0.7), (probability, 10))) is begins
+
+
+def test_speech_goes_on_at_less_than_it_began_with() -> None:
+    (started,) = listen(detector(), (0.6, 10), (0.36, 100))
+    assert started.turn.end == 110 * FRAME
+    (stopped,) = listen(at := detector(), (0.6, 10), (0.34, 100))[1:]
+    assert stopped.kind == "stopped"
+    assert at.turn is None
+
+
+def test_padding_never_reaches_into_the_turn_before() -> None:
+    turns = detector(prefix_padding_ms=5000, silence_duration_ms=200)
+    changes = listen(turns, (0.9, 10), (0.0, 8), (0.9, 10))
+    assert [change.kind for change in changes] == ["started", "stopped", "started"]
+    assert changes[2].turn.start == changes[1].turn.end
+
+
+def test_a_turn_that_is_too_long_is_cut_where_it_is_most_silent() -> None:
+    frames = REALTIME_TURN_S * RATE // FRAME + 1
+    before = frames - 40
+    changes = listen(detector(), (0.9, before), (0.4, 1), (0.9, 200))
+    assert [change.kind for change in changes[:3]] == ["started", "stopped", "started"]
+    assert changes[1].turn.end == changes[2].turn.start == (before + 1) * FRAME
+    assert changes[2].turn is not changes[1].turn
+
+
+def test_without_detection_all_sound_is_the_clients() -> None:
+    turns = TurnDetector(None)
+    (started,) = turns.listen([0.0] * 3, 3 * FRAME)
+    turns_on = list(turns.listen([0.0], 4 * FRAME + 7))
+    assert (turns_on, started.turn.start, started.turn.end) == ([], 0, 4 * FRAME + 7)
+    assert turns.commit(started.turn, 4 * FRAME + 7).turn.is_closed
+    (again,) = turns.listen([0.9], 5 * FRAME)
+    assert again.turn.start == 4 * FRAME + 7
+
+
+def test_sound_is_kept_for_as_long_as_a_turn_may_need_it() -> None:
+    sound = SessionSound()
+    sound.add(bytes(range(20)))
+    sound.forget_before(4)
+    assert sound.wav(6, 8)[44:] == bytes(range(12, 16))
+    assert (sound.start, sound.end) == (4, 10)
+
+
+Step = tuple[str, float, int]
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("sound"), st.sampled_from([0.0, 0.4, 0.9]), st.integers(1, 40 * FRAME)),
+        st.tuples(st.sampled_from(["commit", "clear", "hear", "lose"]), st.just(0.0), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS, st.booleans())
+def test_every_sample_is_somewhere_once(steps: Sequence[Step], is_detected: bool) -> None:
+    turns = detector(silence_duration_ms=200) if is_detected else TurnDetector(None)
+    ledger, waiting, ended = SecondsLedger(), list[LiveTurn](), list[LiveTurn]()
+    for what, probability, samples in steps:
+        match what:
+            case "sound":
+                # Not in whole frames: what is committed or cleared may be in the middle of one.
+                ledger.receive(samples)
+                frames = (ledger.received - turns.position) // FRAME
+                for change in turns.listen([probability] * frames, ledger.received):
+                    if change.kind == "started":
+                        ledger.open(change.turn)
+                    else:
+                        waiting.append(change.turn)
+            case "commit" if turns.turn:
+                waiting.append(turns.commit(turns.turn, ledger.received).turn)
+            case "clear":
+                if turn := turns.clear(ledger.received):
+                    ledger.lose(turn, "cleared")
+                    ended.append(turn)
+            case "hear" if waiting:
+                ended.append(waiting.pop(0))
+                ledger.hear(ended[-1])
+            case "lose" if waiting:
+                ended.append(waiting.pop(0))
+                ledger.lose(ended[-1], "upstream_error")
+        shown = ledger.object()
+        assert shown["received_s"] == pytest.approx(shown["speech_s"] + shown["silence_s"])
+        assert ledger.silence >= 0
+        assert ledger.speech == ledger.heard + ledger.unheard + ledger.pending
+    open_at_the_end = [*waiting, *([turns.turn] if turns.turn else [])]
+    ledger.end()
+    assert ledger.pending == 0
+    spans = sorted((turn.start, turn.end) for turn in ended + open_at_the_end)
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+    assert all(0 <= start <= end <= ledger.received for start, end in spans)
+    assert ledger.speech == sum(end - start for start, end in spans)
+    assert ledger.unheard == sum(piece.end - piece.start for piece in ledger.pieces)

@@ -1,0 +1,121 @@
+"""Live sound through the real child and the real network: what is speech, at every rate and in every code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+import soxr
+
+from audio import listener as module
+from audio.listener import FRAME, RATE, Listener, ListenerFailed
+from audio.listening import _g711
+from tests.models.hearing import Samples, spoken
+from tests.waiting import until
+
+SENTENCE = "The train to the coast leaves from platform nine."
+
+
+@pytest.fixture
+async def listener() -> AsyncIterator[Listener]:
+    listener = Listener()
+    yield listener
+    await listener.close()
+
+
+@pytest.fixture(scope="module")
+def sentence() -> Samples:
+    """A second of silence, a sentence, a second of silence, at 16 kHz."""
+    silence = np.zeros(RATE, np.float32)
+    return np.concatenate([silence, spoken(SENTENCE, "en", RATE), silence])
+
+
+def pcm(samples: Samples, rate: int) -> bytes:
+    return (soxr.resample(samples, RATE, rate) * 32_767).astype("<i2").tobytes()
+
+
+def ulaw(samples: Samples) -> bytes:
+    """By the formula, of which the standard's segments are an approximation."""
+    low = soxr.resample(samples, RATE, 8_000)
+    size = np.round(np.log1p(255 * np.abs(low)) / np.log(256) * 127).astype(np.uint8)
+    return (~(size | np.where(low < 0, 0x80, 0).astype(np.uint8)) & 0xFF).astype(np.uint8).tobytes()
+
+
+async def probabilities(listener: Listener, format: dict[str, object], sound: bytes, piece: int) -> list[float]:
+    stream, found = listener.stream(format), list[float]()
+    for start in range(0, len(sound), piece):
+        _, speech = await stream.listen(sound[start : start + piece])
+        found += speech
+    await stream.end()
+    return found
+
+
+@pytest.mark.parametrize("rate", [8_000, 16_000, 24_000, 44_100, 48_000])
+async def test_speech_is_found_at_every_rate(listener: Listener, sentence: Samples, rate: int) -> None:
+    found = await probabilities(listener, {"type": "audio/pcm", "rate": rate}, pcm(sentence, rate), rate // 5)
+    assert max(found[:28]) < 0.5
+    assert np.mean(np.array(found[32:-32]) > 0.5) > 0.7
+    assert max(found[-16:]) < 0.5
+
+
+async def test_speech_is_found_in_g711(listener: Listener, sentence: Samples) -> None:
+    found = await probabilities(listener, {"type": "audio/pcmu"}, ulaw(sentence), 1600)
+    assert np.mean(np.array(found[32:-32]) > 0.5) > 0.6
+
+
+async def test_how_sound_is_cut_changes_nothing(listener: Listener, sentence: Samples) -> None:
+    sound, format = pcm(sentence, RATE), {"type": "audio/pcm", "rate": RATE}
+    whole = await probabilities(listener, format, sound, len(sound))
+    pieces = await probabilities(listener, format, sound, 2 * 333)
+    assert np.allclose(whole, pieces, atol=1e-4)
+    assert len(whole) == len(sentence) // FRAME
+
+
+async def test_every_sample_comes_out(listener: Listener, sentence: Samples) -> None:
+    stream = listener.stream({"type": "audio/pcm", "rate": 24_000})
+    samples, _ = await stream.listen(pcm(sentence, 24_000))
+    rest, _ = await stream.end()
+    assert abs((len(samples) + len(rest)) // 2 - len(sentence)) <= 1
+
+
+def test_codes_of_g711_are_those_of_the_standard() -> None:
+    for kind, codes, expected in (
+        ("audio/pcmu", [0x00, 0x80, 0xFF, 0x7F, 0xEF], [-32_124, 32_124, 0, 0, 132]),
+        ("audio/pcma", [0x2A, 0xAA, 0xD5, 0x55, 0x80], [-32_256, 32_256, 8, -8, 5504]),
+    ):
+        assert (np.round(_g711(kind)[codes] * 32_768)).astype(int).tolist() == expected
+
+
+async def test_sessions_do_not_hear_each_other(listener: Listener, sentence: Samples) -> None:
+    format = {"type": "audio/pcm", "rate": RATE}
+    silence = bytes(len(sentence) * 2)
+    loud, quiet = await asyncio.gather(
+        probabilities(listener, format, pcm(sentence, RATE), 3200), probabilities(listener, format, silence, 3200)
+    )
+    assert max(loud) > 0.9
+    assert max(quiet) < 0.2
+
+
+async def test_a_child_that_dies_is_replaced_and_nothing_is_lost(listener: Listener, sentence: Samples) -> None:
+    stream, sound = listener.stream({"type": "audio/pcm", "rate": RATE}), pcm(sentence, RATE)
+    before, _ = await stream.listen(sound[:3200])
+    (await listener.child()).kill()
+    after, _ = await stream.listen(sound[3200:])
+    assert before + after == sound
+
+
+async def test_a_child_that_cannot_start_is_told(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PROGRAM", module.PROGRAM.with_name("missing.py"))
+    with pytest.raises(ListenerFailed):
+        await listener.stream({"type": "audio/pcm", "rate": RATE}).listen(b"\0\0")
+
+
+async def test_the_child_ends_after_the_last_stream(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LINGER_S", 0.0)
+    stream = listener.stream({"type": "audio/pcm", "rate": RATE})
+    await stream.listen(b"\0\0")
+    child = await listener.child()
+    await stream.end()
+    await until(lambda: not child.is_alive)
