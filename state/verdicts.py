@@ -34,7 +34,8 @@ class Verdicts:
             self._local.put(name, text, time.monotonic())
             return
         try:
-            await self._redis.set(name, text, ex=VERDICT_KEPT_S)
+            # Each of two commands may come first, and the verdict stays.
+            await self._redis.set(name, text, ex=VERDICT_KEPT_S, nx=not text)
         except RedisError as error:
             log.error("a verdict could not be kept: %s", type(error).__name__)
 

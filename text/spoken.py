@@ -8,7 +8,8 @@ units and titles as one word for each (`spoken.toml`). The words are aligned. A 
     if its numbers differ
     or its letters differ by LETTERS at least, and are not spelled alike otherwise
 
-so a word that is left out counts, and a name that is written as it may sound does not.
+so a word that is left out counts, and a name that is written as it may sound does not. Where each passage that counts
+has words for words, ears may have misheard them, and listen again with a hint: to a long sound part by part (`doubts`).
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from rapidfuzz.distance import Levenshtein
+
+from text.sentences import sentences
 
 LETTERS = 4
 """Letters that must be added, dropped or replaced in a passage for it to count: shorter words are often misheard."""
@@ -28,8 +33,8 @@ LETTERS = 4
 ALIKE = 0.5
 """Share of its letters that a passage may lose in another spelling of the same sound."""
 
-MISHEARD = 3
-"""Words in a row that ears may mishear, and hear with a hint. They would make up a longer passage from the hint."""
+MISHEARD = 5
+"""Words in a row that ears may mishear, and hear with a hint. More of them are another sentence, or language."""
 
 COUNTED = frozenset({"en", "es", "fr", "it", "pt", "de", "nl"})
 """Languages whose words for numbers are read as digits."""
@@ -41,6 +46,7 @@ _UNITS: dict[str, str] = {
 }
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+|[%€$£°&+=]")
 _PRICE = re.compile(r"([€$£]) ?(\d[\d.,]*)")
+_MINUS = re.compile(r"(?<!\S)[-−](?=\d)")
 _NO_DIGIT = re.compile(r"\D")
 
 
@@ -53,18 +59,21 @@ class Comparison:
         word_error_rate: words that were added, dropped or replaced, as a share of these.
         first: the first passage that counts, expected and heard; None where none does.
         longest: words of the longest passage that differs at all.
+        is_doubtful: whether a second hearing with the text as a hint may tell otherwise. One word is misheard for
+            another; where nothing was heard, or something more, ears would make it up from the hint, or leave it out.
     """
 
     words: int
     word_error_rate: float
     first: tuple[str, str] | None
     longest: int
+    is_doubtful: bool
 
 
 def compare(text: str, transcript: str, language: str, letters: int = LETTERS) -> Comparison:
     """How `transcript` differs from `text`, which has words."""
     expected, heard_words = spelled(text, language), spelled(transcript, language)
-    edits, longest, first = 0, 0, None
+    edits, longest, counted = 0, 0, list[tuple[str, str]]()
     for is_same, codes in groupby(Levenshtein.opcodes(expected, heard_words), key=lambda code: code.tag == "equal"):
         if is_same:
             continue
@@ -72,9 +81,46 @@ def compare(text: str, transcript: str, language: str, letters: int = LETTERS) -
         old = expected[run[0].src_start : run[-1].src_end]
         new = heard_words[run[0].dest_start : run[-1].dest_end]
         edits, longest = edits + max(len(old), len(new)), max(longest, len(old), len(new))
-        if first is None and counts(old, new, letters):
-            first = (" ".join(old), " ".join(new))
-    return Comparison(len(expected), edits / max(len(expected), 1), first, longest)
+        if counts(old, new, letters):
+            counted.append((" ".join(old), " ".join(new)))
+    is_doubtful = bool(counted) and longest <= MISHEARD and all(map(all, counted))
+    return Comparison(len(expected), edits / max(len(expected), 1), next(iter(counted), None), longest, is_doubtful)
+
+
+class Doubt(NamedTuple):
+    """Sentences of a text that may be misheard, and the pieces of a transcript in which they are, as a slice."""
+
+    text: str
+    first: int
+    end: int
+
+
+def doubts(text: str, pieces: Sequence[str], language: str) -> list[Doubt]:
+    """Where ears should listen again, with a hint at what should be there: whole sentences and whole pieces, in order.
+
+    Ears take a hint for what was said before, so of a long sound they would leave out what the hint has beside.
+    """
+    parts = [part.text for part in sentences(text, max(len(text), 1))]
+    expected, transcript = ([spelled(part, language) for part in some] for some in (parts, pieces))
+    ends, piece_ends = (list(accumulate(map(len, some))) for some in (expected, transcript))
+    # Behind which word of the text which word of the transcript ends, where they agree.
+    places = {
+        code.src_start + step: code.dest_start + step
+        for code in Levenshtein.opcodes(list(chain(*expected)), list(chain(*transcript)))
+        for step in range(code.src_end - code.src_start + 1)
+        if code.tag == "equal"
+    }
+    joints = [(0, 0)]
+    for number, end in enumerate(ends[:-1], 1):
+        # Each part has a piece at least, or there would be nothing to hear.
+        if (
+            places.get(end) in piece_ends
+            and joints[-1][1] <= (piece := piece_ends.index(places[end])) < len(pieces) - 1
+        ):
+            joints.append((number, piece + 1))
+    every = pairwise([*joints, (len(parts), len(pieces))])
+    together = (("".join(parts[a:b]).strip(), first, end) for (a, first), (b, end) in every)
+    return [Doubt(*part) for part in together if compare(part[0], " ".join(pieces[slice(*part[1:])]), language).first]
 
 
 def spelled(text: str, language: str) -> list[str]:
@@ -85,6 +131,7 @@ def spelled(text: str, language: str) -> list[str]:
         from text_to_num import alpha2digit
 
         plain = alpha2digit(plain, language, threshold=0)
+    plain = _MINUS.sub("minus ", plain)
     plain = "".join(char for char in unicodedata.normalize("NFD", plain) if not unicodedata.combining(char))
     words = [
         # A lone letter is a unit behind a number only: "l'hiver" has no litres.

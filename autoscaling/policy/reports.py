@@ -33,7 +33,8 @@ class Reader:
         ended, worked_s, loads_s = (latest.get(name, {}) for name in ("ended", "worked_s", "load_s"))
         now = {replica: (calls, worked_s[replica]) for replica, calls in ended.items()}
         before = now if self._seen is None else self._seen
-        self._seen = dict([(replica, told) for replica, told in before.items() if replica not in now][-KNOWN:]) | now
+        gone = [(replica, counts) for replica, counts in before.items() if replica not in now]
+        self._seen = dict(gone[-KNOWN:]) | now
         gains = [
             (calls - before.get(replica, (0, 0))[0], work_s - before.get(replica, (0, 0))[1])
             for replica, (calls, work_s) in now.items()

@@ -51,7 +51,7 @@ def _burst(share: Floats) -> Floats:
 
 
 def _flood(share: Floats) -> Floats:
-    """Five times as many in the middle third."""
+    """Ten times as many in the middle third."""
     return np.where((share > 1 / 3) & (share < 2 / 3), 1 / (1 - FLOOD_SHARE), 1.0)
 
 

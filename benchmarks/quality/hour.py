@@ -100,7 +100,7 @@ async def _clips(seed: int, languages: Sequence[str], count: int) -> list[Clip]:
     for number, code, voice in zip(range(count), cycle(languages), cycle(VOICES)):
         text = next(texts[code])
         if dice.random() < SHORT_SENTENCES:
-            text = f"{text.partition(', ')[0]}."
+            text = f"{text.partition(', ')[0].rstrip('.!?')}."
         if number % ESPEAK_EVERY == ESPEAK_EVERY - 1 and code in UNDERSTOOD_OF_ESPEAK:
             samples = library.speak(text, VoiceSettings(variant="m1").manner(language_of(code)))
             clips.append(Clip(code, ESPEAK, text, _trimmed(samples, library.SAMPLE_RATE)))

@@ -48,6 +48,8 @@ VERDICT_KEPT_S = 600
 """Seconds for which a verdict can be fetched."""
 VERDICTS_KEPT = 2000
 """Verdicts that an ingress process without Redis remembers; of more, the oldest are gone."""
+VERDICT_PASSAGE_CHARS = 1000
+"""Of a passage that differs, what is told of each side: signs that stand for whole sentences make it a book."""
 VERDICT_RETRY_S = 2
 """`Retry-After` while a verdict is not there."""
 
@@ -79,13 +81,14 @@ class SpeechVerdict:
     def reply(self) -> SpeechVerdictReply:
         """The verdict as it is answered."""
         rate = self.word_error_rate
+        expected, transcript = (passage[:VERDICT_PASSAGE_CHARS] for passage in self.first or ("", ""))
         return {
             "object": "speech.verdict",
             "verdict": self.judgement,
             "reason": self.reason,
             "heard": self.transcript,
             "word_error_rate": None if rate is None else round(rate, 4),
-            "first_difference": {"expected": self.first[0], "heard": self.first[1]} if self.first else None,
+            "first_difference": {"expected": expected, "heard": transcript} if self.first else None,
             "longest_difference": self.longest,
             "attempts": self.attempts,
         }

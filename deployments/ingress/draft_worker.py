@@ -13,10 +13,8 @@ work by leaving. What an engine answers that it may answer otherwise later is as
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
 import math
-import wave
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context
@@ -35,9 +33,9 @@ from contract.errors import (
     ApiError,
     without_text,
 )
-from contract.speech.engine import Clip, SpeechJob
+from contract.speech.engine import SpeechJob
 from contract.voice_design.engine import DesignResult
-from deployments.ingress.ears import audible, ears_for
+from deployments.ingress.ears import audible, ears_for, wav
 from state import State
 from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim
 
@@ -221,7 +219,7 @@ class DraftWorker:
         blobs, model = self._state.blobs, self._catalog.voice_design[lease.draft.model]
         sentence = self._catalog.sentences[lease.draft.spec.language]
         artifacts = DesignedVoice.of(designed, lease.folder, sentence, model.runtime)
-        await blobs.put(artifacts.clip_blob, _wav(designed.clip))
+        await blobs.put(artifacts.clip_blob, wav(designed.clip))
         await blobs.put(artifacts.sample_blob, designed.sample)
         cost = model.cost_micro_eur(synthesis_ms=artifacts.synthesis_ms)
         if await self._state.drafts.finish(lease, artifacts, cost) is None:
@@ -238,11 +236,3 @@ class DraftWorker:
             if error.fault is STATE_UNAVAILABLE:
                 raise
             await drafts.refuse(draft.id, f"not adopted: {error.message}")
-
-
-def _wav(clip: Clip) -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as writer:
-        writer.setparams((1, 2, clip.sample_rate, 0, "NONE", ""))
-        writer.writeframes(clip.samples)
-    return file.getvalue()

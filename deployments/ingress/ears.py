@@ -7,21 +7,30 @@ organisation whose speech it is. Nobody is billed.
 from __future__ import annotations
 
 import asyncio
+import io
+import wave
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from audio.sandbox import NotAudio, QueueFull, SharesExhausted, TooLong, decode
 from autoscaling.engine import CallContext, Engine
 from contract.catalog import TranscriptionModel
 from contract.errors import BUSY, UPSTREAM_TIMEOUT, WARMING_UP, ApiError
-from contract.speech.engine import SpeechJob
+from contract.limits import RECORDING_S
+from contract.speech.engine import Clip, SpeechJob
 from contract.speech.verdict import VERDICT_LISTEN_S, Reason, SpeechVerdict, can_judge, unverified
-from contract.transcription.engine import TranscriptionEngine, TranscriptionJob
+from contract.transcription.engine import Segment, TranscriptionEngine, TranscriptionJob
 from contract.voice_design.engine import DesignJob, DesignResult, VoiceDesignEngine
-from text.spoken import MISHEARD, compare
+from text.spoken import compare, doubts
 
 REASONS: Mapping[str, Reason] = {BUSY.name: "busy", UPSTREAM_TIMEOUT.name: "late", WARMING_UP.name: "late"}
 """Of errors that say more than that the ears have failed."""
+
+EARS_RATE = 16_000
+"""Samples per second of a part that is heard again: what transcribers work with."""
+HINTED_S = 30
+"""Seconds that are heard again in one piece: a window of Whisper. Of more it would leave out whole sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +44,19 @@ class Ears:
         """What is heard of a file, beside its text. It never raises: at worst nothing can be said."""
         try:
             async with asyncio.timeout(VERDICT_LISTEN_S):
-                transcript = await self._transcript(sound, context)
-                result = compare(text, transcript, self.language)
-                if result.first and result.longest <= MISHEARD:
-                    # With the text as a hint at its spelling they mishear less, and still hear what is missing.
-                    transcript = await self._transcript(sound, context, text)
-                    result = compare(text, transcript, self.language)
+                segments = await self._listen(sound, context)
+                transcript = _joined(segments)
+                # In a thread: signs that stand for whole sentences make it a tenth of a second.
+                result = await asyncio.to_thread(compare, text, transcript, self.language)
+                if segments and result.is_doubtful:
+                    transcript = await self._listen_again(sound, text, segments, context)
+                    result = await asyncio.to_thread(compare, text, transcript, self.language)
         except TimeoutError:
             return unverified("late")
+        except (QueueFull, SharesExhausted):
+            return unverified("busy")
+        except (NotAudio, TooLong):
+            return unverified("ears_failed")
         except ApiError as error:
             return unverified(REASONS.get(error.fault.name, "ears_failed"))
         return SpeechVerdict(
@@ -54,12 +68,42 @@ class Ears:
             result.longest,
         )
 
-    async def _transcript(self, sound: bytes, context: CallContext, prompt: str | None = None) -> str:
+    async def _listen_again(self, sound: bytes, text: str, segments: list[Segment], context: CallContext) -> str:
+        """The transcript with doubtful parts heard once more: with a hint ears mishear less, and miss no fault."""
+        if segments[-1].end <= HINTED_S:
+            return _joined(await self._listen(sound, context, text))
+        pieces = [segment.text for segment in segments]
+        doubtful = await asyncio.to_thread(doubts, text, pieces, self.language)
+        whole = await decode(sound, EARS_RATE, RECORDING_S, context.owner)
+        for part in reversed(doubtful):
+            # With the silence around it, in which something may have been said.
+            start_s = segments[part.first - 1].end if part.first else 0.0
+            end_s = segments[part.end].start if part.end < len(segments) else whole.seconds
+            end_s = max(end_s, segments[part.end - 1].end)
+            first, last = (2 * round(at_s * EARS_RATE) for at_s in (start_s, end_s))
+            clip = Clip(whole.samples[first:last], EARS_RATE)
+            pieces[part.first : part.end] = [_joined(await self._listen(wav(clip), context, part.text))]
+        return " ".join(pieces)
+
+    async def _listen(self, sound: bytes, context: CallContext, prompt: str | None = None) -> list[Segment]:
         job = TranscriptionJob(sound, self.language, prompt, owner=context.owner)
         # Nobody waits for the first word, so a cold transcriber is waited for, whatever it does with other calls.
         await self.engine.ready(VERDICT_LISTEN_S, timings=context.timings)
         async with aclosing(self.engine.stream(TranscriptionEngine.transcribe, job, context=context)) as updates:
-            return " ".join([segment.text async for update in updates for segment in update.segments])
+            return [segment async for update in updates for segment in update.segments]
+
+
+def wav(clip: Clip) -> bytes:
+    """The recording as a file."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, 2, clip.sample_rate, 0, "NONE", ""))
+        writer.writeframes(clip.samples)
+    return file.getvalue()
+
+
+def _joined(segments: Iterable[Segment]) -> str:
+    return " ".join(segment.text for segment in segments)
 
 
 def ears_for(

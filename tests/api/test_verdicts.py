@@ -5,95 +5,23 @@ How texts are compared is tested in tests/text; what real ears hear, by `python 
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any
 
-import httpx
 import openai
 import pytest
 
-from autoscaling.engine import CallContext, Timings
+from autoscaling.engine import CallContext
 from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR, ApiError
-from contract.limits import BODIES_OF_KEY_BYTES
-from contract.speech import verdict as contract_verdict
+from contract.speech.verdict import VERDICT_PASSAGE_CHARS
 from contract.telemetry import VERDICTS
-from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
-from deployments.ingress.flows.verdicts import UNDER_WAY
-from tests.api.conftest import Api, LocalEngine, client_of, events, refused
+from tests.api.conftest import Api, client_of, events, refused
 from tests.api.designs import designer, made
-
-TEXT = "Good morning, dear listeners."
-EARS = "transcription-voxtral-mini-transcribe"
-
-
-class ScriptedEars(LocalEngine):
-    """Ears that hear what the script says, one text or error for each sound; the last one for ever.
-
-    With the text as a hint they hear the same again, or `hinted`.
-    """
-
-    def __init__(self, *script: str | ApiError) -> None:
-        self.name, self.callers, self.given, self.warmed = EARS, [], 0, 0
-        self.script, self.jobs, self.go = list(script), list[TranscriptionJob](), asyncio.Event()
-        self.go.set()
-        self.hints, self.hinted = list[str](), ""
-
-    async def ready(self, within_s: float, *, timings: Timings) -> None:
-        if isinstance(error := self.script[0], ApiError) and error.fault is ENGINE_FAILED:
-            raise error
-
-    async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
-        self.callers.append(context.owner)
-        await self.go.wait()
-        if job.prompt is None:
-            self.jobs.append(job)
-            self.text = self.script.pop(0) if len(self.script) > 1 else self.script[0]
-        else:
-            self.hints.append(job.prompt)
-        if isinstance(self.text, ApiError):
-            raise self.text
-        text = self.hinted if job.prompt and self.hinted else self.text
-        yield TranscriptUpdate(1.0)
-        yield TranscriptUpdate(1.0, 1.0, job.language, tuple(Segment(part, 0, 1) for part in text.split("|") if part))
-
-
-@pytest.fixture(autouse=True)
-def good_ears(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are measured to be good in English, with the voices of these tests."""
-    good = {"sentences": 100, "found": 1.0, "false_alarms": 0.0, "weak_voices": ["F5"]}
-    monkeypatch.setattr(contract_verdict, "measured", lambda: {"obedient": {"obedient": {"en": good}}})
-
-
-def hears(api: Api, *script: str | ApiError) -> ScriptedEars:
-    ears = ScriptedEars(*script)
-    api.replace_engines(ears, *(model.deployment for model in api.service.catalog.transcription.values()))
-    return ears
-
-
-async def speak(api: Api, verify: str | None = "report", text: str = TEXT, **fields: Any) -> httpx.Response:
-    body = {"input": text, "language": "en", "provider": "supertonic", **fields}
-    return await api.send("POST", "/v1/audio/speech", json=body | ({"verify": verify} if verify else {}))
-
-
-async def fetch(api: Api, reply: httpx.Response, key: str | None = None) -> httpx.Response:
-    return await api.send("GET", f"/v1/audio/speech/{reply.headers['x-request-id']}/verdict", key)
-
-
-async def verdict(api: Api, reply: httpx.Response) -> dict[str, Any]:
-    """The verdict, once it is there."""
-    assert reply.status_code == 200, reply.text
-    while UNDER_WAY:
-        await asyncio.wait(set(UNDER_WAY))
-    found = await fetch(api, reply)
-    assert found.status_code == 200, found.text
-    body: dict[str, Any] = found.json()
-    return body
-
+from tests.api.ears import TEXT, fetch, hears, speak, verdict
 
 # --- report ----------------------------------------------------------------------------------------------------------
+
+pytestmark = pytest.mark.usefixtures("good_ears")
 
 
 async def test_without_verify_nobody_listens(api: Api) -> None:
@@ -134,9 +62,18 @@ async def test_ears_hear_again_with_a_hint_before_they_blame(api: Api) -> None:
     ears.hinted = TEXT
     body = await verdict(api, await speak(api))
     assert (body["verdict"], body["heard"], ears.hints) == ("faithful", TEXT, [TEXT])
-    ears.script = [TEXT]
-    assert (await verdict(api, await speak(api)))["verdict"] == "faithful"
+    # Where they heard nothing, or what is right, the hint would tell them nothing but the text.
+    for heard, judgement in (("Good morning, listeners.", "differs"), (TEXT, "faithful")):
+        ears.script = [heard]
+        assert (await verdict(api, await speak(api)))["verdict"] == judgement
     assert len(ears.hints) == 1
+
+
+@pytest.mark.parametrize("length", [VERDICT_PASSAGE_CHARS - 1, VERDICT_PASSAGE_CHARS, VERDICT_PASSAGE_CHARS + 1])
+async def test_a_passage_is_told_up_to_a_length(api: Api, length: int) -> None:
+    hears(api, "")
+    body = await verdict(api, await speak(api, text="a" * length))
+    assert len(body["first_difference"]["expected"]) == min(length, VERDICT_PASSAGE_CHARS)
 
 
 async def test_silence_differs(api: Api) -> None:
@@ -207,6 +144,16 @@ async def test_of_three_wrong_attempts_the_best_is_sent(api: Api) -> None:
     assert (await verdict(api, reply))["heard"] == "good morning, listeners"
 
 
+async def test_the_attempt_that_says_its_text_is_sent_though_more_of_its_names_are_misspelled(api: Api) -> None:
+    text = "Ferreira, Lindqvist and Brennan have carried 12 chairs into the large old hall behind the library today."
+    number = text.replace("12", "13")
+    names = text.replace("Ferreira, Lindqvist and Brennan", "Fereira, Linquist and Brenan")
+    hears(api, number, names)
+    reply = await speak(api, "retry", text)
+    assert (reply.headers["x-voice-verdict"], reply.headers["x-voice-attempts"]) == ("faithful", "2")
+    assert (await verdict(api, reply))["heard"] == names
+
+
 async def test_who_says_the_same_again_is_not_asked_a_third_time(api: Api) -> None:
     ears = hears(api, "good morning, listeners")
     assert (await speak(api, "retry")).headers["x-voice-attempts"] == "2"
@@ -265,34 +212,6 @@ async def test_ears_that_fail_are_no_error_of_the_speech(api: Api, verify: str, 
     assert reply.content.endswith(b"end")
     body = await verdict(api, reply)
     assert (body["verdict"], body["reason"]) == ("not_verifiable", reason)
-
-
-async def test_sound_for_which_there_is_no_room_is_not_held(api: Api) -> None:
-    ears, caller = hears(api, TEXT), await api.caller()
-    with api.service.concurrency.reply(caller, BODIES_OF_KEY_BYTES):
-        # The request itself has room, the sound has none.
-        api.service.concurrency.body_bytes.take(caller, -5000)
-        reply = await speak(api, text="word " * 700)
-        assert (await verdict(api, reply))["reason"] == "busy"
-        api.service.concurrency.body_bytes.take(caller, 5000)
-    assert not ears.jobs
-    assert api.service.concurrency.body_bytes.total == 0
-
-
-async def test_a_client_that_leaves_gets_no_verdict_of_half_a_sound(api: Api) -> None:
-    from contract.speech.request import SpeechRequest
-    from deployments.ingress.context import RequestContext, Trace
-    from deployments.ingress.flows import speech, verdicts
-
-    ears, caller = hears(api, TEXT), await api.caller()
-    context = RequestContext(trace := Trace(api.service), caller, trace.timings)
-    request = SpeechRequest(input=TEXT, language="en", provider="supertonic", verify="report")
-    listening = verdicts.Listening(context, await speech.prepare(context, request))
-    async with aclosing(listening.blocks({})) as blocks:
-        await anext(blocks)
-    assert (await listening.verdict()).reason == "incomplete"
-    assert not ears.jobs
-    assert api.service.concurrency.body_bytes.total == 0
 
 
 @pytest.mark.parametrize("verify", ["yes", True, "", "RETRY"])

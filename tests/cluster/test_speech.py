@@ -149,3 +149,32 @@ def test_openai_error_is_what_the_sdk_expects(server: Server) -> None:
     with pytest.raises(openai.BadRequestError) as refusal:
         server.openai().audio.speech.create(model="tts-1", voice="alloy", input="hi")
     assert refusal.value.code == "unknown_voice"
+
+
+@pytest.mark.parametrize("verify", ["report", "retry"])
+@pytest.mark.parametrize("stream_format", ["audio", "sse"])
+def test_our_ears_hear_that_kokoro_says_its_text(server: Server, verify: str, stream_format: str) -> None:
+    text = "The bridge is 120 metres long and was opened in May."
+    reply = speak(server, text, language="en", provider="mistral", verify=verify, stream_format=stream_format)
+    path = f"/audio/speech/{reply.headers['x-request-id']}/verdict"
+    with server.http() as client:
+        found = eventually(lambda: (answer := client.get(path)).status_code == 200 and answer, 90, "no verdict came")
+    verdict = found.json()
+    assert (verdict["verdict"], verdict["reason"], verdict["attempts"]) == ("faithful", None, 1)
+    assert "120" in verdict["heard"]
+    if verify == "retry":
+        assert (reply.headers["x-voice-verdict"], reply.headers["x-voice-attempts"]) == ("faithful", "1")
+    if stream_format == "sse":
+        *_, last = [json.loads(line[6:]) for line in reply.text.split("\n\n") if line.startswith("data: ")]
+        assert last == {"type": "speech.audio.verdict", **verdict}
+    server.state("org", "create", name := f"deaf-{verify}-{stream_format}", "--plan", "pro")
+    with server.http(server.state("key", "create", "--org", name, "--scopes", "all")) as stranger:
+        assert stranger.get(path).status_code == 404
+
+
+def test_what_our_ears_were_not_measured_for_is_spoken_and_said_to_be_so(server: Server) -> None:
+    reply = speak(server, "De snelle vos springt over de hond.", language="nl", verify="retry")
+    assert sound(reply.content)[1] > 1
+    with server.http() as client:
+        verdict = client.get(f"/audio/speech/{reply.headers['x-request-id']}/verdict").json()
+    assert (verdict["verdict"], verdict["reason"]) == ("not_verifiable", "not_measured")

@@ -22,7 +22,7 @@ from typing import Any
 
 from autoscaling.engine import CallContext, Timings
 from contract.errors import NOT_FOUND, ApiError
-from contract.speech.engine import AudioBlock, SpeechEngine
+from contract.speech.engine import AudioBlock, SpeechEngine, SpeechJob
 from contract.speech.tags import pieces
 from contract.speech.verdict import VERDICT_AGAIN_S, VERDICT_ATTEMPTS, Reason, SpeechVerdict, unverified
 from contract.telemetry import VERDICTS
@@ -50,7 +50,7 @@ class Listening:
     def blocks(self, headers: dict[str, str]) -> AsyncGenerator[AudioBlock, None]:
         """The file. With `retry`, `headers` tell the verdict; they are complete when the first block is."""
         if self._prepared.request.verify == "retry" and isinstance(self._ears, Ears):
-            return self._best(self._ears, headers)
+            return self._best(headers)
         return self._as_always()
 
     async def verdict(self) -> SpeechVerdict:
@@ -74,40 +74,66 @@ class Listening:
                                 sound += block.data
                         except ApiError:
                             reason = "busy"  # this process holds as much as it may
+                            sound.clear()
+                            room.close()
                 is_whole = True
             finally:
                 why: Reason | None = reason if is_whole else reason or "incomplete"
                 self._verdict = self._spawn(self._judge(bytes(sound), why, room.pop_all()))
 
     async def _judge(self, sound: bytes, reason: Reason | None, room: ExitStack) -> SpeechVerdict:
-        """The verdict of sound that is out, whose `room` is given back then."""
+        """The verdict of sound that is out, whose `room` is given back then.
+
+        Until then it is one of the requests that its key has running: else a key could have any number of hearings.
+        """
         with room:
+            if reason is None:
+                try:
+                    room.enter_context(self._context.service.concurrency.call(self._context.caller))
+                except ApiError:
+                    reason = "busy"
             verdict = unverified(reason) if reason else await self._hear(sound)
         return await self._tell(verdict)
 
-    async def _best(self, ears: Ears, headers: dict[str, str]) -> AsyncGenerator[AudioBlock, None]:
-        """The attempt in which the fewest words are wrong, billed as one. It raises as the first attempt does."""
-        started_s, context = time.monotonic(), self._context
-        attempts: list[tuple[AudioBlock, SpeechVerdict]] = []
+    async def _best(self, headers: dict[str, str]) -> AsyncGenerator[AudioBlock, None]:
+        """The best attempt, billed as one. No more than two are in memory."""
+        context, count = self._context, 0
+        best: tuple[AudioBlock, SpeechVerdict] | None = None
         async with speech.whole_account(context, self._prepared) as (account, job):
-            while len(attempts) < VERDICT_ATTEMPTS and (not attempts or time.monotonic() - started_s < VERDICT_AGAIN_S):
-                try:
-                    engine = context.engine(self._prepared.choice.model)
-                    block = await engine.call(SpeechEngine.speak_whole, job, context=context.call)
-                except ApiError:
-                    if not attempts:
-                        raise
-                    break
-                with context.service.concurrency.reply(context.caller, len(block.data)):
-                    attempts.append((block, await self._hear(block.data)))
-                if attempts[-1][1].judgement != "differs" or _is_repeated(attempts):
-                    break
-            block, verdict = min(attempts, key=lambda attempt: attempt[1].word_error_rate or 0.0)
+            with ExitStack() as room:
+                async with aclosing(self._attempts(job)) as attempts:
+                    async for block, verdict in attempts:
+                        count += 1
+                        if best is None or _errors(verdict) < _errors(best[1]):
+                            room.close()  # of the one before
+                            room.enter_context(context.service.concurrency.reply(context.caller, len(block.data)))
+                            best = block, verdict
             await account.settle(characters=len(job.text))
-        verdict = replace(verdict, attempts=len(attempts))
+        assert best
+        block, verdict = best[0], replace(best[1], attempts=count)
         self._verdict = self._spawn(self._tell(verdict))
         headers |= {"X-Voice-Verdict": verdict.judgement, "X-Voice-Attempts": str(verdict.attempts)}
         yield block
+
+    async def _attempts(self, job: SpeechJob) -> AsyncGenerator[tuple[AudioBlock, SpeechVerdict], None]:
+        """Attempts, up to one that does not differ or repeats the one before. It raises as the first one does."""
+        context, started_s, before = self._context, time.monotonic(), None
+        engine = context.engine(self._prepared.choice.model)
+        for number in range(VERDICT_ATTEMPTS):
+            if number and time.monotonic() - started_s >= VERDICT_AGAIN_S:
+                return
+            try:
+                block = await engine.call(SpeechEngine.speak_whole, job, context=context.call)
+            except ApiError:
+                if number:
+                    return
+                raise
+            with context.service.concurrency.reply(context.caller, len(block.data)):
+                verdict = await self._hear(block.data)
+                yield block, verdict
+            if verdict.judgement != "differs" or verdict.transcript == before:
+                return
+            before = verdict.transcript
 
     async def _hear(self, sound: bytes) -> SpeechVerdict:
         assert isinstance(self._ears, Ears)
@@ -133,9 +159,9 @@ class Listening:
         return task
 
 
-def _is_repeated(attempts: list[tuple[AudioBlock, SpeechVerdict]]) -> bool:
-    """Whether the last two attempts sound the same: so would the next one."""
-    return len(attempts) > 1 and attempts[-1][1].transcript == attempts[-2][1].transcript
+def _errors(verdict: SpeechVerdict) -> tuple[bool, float]:
+    """What the best attempt has least of: a judgement against it counts more than any number of names."""
+    return verdict.judgement == "differs", verdict.word_error_rate or 0.0
 
 
 async def find(context: RequestContext, request_id: str) -> bytes:

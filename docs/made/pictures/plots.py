@@ -49,19 +49,28 @@ def numbers(cell: str) -> list[float]:
 
 
 def verdicts() -> str:
-    """Faults that our ears find, and good sentences that they blame, by the letters that a passage must differ by."""
-    by_letters = [[numbers(cell) for cell in row] for row in rows(QUALITY / "spoken.md", "letters")]
-    letters = [row[0][0] for row in by_letters]
-    with chart(220, 1, 1) as (figure, panels):
-        panel = panels[0, 0]
+    """Faults that our ears find and good sentences that they blame: by language, and by letters that must differ."""
+    languages, letters = (rows(QUALITY / "spoken.md", heading) for heading in ("language", "letters"))
+    with chart(240, 1, 2, sharey=True) as (figure, panels):
         for column, name, colour in ((1, "faults found", GREEN), (2, "good sentences blamed", ORANGE)):
-            panel.plot(letters, [row[column][-1] for row in by_letters], color=colour, marker="o", label=name)
-        panel.axvline(LETTERS, color=LINE)
-        panel.set(xlabel="letters that a passage must differ by", title="%", ylim=(0, 103))
-        panel.legend(loc="center right", handlelength=1.2)
+            counts = [numbers(row[column]) for row in languages]
+            middles = [100 * right / total for right, total, _ in counts]
+            bounds = [[100 * bound for bound in interval(int(right), int(total))] for right, total, _ in counts]
+            reach = [
+                [abs(bound[side] - middle) for bound, middle in zip(bounds, middles, strict=True)] for side in (0, 1)
+            ]
+            names = [row[0] for row in languages]
+            panels[0, 0].errorbar(names, middles, reach, fmt="o", color=colour, capsize=3)
+            by_letters = [(int(row[0]), numbers(row[column])[-1]) for row in letters]
+            panels[0, 1].plot(*zip(*by_letters, strict=True), color=colour, marker="o", label=name)
+        panels[0, 0].set(xlabel="language", title="%", ylim=(-3, 103))
+        panels[0, 1].axvline(LETTERS, color=LINE)
+        panels[0, 1].set(xlabel="letters that must differ", xticks=range(1, 13, 3))
+        panels[0, 1].legend(loc="center right", handlelength=1.2)
         description = (
-            f"Two lines. Up to {LETTERS} letters nearly all faults are found, then fewer; blamed sentences fall from "
-            "one in fifteen to one in a hundred."
+            "Two panels, on the left with 95 % intervals: in each language nearly all faults are found, and hardly a "
+            f"good sentence is blamed. Up to {LETTERS} letters nearly all faults are found, then fewer; blamed ones "
+            "fall from few to hardly any."
         )
         return svg(figure, "What our ears find, and whom they blame", description)
 
