@@ -112,8 +112,8 @@ class SoundStream:
     async def listen(self, sound: bytes) -> Frames:
         """Samples and probabilities that this sound completes. Raises ListenerFailed."""
         starts = range(0, len(sound), self._piece_bytes)
-        heard = [await self._ask(_SOUND, sound[start : start + self._piece_bytes]) for start in starts]
-        return b"".join(samples for samples, _ in heard), [speech for _, frames in heard for speech in frames]
+        answers = [await self._ask(_SOUND, sound[start : start + self._piece_bytes]) for start in starts]
+        return b"".join(samples for samples, _ in answers), [speech for _, frames in answers for speech in frames]
 
     async def end(self) -> Frames:
         """The last samples. The stream is gone, whatever happens."""

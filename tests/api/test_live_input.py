@@ -14,6 +14,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from audio.listener import RATE
+from autoscaling.ray_internals import replica
 from contract.access import Scope
 from contract.errors import ApiError
 from contract.limits import MIB
@@ -21,7 +22,7 @@ from contract.realtime.limits import REALTIME_BUFFER_S, REALTIME_MESSAGE_BYTES, 
 from deployments.ingress.flows.realtime.sound import Pace
 from deployments.ingress.front import live as live_sessions
 from tests.api.conftest import Api, app_over
-from tests.api.live import PATH, TRANSCRIPTION, Event, Live, hearing, listening, opened, scripted
+from tests.api.live import PATH, TRANSCRIPTION, WAIT_S, Event, Live, hearing, listening, opened, scripted
 from tests.api.ports import at_port
 from tests.waiting import until
 
@@ -116,6 +117,16 @@ async def test_a_message_that_no_server_reads_ends_the_connection(ears: Api) -> 
             await live.socket.send("A" * 17 * MIB)
         await live.socket.wait_closed()
         assert live.socket.close_code == 1009
+
+
+async def test_a_message_in_endless_pieces_ends_the_connection(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica, "FRAGMENTS", 100)
+    async with listening(ears) as live:
+        with suppress(ConnectionClosed):
+            await live.socket.send("" for _ in range(102))
+        async with asyncio.timeout(WAIT_S):
+            await live.socket.wait_closed()
+        assert live.socket.close_code == 1006
 
 
 async def test_a_commit_of_nothing(live: Live) -> None:
