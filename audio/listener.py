@@ -56,6 +56,7 @@ class Listener:
 
     def __init__(self) -> None:
         self._child: _Child | None = None
+        self._ending: set[asyncio.Task[None]] = set()
         self._starting: asyncio.Lock | None = None
         self._numbers = count(1)
         self._streams = 0
@@ -82,14 +83,18 @@ class Listener:
             self.discard(self._child)
 
     async def close(self) -> None:
-        """Ends the child, and returns once it has ended."""
-        if child := self._child:
-            self.discard(child)
-            await child.ended()
+        """Ends the child, and returns once it and those before it have ended."""
+        if self._child:
+            self.discard(self._child)
+        if self._ending:
+            await asyncio.wait(self._ending)
 
     def discard(self, child: _Child) -> None:
         """That child has died; it may not be known yet."""
         child.kill()
+        if not child.reading.done():
+            self._ending.add(child.reading)
+            child.reading.add_done_callback(self._ending.discard)
         if self._child is child:
             self._child = None
 
@@ -98,6 +103,8 @@ class Listener:
         self._starting = self._starting or asyncio.Lock()
         async with self._starting:
             if self._child is None or not self._child.is_alive:
+                if self._child:
+                    self.discard(self._child)
                 self._child = await _Child.start()
             return self._child
 
@@ -140,12 +147,16 @@ class SoundStream:
 
 
 class _Child:
-    """The process. Requests are answered in the order in which they were written."""
+    """The process. Requests are answered in the order in which they were written.
+
+    Attributes:
+        reading: is done once the process is gone.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._waiting: deque[asyncio.Future[Frames]] = deque()
-        self._reading = asyncio.create_task(self._read())
+        self.reading = asyncio.create_task(self._read())
 
     @classmethod
     async def start(cls) -> _Child:
@@ -168,11 +179,7 @@ class _Child:
 
     @property
     def is_alive(self) -> bool:
-        return self._process.returncode is None and not self._reading.done()
-
-    async def ended(self) -> None:
-        """Returns once the process is gone."""
-        await asyncio.wait({self._reading})
+        return self._process.returncode is None and not self.reading.done()
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):

@@ -32,6 +32,7 @@ async def listening(catalog: Catalog, state: State) -> AsyncIterator[tuple[int, 
         service.drafts.start()
         yield int(address.rpartition(":")[2]), service
     await service.drafts.close()
+    await service.live.listener.close()
     await state.close()
 
 
