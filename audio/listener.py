@@ -192,6 +192,7 @@ class _Child:
         if not self.is_alive:
             raise BrokenPipeError
         reply: asyncio.Future[Frames] = asyncio.get_running_loop().create_future()
+        reply.add_done_callback(lambda reply: reply.cancelled() or reply.exception())  # where `drain` has raised before
         self._waiting.append(reply)
         stdin.write(_REQUEST.pack(number, kind, len(payload)) + payload)
         await stdin.drain()

@@ -21,7 +21,7 @@ from tests.api.bodies import BODIES
 from tests.api.conftest import Api, app_over, refused
 
 CHAT = "/chat/completions"
-UNKEYED = ("/audio/speech", "/messages/count_tokens", "/tokenize", "/detokenize")
+UNKEYED = ("/audio/speech", "/messages/count_tokens", "/tokenize", "/detokenize", "/realtime/client_secrets")
 KEYED = [path for path in BODIES if path not in UNKEYED and "/designs" not in path and "/mcp" not in path]
 """Speech is a stream, MCP has a protocol of its own, tokens are counted for nothing, and orders of voices are billed
 later (`test_designs.py`)."""
