@@ -1,6 +1,7 @@
-// Records from the microphone, or says in words why it cannot.
+// The microphone: who opens it is told in words why it cannot be. A button that records from it.
 import { h, write } from "../dom.js";
 import { button } from "../parts.js";
+import { Mistake } from "./form.js";
 
 const REFUSALS = {
   NotAllowedError: "The browser did not allow the microphone. Allow it for this page in the browser's settings, or choose a file.",
@@ -8,6 +9,18 @@ const REFUSALS = {
   NotReadableError: "The microphone is used by another program. Close that, or choose a file.",
   SecurityError: "The browser opens the microphone only for pages over https, or of this machine. Choose a file instead.",
 };
+
+/** Its sound, until `close`. Throws Mistake. */
+export async function microphone() {
+  try {
+    if (!navigator.mediaDevices) throw new DOMException("", "SecurityError");
+    return await navigator.mediaDevices.getUserMedia({ audio: true });
+  } catch ({ name, message }) {
+    throw new Mistake(REFUSALS[name] ?? `The microphone could not be opened: ${message || name}.`);
+  }
+}
+
+export const close = (stream) => stream.getTracks().forEach((track) => track.stop());
 
 /** A button that records, and gives each recording as a File to `onRecording`. */
 export function recorder(onRecording) {
@@ -26,8 +39,8 @@ export function recorder(onRecording) {
         onRecording(file);
       });
       tell("Recording …");
-    } catch ({ name, message }) {
-      tell(REFUSALS[name] ?? `The microphone could not be opened: ${message || name}.`);
+    } catch ({ message }) {
+      tell(message);
     }
   }
   const record = button("Record", press);
@@ -35,13 +48,12 @@ export function recorder(onRecording) {
 }
 
 async function recordingOf(onFile) {
-  if (!navigator.mediaDevices) throw new DOMException("", "SecurityError");
-  const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
+  const stream = await microphone();
   const recording = new MediaRecorder(stream);
   const pieces = [];
   recording.ondataavailable = ({ data }) => pieces.push(data);
   recording.onstop = () => {
-    for (const track of stream.getTracks()) track.stop();
+    close(stream);
     const [type] = recording.mimeType.split(";");
     onFile(new File(pieces, `recording.${type.split("/")[1]}`, { type }));
   };

@@ -1,9 +1,10 @@
 // The panel of POST /audio/transcriptions: a file or a recording becomes words, which light up as it plays.
 import { h, replace, visible } from "../dom.js";
 import { plural } from "../format.js";
-import { folded, joined, row, table } from "../parts.js";
+import { button, folded, joined, row, table } from "../parts.js";
 import { round } from "./drawing.js";
 import { Mistake, present } from "./form.js";
+import { listen } from "./live.js";
 import { facts, priced } from "./reply.js";
 import { recorder } from "./recorder.js";
 import { player } from "./sound.js";
@@ -15,7 +16,7 @@ import { DIRECT_BYTES, orderOf, upload } from "./upload.js";
 export const transcription = {
   name: "transcription",
   title: "Transcription",
-  about: "Writes down a file or what you record. More than 4.5 MiB go through an upload ticket by themselves.",
+  about: "Writes down a file, what you record, or what you speak while you speak. More than 4.5 MiB go through an upload ticket by themselves.",
   verb: "Transcribe",
   fields: [
     modelField("stt"),
@@ -37,6 +38,7 @@ export const transcription = {
     desk.form.control("file").addEventListener("change", ({ target }) => take(target.files[0]));
     desk.form.control("model").addEventListener("input", async ({ target }) => (desk.model = await model(target.value)));
     desk.form.element.append(row(recorder(take), note));
+    desk.runButton.after(button("Speak", () => desk.run((values) => listen(desk, values))));
   },
 
   request(values, desk) {
