@@ -1,16 +1,13 @@
 // The panel of POST /audio/transcriptions: a file or a recording becomes words, which light up as it plays.
 import { h, replace, visible } from "../dom.js";
 import { plural } from "../format.js";
-import { button, folded, joined, row, table } from "../parts.js";
-import { round } from "./drawing.js";
+import { button, folded, joined, round, row, table } from "../parts.js";
+import { ticketTexts } from "./code.js";
 import { Mistake, present } from "./form.js";
-import { listen } from "./live.js";
-import { facts, priced } from "./reply.js";
-import { recorder } from "./recorder.js";
+import { listen, recorder } from "./microphone.js";
+import { facts, priced, streamed } from "./reply.js";
 import { player } from "./sound.js";
 import { model, modelField } from "./sources.js";
-import { streamed } from "./stream.js";
-import { ticketTexts } from "./ticket.js";
 import { DIRECT_BYTES, orderOf, upload } from "./upload.js";
 
 export const transcription = {
@@ -76,13 +73,13 @@ function fields({ model: id, language, prompt, format_text }, entry) {
 async function readied(desk, values, request, file) {
   if (!isLarge(values, file)) return { ...request, pairs: [...request.pairs, ["stream", "true"]] };
   const progress = h("progress", { max: file.size, value: 0, "aria-label": "Uploaded" });
-  const words = h("span", { class: "muted" });
-  replace(desk.output, row(progress, words));
+  replace(desk.output, progress);
   const onProgress = (loaded) => {
     progress.value = loaded;
-    words.textContent = `${Math.round((loaded / file.size) * 100)} % of ${Math.ceil(file.size / 1024)} KiB uploaded`;
+    desk.tell(`${Math.round((loaded / file.size) * 100)} % of ${Math.ceil(file.size / 1024)} KiB uploaded`);
   };
   const id = await upload(file, values.model, { onProgress, signal: desk.signal });
+  desk.tell("");
   desk.say("Uploaded; transcribing …");
   return { path: request.path, json: { ...request.json, upload_id: id, stream: true } };
 }
