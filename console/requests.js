@@ -29,6 +29,7 @@ class RequestsView extends ReadingView {
   #page = { data: [] };
 
   connectedCallback() {
+    this.#table.classList.add("requests");
     replace(this, this.#forms(), this.fault, this.#detail, this.#status, this.#table, this.#older, this.#known);
     this.#load();
     this.read("v1/models", (models) => replace(this.#known, models.data.map(({ id }) => h("option", { value: id }))));
