@@ -92,7 +92,7 @@ export async function listen(desk, { model: id, language, prompt }) {
 
 // Sends what `port` gives and shows what comes, until the socket is closed. Gives the last ledger. Throws Fault.
 async function written(socket, port, desk) {
-  const [text, seconds, turns] = [h("div", { class: "transcript", role: "log" }), muted(), {}];
+  const [text, seconds, turns] = [h("section", { class: "transcript", role: "log" }), muted(), {}];
   let [fault, last] = [];
   const turn = (id) => (turns[id] ??= text.appendChild(h("p", { dir: "auto" })));
   const send = (event) => socket.readyState === WebSocket.OPEN && socket.send(JSON.stringify(event));
