@@ -31,6 +31,9 @@ RATE = 16_000
 FRAME = 512
 """Samples that one probability is of."""
 
+PIECE_S = 0.5
+"""Of sound that the child hears at once. Between two pieces of one session it hears those of others."""
+
 LINGER_S = 60.0
 PROGRAM = Path(__file__).with_name("listening.py")
 WEIGHTS = "silero_vad_v6.onnx"
@@ -64,7 +67,9 @@ class Listener:
         if self._linger:
             self._linger.cancel()
             self._linger = None
-        return SoundStream(self, next(self._numbers), json.dumps(dict(format)).encode())
+        sample_bytes = 2 if format["type"] == "audio/pcm" else 1
+        piece_bytes = int(PIECE_S * format.get("rate", 8_000)) * sample_bytes
+        return SoundStream(self, next(self._numbers), json.dumps(dict(format)).encode(), piece_bytes)
 
     def forget(self) -> None:
         """A stream has ended."""
@@ -100,13 +105,15 @@ class Listener:
 class SoundStream:
     """One session's sound. One task speaks with it at a time."""
 
-    def __init__(self, listener: Listener, number: int, format: bytes) -> None:
-        self._listener, self._number, self._format = listener, number, format
+    def __init__(self, listener: Listener, number: int, format: bytes, piece_bytes: int) -> None:
+        self._listener, self._number, self._format, self._piece_bytes = listener, number, format, piece_bytes
         self._opened_at: _Child | None = None
 
     async def listen(self, sound: bytes) -> Frames:
         """Samples and probabilities that this sound completes. Raises ListenerFailed."""
-        return await self._ask(_SOUND, sound)
+        starts = range(0, len(sound), self._piece_bytes)
+        answers = [await self._ask(_SOUND, sound[start : start + self._piece_bytes]) for start in starts]
+        return b"".join(samples for samples, _ in answers), [speech for _, frames in answers for speech in frames]
 
     async def end(self) -> Frames:
         """The last samples. The stream is gone, whatever happens."""

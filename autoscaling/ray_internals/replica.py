@@ -32,6 +32,8 @@ MESSAGES = {"http": 8, "websocket": 1}
 
 SOCKET_BYTES = 16 * 1024**2
 """A longer message closes its websocket. The route refuses less than that, and keeps the connection."""
+FRAGMENTS = 16 * 1024
+"""Frames of one message. Empty ones add no bytes, and would pile up without an end."""
 UNREAD_BYTES = 1024**2
 """Bytes that wait for a client which goes on sending: it is left then. Pongs are written without waiting for it."""
 
@@ -125,6 +127,12 @@ def bound_websockets() -> None:
                 self.transport.abort()
                 return
             super().handle_ping()
+
+        def handle_cont(self, event: Any) -> None:
+            if len(self.frames) >= FRAGMENTS:
+                self.transport.abort()
+                return
+            super().handle_cont(event)
 
     _BOUNDED.Server = uvicorn.Server
     _BOUNDED.Config = partial(uvicorn.Config, ws=BoundedSocket, ws_max_size=SOCKET_BYTES, ws_per_message_deflate=False)

@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from contract.errors import AUDIO_UNREADABLE, BUSY, UPSTREAM_ERROR
+from contract.errors import AUDIO_UNREADABLE, BUSY, STATE_UNAVAILABLE, UPSTREAM_ERROR
+from contract.realtime import replies
 from deployments.ingress.flows.realtime import ear
+from state.billing.reservation import Account
 from tests.api.conftest import Api
 from tests.api.live import MODEL, TRANSCRIPTION, Live, hearing, hello, listening, scripted
 from tests.waiting import until
@@ -263,5 +265,77 @@ async def test_a_client_that_leaves_pays_for_what_was_heard(ears: Api) -> None:
         live.socket.transport.abort()
     assert [line.quantity for line in await ears.usage()] == [2]
     assert len(ears.service.live) == 0
-    assert ears.service.live.sound_bytes == 0
+    assert ears.service.live.sound_bytes.total == 0
     assert ears.service.live.listener.open == 0  # type: ignore[attr-defined]
+
+
+async def counting(seconds: float) -> str:
+    return " ".join(str(number) for number in range(max(2, int(seconds * 2))))
+
+
+@pytest.mark.parametrize("end", ["input_audio_buffer.clear", "leave"])
+async def test_words_that_were_told_are_billed_though_their_turn_is_dropped(ears: Api, end: str) -> None:
+    hearing(ears, counting)
+    async with listening(ears) as live:
+        await live.speak(4.0)
+        await live.next(f"{TRANSCRIPTION}.delta")
+        if end == "leave":
+            live.socket.transport.abort()
+        else:
+            await live.send(end)
+            ledger = await live.end()
+            assert sums_hold(ledger)
+            assert (ledger["heard_s"], ledger["pending_s"]) == (pytest.approx(4.0, abs=0.04), 0)
+    assert [line.quantity for line in await ears.usage()] == [4]
+
+
+async def test_a_session_that_dies_of_an_error_bills_what_was_heard(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*of: object, **more: object) -> None:
+        raise ZeroDivisionError
+
+    async with listening(ears) as live:
+        await live.speak(0.9)
+        await live.pause()
+        await live.text()
+        monkeypatch.setattr(replies, "cleared", broken)
+        await live.send("input_audio_buffer.clear")
+        await live.socket.wait_closed()
+    assert live.socket.close_code == 1011
+    assert [line.quantity for line in await ears.usage()] == [2]
+    assert (len(ears.service.live), ears.service.live.sound_bytes.total) == (0, 0)
+
+
+async def test_a_turn_that_cannot_be_paid_hides_none_behind_it(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    once = [STATE_UNAVAILABLE()]
+
+    async def unavailable_once(account: Account, **most: int) -> None:
+        if once:
+            raise once.pop()
+
+    monkeypatch.setattr(Account, "expect", unavailable_once)
+    async with listening(ears) as live:
+        turn = b"\1\0" * 8192 + bytes(2 * 16384)
+        await live.append(turn * 2)
+        assert (await live.next(f"{TRANSCRIPTION}.failed"))["error"]["code"] == "state_unavailable"
+        assert (await live.error())["code"] == "state_unavailable"
+        assert await live.text() == "hello there"
+        ledger = await live.end()
+    assert sums_hold(ledger)
+    starts = [event["audio_start_ms"] for event in live.events if "audio_start_ms" in event]
+    assert starts == [0, 1536 - 300]
+    assert [piece["why"] for piece in ledger["unheard"]] == ["state_unavailable"]
+
+
+async def test_a_session_ends_though_its_last_turn_cannot_be_paid(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unavailable(account: Account, **most: int) -> None:
+        raise STATE_UNAVAILABLE()
+
+    monkeypatch.setattr(Account, "expect", unavailable)
+    async with listening(ears) as live:
+        await live.speak(0.7)
+        await live.send("parlance.session.end")
+        await live.next(f"{TRANSCRIPTION}.failed")
+        assert (await live.error())["code"] == "state_unavailable"
+        assert (await live.next("parlance.session.ledger"))["is_last"]
+        await live.socket.wait_closed()
+    assert live.socket.close_code == 1000

@@ -6,10 +6,11 @@ import asyncio
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from openai.types.realtime import ClientSecretCreateResponse
+from starlette.websockets import WebSocketState
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
@@ -188,6 +189,23 @@ async def test_a_client_that_never_reads_is_left(ears: Api, monkeypatch: pytest.
         await asyncio.gather(sending, return_exceptions=True)
 
 
+async def test_a_socket_that_begins_to_close_is_told_nothing() -> None:
+    class Closing:
+        """As uvicorn is once it has refused a frame."""
+
+        application_state = WebSocketState.CONNECTED
+
+        async def send_text(self, text: str) -> None:
+            raise RuntimeError
+
+        async def close(self, code: int, reason: str) -> None:
+            raise RuntimeError
+
+    socket = realtime._Socket(cast(Any, Closing()))
+    await socket.tell({"type": "session.created"})
+    await socket.close(1000, "")
+
+
 async def test_many_rude_closes_leave_nothing_behind(ears: Api) -> None:
     async def rude(address: str) -> None:
         async with opened(ears, address) as live:
@@ -198,7 +216,7 @@ async def test_many_rude_closes_leave_nothing_behind(ears: Api) -> None:
         for _ in range(5):
             await asyncio.gather(*(rude(address) for _ in range(10)))
     live = ears.service.live
-    assert (len(live), live.sound_bytes, ears.state.rates.open_streams) == (0, 0, 0)
+    assert (len(live), live.sound_bytes.total, ears.state.rates.open_streams) == (0, 0, 0)
     assert ears.service.live.listener.open == 0  # type: ignore[attr-defined]
     left = {task.get_name() for task in asyncio.all_tasks()}
     assert not left & {"ear", "draft", "end of session", "notice"}

@@ -14,13 +14,15 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from audio.listener import RATE
+from autoscaling.ray_internals import replica
 from contract.access import Scope
 from contract.errors import ApiError
 from contract.limits import MIB
 from contract.realtime.limits import REALTIME_BUFFER_S, REALTIME_MESSAGE_BYTES, REALTIME_UNHEARD_S
 from deployments.ingress.flows.realtime.sound import Pace
+from deployments.ingress.front import live as live_sessions
 from tests.api.conftest import Api, app_over
-from tests.api.live import PATH, TRANSCRIPTION, Event, Live, hearing, listening, opened, scripted
+from tests.api.live import PATH, TRANSCRIPTION, WAIT_S, Event, Live, hearing, listening, opened, scripted
 from tests.api.ports import at_port
 from tests.waiting import until
 
@@ -115,6 +117,16 @@ async def test_a_message_that_no_server_reads_ends_the_connection(ears: Api) -> 
             await live.socket.send("A" * 17 * MIB)
         await live.socket.wait_closed()
         assert live.socket.close_code == 1009
+
+
+async def test_a_message_in_endless_pieces_ends_the_connection(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica, "FRAGMENTS", 100)
+    async with listening(ears) as live:
+        with suppress(ConnectionClosed):
+            await live.socket.send("" for _ in range(102))
+        async with asyncio.timeout(WAIT_S):
+            await live.socket.wait_closed()
+        assert live.socket.close_code == 1006
 
 
 async def test_a_commit_of_nothing(live: Live) -> None:
@@ -345,6 +357,32 @@ async def test_more_sessions_than_the_process_has(ears: Api) -> None:
     async with listening(ears) as live:
         assert await refused(ears, **bearer(ears.everything)) == (503, "overloaded")
         assert await live.is_well()
+
+
+async def test_one_organisation_has_half_of_the_sessions(ears: Api) -> None:
+    ears.service.live.most = 4
+    await ears.organisation("other", "pro")
+    async with at_port(app_over(ears.service)) as address, AsyncExitStack() as stack:
+        for _ in range(2):
+            live = await stack.enter_async_context(opened(ears, address))
+        assert await refused(ears, **bearer(ears.everything)) == (429, "rate_limit_exceeded")
+        other = await stack.enter_async_context(opened(ears, address, key=await ears.key(*Scope, org="other")))
+        assert await other.is_well()
+        assert await live.is_well()
+
+
+async def test_one_organisation_holds_half_of_the_sound(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_sessions, "REALTIME_SOUND_BYTES", 4 * RATE)
+    async with listening(ears) as live:
+        await live.update(turn_detection=None)
+        await live.append(SECOND)
+        await live.append(SECOND, event_id="too much")
+        error = await live.error()
+        assert is_told(error, "rate_limit_exceeded", says="your organisation")
+        assert error["event_id"] == "too much"
+        await live.send("input_audio_buffer.commit")
+        await live.text()
+        assert (await live.end())["received_s"] == 1
 
 
 async def test_more_sessions_than_the_key_has(ears: Api) -> None:

@@ -77,6 +77,39 @@ def test_a_turn_that_is_too_long_is_cut_where_it_is_most_silent() -> None:
     assert changes[2].turn is not changes[1].turn
 
 
+def test_a_turn_that_is_cut_in_its_last_silence_has_none_behind_it() -> None:
+    frames = REALTIME_TURN_S * RATE // FRAME + 1
+    changes = listen(detector(), (0.9, frames - 5), (0.1, 4), (0.05, 40))
+    assert [change.kind for change in changes] == ["started", "stopped"]
+    assert changes[1].turn.end == frames * FRAME
+
+
+def test_a_turn_that_is_cut_while_somebody_speaks_goes_on_in_the_next() -> None:
+    frames = REALTIME_TURN_S * RATE // FRAME + 1
+    changes = listen(detector(), (0.9, frames - 1), (0.4, 30))
+    assert [change.kind for change in changes] == ["started", "stopped", "started"]
+    assert changes[2].turn.end == (frames + 29) * FRAME
+
+
+def test_what_was_told_of_a_turn_is_heard_though_its_text_is_lost() -> None:
+    for told_to, heard in ((0, 0), (150, 50), (1_000, 200)):
+        ledger, turn = SecondsLedger(), LiveTurn(100, 300, 100, told_to=told_to)
+        ledger.receive(400)
+        ledger.open(turn)
+        ledger.end()
+        assert (ledger.heard, ledger.unheard, ledger.pending) == (heard, 200 - heard, 0)
+        assert sum(piece.end - piece.start for piece in ledger.pieces) == 200 - heard
+
+
+def test_times_hold_though_listeners_die() -> None:
+    turns, received = detector(), 0
+    for _ in range(20):  # each forgets 300 samples that were no frame yet
+        received += 2 * FRAME + 300
+        list(turns.listen([0.0] * 2, received))
+    (started,) = turns.listen([0.9] * 3, received + 3 * FRAME)
+    assert received - FRAME < started.turn.start <= received
+
+
 def test_without_detection_all_sound_is_the_clients() -> None:
     turns = TurnDetector(None)
     (started,) = turns.listen([0.0] * 3, 3 * FRAME)

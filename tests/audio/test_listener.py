@@ -98,6 +98,17 @@ async def test_sessions_do_not_hear_each_other(listener: Listener, sentence: Sam
     assert max(quiet) < 0.2
 
 
+async def test_a_session_that_sends_much_at_once_holds_up_no_other(listener: Listener) -> None:
+    format = {"type": "audio/pcm", "rate": RATE}
+    much, little = listener.stream(format), listener.stream(format)
+    await asyncio.gather(much.listen(bytes(3200)), little.listen(bytes(3200)))
+    long = asyncio.create_task(much.listen(bytes(2 * RATE * 30)))
+    await asyncio.sleep(0)
+    await little.listen(bytes(3200))
+    assert not long.done()
+    await long
+
+
 async def test_a_child_that_dies_is_replaced_and_nothing_is_lost(listener: Listener, sentence: Samples) -> None:
     stream, sound = listener.stream({"type": "audio/pcm", "rate": RATE}), pcm(sentence, RATE)
     before, _ = await stream.listen(sound[:3200])

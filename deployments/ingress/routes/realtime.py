@@ -49,7 +49,7 @@ async def listen(
     socket, context = _Socket(websocket), admitted.context
     session = socket.session = LiveSession(context, _config(websocket.query_params, admitted.session), socket)
     await context.service.state.ledger.require_room(context.caller)
-    with context.service.live.session(socket.drain):
+    with context.service.live.session(context.caller.org_id, socket.drain):
         async with context.service.state.rates.stream(context.caller):
             await socket.open()
             async with session:
@@ -102,11 +102,12 @@ class _Socket:
         """Accepts the upgrade."""
         offered: list[str] = self._websocket.scope.get("subprotocols", [])
         await self._websocket.accept(PROTOCOL if PROTOCOL in offered else None)
-        self._after(REALTIME_SESSION_S - REALTIME_NOTICE_S, self._announce, "time_limit", REALTIME_NOTICE_S)
 
     async def serve(self) -> None:
         """Takes what the client sends, until either of the two has ended the connection."""
         self._serving = task = asyncio.current_task()
+        if self._timer is None:  # this server may go already
+            self._after(REALTIME_SESSION_S - REALTIME_NOTICE_S, self._announce, "time_limit", REALTIME_NOTICE_S)
         try:
             while (message := await self._websocket.receive())["type"] != "websocket.disconnect":
                 if (text := message.get("text")) is not None:
@@ -131,8 +132,8 @@ class _Socket:
             try:
                 async with asyncio.timeout(WRITE_S):
                     await self._websocket.send_text(text)
-            except WebSocketDisconnect:
-                pass
+            except (WebSocketDisconnect, RuntimeError):
+                pass  # RuntimeError: the server has begun to close, for a frame that is none, or for want of a pong
             except TimeoutError:
                 log.info("left the client of %s, because it does not read", self.session.id)
                 self._is_left = True
@@ -147,7 +148,7 @@ class _Socket:
 
     async def _close(self, code: int, reason: str) -> None:
         if not self._is_left and self._websocket.application_state is WebSocketState.CONNECTED:
-            with suppress(WebSocketDisconnect, TimeoutError):
+            with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     await self._websocket.close(code, reason.encode()[:REASON_BYTES].decode(errors="ignore"))
 

@@ -49,17 +49,20 @@ class SecondsLedger:
         del self._pending[turn]
         self.heard += turn.end - turn.start
 
-    def lose(self, turn: LiveTurn, why: Why) -> None:
-        """A turn whose text nobody will know."""
+    def lose(self, turn: LiveTurn, why: Why, told_to: int = 0) -> None:
+        """A turn whose text nobody will know, but for what was told of it up to `told_to`."""
         del self._pending[turn]
-        self.unheard += turn.end - turn.start
-        self.pieces.append(UnheardPiece(turn.start, turn.end, why))
-        del self.pieces[:-UNHEARD_PIECES]
+        since = min(max(turn.start, told_to), turn.end)
+        self.heard += since - turn.start
+        self.unheard += turn.end - since
+        if since < turn.end:
+            self.pieces.append(UnheardPiece(since, turn.end, why))
+            del self.pieces[:-UNHEARD_PIECES]
 
     def end(self) -> None:
         """Nothing more will be heard."""
         for turn in list(self._pending):
-            self.lose(turn, "session_ended")
+            self.lose(turn, "session_ended", turn.told_to)
 
     def report(self, metrics: Metrics) -> None:
         """Counts the seconds among those of all sessions."""

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from audio.listener import ListenerFailed, SoundStream
-from contract.errors import BUFFER_EMPTY, INVALID_REQUEST, OVERLOADED, UPSTREAM_ERROR, ApiError
+from contract.errors import BUFFER_EMPTY, INVALID_REQUEST, UPSTREAM_ERROR, ApiError
 from contract.ids import random_id
 from contract.realtime import events, replies
 from contract.realtime.limits import REALTIME_SESSION_S
@@ -55,19 +55,21 @@ class LiveSession:
     async def __aexit__(self, *error: Any) -> None:
         if self._end:
             self._end.cancel()
-        await self._ear.close()
-        self.teller.ledger.end()
-        self.teller.ledger.report(self._context.service.metrics)
-        if self._stream:
-            await self._stream.end()
-        self._hold_sound(self._sound.end)
-        await self._resources.__aexit__(*error)
+        try:
+            await self._ear.close()
+            await self.teller.end()
+        finally:
+            self._hold_sound(self._sound.end)
+            if self._stream:
+                await self._stream.end()
+            await self._resources.__aexit__(*error)
 
     async def take(self, text: str) -> None:
         """One message of the client. Errors are told, and the session goes on."""
         event_id = None
         try:
-            content = events.read_json(text)
+            async with self._context.service.concurrency.reading_turn(self._context.caller, len(text)):
+                content = events.read_json(text)
             event_id = events.event_id_of(content)
             event = events.read_event(content)
             async with self._turn_of:
@@ -131,13 +133,12 @@ class LiveSession:
         self._forget()
         format = self._config.format
         sound = event.sound(format)
+        self._context.service.live.require_room(self._context.caller.org_id)
         self._pace.take(
             len(sound) / format.sample_bytes / format.sample_rate,
             self._sound.seconds,
             asyncio.get_running_loop().time(),
         )
-        if not self._context.service.live.has_room:
-            raise OVERLOADED(retry_after_s=5)
         if self.teller.account is None:
             await self._begin()
         assert self._stream
@@ -156,7 +157,7 @@ class LiveSession:
 
     async def _listen(self, samples: bytes, probabilities: Sequence[float]) -> None:
         self._sound.add(samples)
-        self._context.service.live.sound_bytes += len(samples)
+        self._context.service.live.sound_bytes.take(self._context.caller.org_id, len(samples))
         self.teller.ledger.receive(len(samples) // 2)
         for change in self._turns.listen(probabilities, self._sound.end):
             await self._changed(change)
@@ -168,8 +169,10 @@ class LiveSession:
         if change.kind == "started":
             await self.teller.started(turn, is_detected=is_detected)
             return
-        await self.teller.stopped(turn, is_detected=is_detected)
-        self._ear.hear(turn)
+        if await self.teller.stopped(turn, is_detected=is_detected):
+            self._ear.hear(turn)
+        else:
+            self._ear.drop()
 
     async def _commit(self) -> None:
         turn = self._turns.turn
@@ -182,9 +185,8 @@ class LiveSession:
     async def _clear(self) -> None:
         if turn := self._turns.clear(self._sound.end):
             self._ear.drop()
-            self.teller.ledger.lose(turn, "cleared")
         self._forget()
-        await self._wire.tell(replies.cleared())
+        await self.teller.cleared(turn)
 
     def _forget(self) -> None:
         needed_from = self._ear.needed_from
@@ -194,7 +196,8 @@ class LiveSession:
         """Keeps what came since that position."""
         before = self._sound.start
         self._sound.forget_before(since)
-        self._context.service.live.sound_bytes -= 2 * (self._sound.start - before)
+        forgotten_bytes = 2 * (self._sound.start - before)
+        self._context.service.live.sound_bytes.give_back(self._context.caller.org_id, forgotten_bytes)
 
     def _object(self) -> replies.Event:
         return replies.session_object(self.id, _named(self._config, self._ear.plan), self._expires_at)

@@ -44,8 +44,8 @@ class Teller:
         if is_detected:
             await self._wire.tell(replies.speech_started(turn.item_id, turn.start // MS))
 
-    async def stopped(self, turn: LiveTurn, *, is_detected: bool) -> None:
-        """The turn is an item of the conversation now. Its price is reserved: raises a spend limit."""
+    async def stopped(self, turn: LiveTurn, *, is_detected: bool) -> bool:
+        """The turn is an item of the conversation now. Returns whether its price could be reserved: else it is lost."""
         if is_detected:
             await self._wire.tell(replies.speech_stopped(turn.item_id, turn.end // MS))
         for event in replies.committed(turn.item_id, self._last_item):
@@ -57,11 +57,22 @@ class Teller:
                 await self.account.expect(audio_seconds=MINUTE_S * minutes)
         except ApiError as error:
             await self.failed(turn, error)
-            raise
+            await self.refuse(error)
+            return False
+        return True
+
+    async def cleared(self, turn: LiveTurn | None) -> None:
+        """The turn that was open is dropped. What was told of it was heard, and is billed."""
+        if turn:
+            self.ledger.lose(turn, "cleared", turn.told_to)
+        await self._wire.tell(replies.cleared())
+        await self._bill()
 
     async def drafted(self, turn: LiveTurn, text: str) -> None:
         """Tells the words that are new; the last one may be half a word."""
         await self._tell_words(turn, text.split()[:-1])
+        if turn.sent:
+            turn.told_to = turn.draft_end
 
     async def transcribed(self, turn: LiveTurn, text: str) -> None:
         """Tells the text of a turn, and bills it."""
@@ -69,17 +80,32 @@ class Teller:
         self.ledger.hear(turn)
         self._count(Outcome.OK)
         await self._wire.tell(replies.completed(turn.item_id, text, round(turn.seconds, 3), self.ledger.object()))
-        if self.account:
-            try:
-                await self.account.progress(audio_seconds=math.ceil(self.ledger.heard / RATE))
-            except ApiError as error:
-                await self.refuse(error)
+        await self._bill()
 
     async def failed(self, turn: LiveTurn, error: ApiError) -> None:
         """Tells that the text of a turn will stay unknown."""
-        self.ledger.lose(turn, error.fault.code)
+        self.ledger.lose(turn, error.fault.code, turn.told_to if error.fault.status < 500 else 0)
         self._count(Outcome.FAILED)
         await self._wire.tell(replies.failed(turn.item_id, error, self.ledger.object()))
+
+    async def end(self) -> None:
+        """Nothing more will be heard. What was is billed, also where the session dies of an error."""
+        self.ledger.end()
+        self.ledger.report(self._context.service.metrics)
+        if self.account and self.ledger.heard:
+            await self.account.settle(audio_seconds=self._billed_s)
+
+    @property
+    def _billed_s(self) -> int:
+        return math.ceil(self.ledger.heard / RATE)
+
+    async def _bill(self) -> None:
+        """Bills what was heard up to now."""
+        try:
+            if self.account:
+                await self.account.progress(audio_seconds=self._billed_s)
+        except ApiError as error:
+            await self.refuse(error)
 
     async def _tell_words(self, turn: LiveTurn, words: list[str]) -> None:
         """What was told is never taken back: a text that says otherwise goes on behind it."""

@@ -37,7 +37,7 @@ class LiveTurn:
         spoken_from: where speech was noticed first.
         is_paused: whether the last speech is TAIL_MS ago, and the turn likely to be over.
         draft, draft_end: the last text that was heard of it, and up to where.
-        sent: words of it that the client has.
+        sent, told_to: words of it that the client has, and up to where they were heard.
     """
 
     start: int
@@ -48,6 +48,7 @@ class LiveTurn:
     draft: str | None = None
     draft_end: int = 0
     sent: int = 0
+    told_to: int = 0
     item_id: str = ""
 
     def __post_init__(self) -> None:
@@ -96,6 +97,8 @@ class TurnDetector:
             self.position += FRAME
             if self.vad:
                 yield from self._frame(probability, self.vad)
+        # A listener that was replaced forgot what was no whole frame yet.
+        self.position += (received - self.position) // FRAME * FRAME
         if self.vad is None and received > self._free_from:
             if self.turn is None:
                 self.turn = LiveTurn(self._free_from, received, self._free_from)
@@ -117,7 +120,7 @@ class TurnDetector:
         turn, self.turn, self._onset = self.turn, None, 0
         self._free_from = received
         if turn:
-            turn.end = received
+            turn.end, turn.is_closed = received, True
         return turn
 
     def _frame(self, probability: float, vad: ServerVad) -> Iterator[TurnChange]:
@@ -144,12 +147,13 @@ class TurnDetector:
             yield from self._cut(turn)
 
     def _cut(self, turn: LiveTurn) -> Iterator[TurnChange]:
-        """Ends a turn that is too long at its most silent moment; what comes after is the next one."""
+        """Ends a turn that is too long at its most silent moment; speech that comes after is the next one."""
         since = min(range(len(self._recent)), key=self._recent.__getitem__)
         turn.end = max(turn.start, self.position - (len(self._recent) - since - 1) * FRAME)
         yield self._close(turn)
-        self.turn = LiveTurn(turn.end, self.position, turn.end)
-        yield TurnChange("started", self.turn)
+        if self._last_speech > turn.end or self._last_speech == self.position:
+            self.turn = LiveTurn(turn.end, self.position, turn.end)
+            yield TurnChange("started", self.turn)
 
     def _close(self, turn: LiveTurn) -> TurnChange:
         turn.is_closed, self.turn, self._onset = True, None, 0
