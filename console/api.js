@@ -57,7 +57,8 @@ async function send(url, request) {
   }
 }
 
-async function faultOf(reply) {
+/** What a reply says is wrong. */
+export async function faultOf(reply) {
   const { error } = await reply.json().catch(() => ({}));
   const retryAfter = reply.headers.get("Retry-After");
   return new Fault(error?.message ?? `The server answered ${reply.status} ${reply.statusText}.`, {

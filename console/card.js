@@ -1,11 +1,12 @@
-// One engine of the graph as a card that is brought up to date in place.
+// One engine of the graph as a card that is brought up to date in place, with the band of its states over the last hour.
 
-import { band, bandTable } from "./band.js";
-import { h, keep, named, replace, set, visible, write } from "./dom.js";
-import { count, duration } from "./format.js";
-import { axis } from "./parts.js";
-import { badge } from "./states.js";
+import { h, keep, named, replace, set, svg, visible, write } from "./dom.js";
+import { clock, count, duration } from "./format.js";
+import { axis, drawn, folded, table } from "./parts.js";
+import { badge, heightOf } from "./states.js";
+import { HOUR_MS } from "./timeline.js";
 
+const HEIGHT = 24;
 const DOTS = 24; // more slots than this are a number only
 
 /** An `li` with `update(engine, nowMs)`. */
@@ -65,3 +66,36 @@ function numbers() {
   const update = (engine) => NUMBERS.forEach(([, text, worry], index) => set(write(cells[index], text(engine)), "class", worry?.(engine)));
   return { list, update };
 }
+
+/** The drawing. `update(runs, nowMs)` brings it up to date in place. */
+function band(label) {
+  const runs = svg("g");
+  const ticks = [900, 1800, 2700].map((x) => svg("line", { x1: x, x2: x, y2: HEIGHT, class: "tick" }));
+  const drawing = drawn(label, 3600, HEIGHT, { preserveAspectRatio: "none", class: "band" }, ticks, runs);
+  const update = (list, nowMs) =>
+    keep(runs, list, (run) => run.fromMs, () => svg("rect"), (rect, run) => {
+      const height = heightOf(run.state);
+      set(rect, "class", `state-${run.state}`);
+      set(rect, "x", Math.max(0, ((run.fromMs - nowMs + HOUR_MS) / 1000)).toFixed(0));
+      set(rect, "width", Math.max(4, (run.toMs - Math.max(run.fromMs, nowMs - HOUR_MS)) / 1000).toFixed(0));
+      set(rect, "y", HEIGHT - height);
+      set(rect, "height", height);
+    });
+  return { drawing, update };
+}
+
+/** The same as rows, newest first, made while it is open only. */
+function bandTable(label) {
+  const element = folded("States of the last hour as a table", table(label, ["From", "For", "State"], []));
+  const rows = element.querySelector("tbody");
+  const update = (list) => {
+    if (!element.open) return;
+    keep(rows, list.toReversed(), (run) => run.fromMs, row, (tr, run) => {
+      const cells = [clock(run.fromMs), duration(run.toMs - run.fromMs), run.state];
+      cells.forEach((text, column) => write(tr.children[column], text));
+    });
+  };
+  return { element, update };
+}
+
+const row = () => h("tr", {}, h("td"), h("td"), h("td"));

@@ -1,9 +1,8 @@
 // View `requests`: the organisation's last requests, filters, and one of them as a waterfall.
 
-import { read } from "./api.js";
 import { h, keep, named, replace, write } from "./dom.js";
 import { clock, duration, moment } from "./format.js";
-import { button, field, menu } from "./parts.js";
+import { alert, button, field, menu, ReadingView, table, tableRow } from "./parts.js";
 import { waterfall } from "./waterfall.js";
 
 export const name = "requests";
@@ -12,40 +11,28 @@ export const title = "Requests";
 const PAGE = 50;
 const OUTCOMES = { "": "all", ok: "ok", refused: "refused", failed: "failed", left: "client left" };
 const TITLES = ["Time", "Model", "Route", "Outcome", "Took", "Waited"];
+const NUMBERS = [4, 5];
 
 const text = (id, placeholder, props) => h("input", { id, placeholder, autocomplete: "off", spellcheck: "false", ...props });
 
-class RequestsView extends HTMLElement {
+class RequestsView extends ReadingView {
   #model = text("by-model", "all", { list: "models", onChange: () => this.#load() });
   #outcome = menu({ id: "by-outcome", onChange: () => this.#load() }, Object.entries(OUTCOMES));
   #id = text("by-id", "x-request-id of a reply");
   #reads = h("input", { type: "checkbox", onChange: () => this.#draw() });
   #known = h("datalist", { id: "models" });
-  #rows = h("tbody");
-  #table = h("div", { class: "scroll" }, h("table", { class: "requests" }, h("caption", {}, "Requests, newest first"), head(), this.#rows));
+  #table = table("Requests, newest first", TITLES, [], NUMBERS);
+  #rows = this.#table.querySelector("tbody");
   #status = h("p", { class: "muted", role: "status" });
-  #fault = h("p", { class: "error", role: "alert" });
   #older = button("Older", () => this.#load(this.#page.next_cursor));
   #detail = h("section", { class: "card detail", "aria-live": "off" });
   #page = { data: [] };
-  #ending = new AbortController();
 
   connectedCallback() {
-    replace(this, this.#forms(), this.#fault, this.#detail, this.#status, this.#table, this.#older, this.#known);
+    this.#table.classList.add("requests");
+    replace(this, this.#forms(), this.fault, this.#detail, this.#status, this.#table, this.#older, this.#known);
     this.#load();
-    this.#read("v1/models", (models) => replace(this.#known, models.data.map(({ id }) => h("option", { value: id }))));
-  }
-
-  disconnectedCallback() {
-    this.#ending.abort();
-  }
-
-  async #read(path, show, fail = (message) => write(this.#fault, message)) {
-    try {
-      show(await read(path, { signal: this.#ending.signal }));
-    } catch (error) {
-      if (error.name !== "AbortError") fail(error.message);
-    }
+    this.read("v1/models", (models) => replace(this.#known, models.data.map(({ id }) => h("option", { value: id }))));
   }
 
   async show(id) {
@@ -53,8 +40,8 @@ class RequestsView extends HTMLElement {
     if (!id) return replace(this.#detail);
     this.#id.value = id;
     const open = (request) => replace(this.#detail, waterfall(request)).querySelector("h2").focus();
-    const fail = (message) => replace(this.#detail, h("p", { class: "error", role: "alert" }, message));
-    return this.#read(`console/requests/${encodeURIComponent(id)}`, open, fail);
+    const fail = (message) => write(replace(this.#detail, alert()).firstChild, message);
+    return this.read(`console/requests/${encodeURIComponent(id)}`, open, fail);
   }
 
   #forms() {
@@ -77,9 +64,8 @@ class RequestsView extends HTMLElement {
   #load(before = "") {
     const filters = { before, model: this.#model.value.trim(), outcome: this.#outcome.value };
     const query = new URLSearchParams({ limit: PAGE, ...Object.fromEntries(Object.entries(filters).filter(([, value]) => value)) });
-    return this.#read(`console/requests?${query}`, (page) => {
+    return this.read(`console/requests?${query}`, (page) => {
       this.#page = page;
-      write(this.#fault, "");
       this.#draw();
     });
   }
@@ -104,10 +90,6 @@ class RequestsView extends HTMLElement {
 // What pages and clients ask all the time, and no engine works for.
 const isRead = (request) => request.method === "GET" && request.engine === null && request.outcome === "ok";
 
-const side = (column) => (column > 3 ? "number" : null);
-
-const head = () => h("thead", {}, h("tr", {}, TITLES.map((words, column) => h("th", { scope: "col", class: side(column) }, words))));
-
 function line({ request_id: id, time_ms: timeMs, parts, model, method, route, outcome, status, duration_ms: tookMs }) {
   const cells = [
     h("a", { href: `#requests/${encodeURIComponent(id)}`, title: moment(timeMs) }, clock(timeMs)),
@@ -117,7 +99,9 @@ function line({ request_id: id, time_ms: timeMs, parts, model, method, route, ou
     duration(tookMs),
     duration(parts.queue + parts.load),
   ];
-  return h("tr", { "data-outcome": outcome }, cells.map((cell, column) => h("td", { class: side(column) }, cell)));
+  const row = tableRow(cells, NUMBERS);
+  row.dataset.outcome = outcome;
+  return row;
 }
 
 customElements.define("requests-view", RequestsView);

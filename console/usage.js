@@ -1,50 +1,37 @@
 // View `usage`: what is left of the budget, what each day and model cost, and the keys.
 
-import { read } from "./api.js";
-import { dayOf, usageBars } from "./bars.js";
-import { h, named, replace, write } from "./dom.js";
-import { date, money } from "./format.js";
-import { field, menu, muted, note, row, table } from "./parts.js";
+import { h, named, replace, svg } from "./dom.js";
+import { count, date, money } from "./format.js";
+import { axis, drawn, field, folded, joined, menu, muted, note, ReadingView, row, table } from "./parts.js";
 
 export const name = "usage";
 export const title = "Usage";
 
 const MOST = 1000; // lines of usage that the server gives at once: 90 days of eleven models
 const SPANS = [["7", "7 days"], ["30", "30 days"], ["90", "90 days"]];
+const COLOURS = 6; // the sixth is for all models that cost less
+const DAY_MS = 86_400_000;
+const HEIGHT = 140;
+const SLOT = 20;
 const SUMS = [["cost", "cost"], ["requests", "requests"]];
 
-class UsageView extends HTMLElement {
+class UsageView extends ReadingView {
   #budget = h("div", { class: "budget" });
   #bars = h("div");
   #keys = h("div");
-  #fault = h("p", { class: "error", role: "alert" });
   #days = menu({ id: "days", onChange: () => this.#load() }, SPANS, "30");
   #sums = menu({ id: "sums", onChange: () => this.#draw() }, SUMS);
   #usage = { data: [] };
-  #ending = new AbortController();
 
   connectedCallback() {
     const choice = row(field("Last", this.#days), field("Show", this.#sums));
-    replace(this, this.#fault, section("Budget", this.#budget), section("By day and model", choice, this.#bars), section("Keys", this.#keys));
+    replace(this, this.fault, section("Budget", this.#budget), section("By day and model", choice, this.#bars), section("Keys", this.#keys));
     this.#load();
-    this.#read("console/keys", (list) => replace(this.#keys, keys(list.data)));
-  }
-
-  disconnectedCallback() {
-    this.#ending.abort();
-  }
-
-  async #read(path, show) {
-    try {
-      show(await read(path, { signal: this.#ending.signal }));
-      write(this.#fault, "");
-    } catch (error) {
-      if (error.name !== "AbortError") write(this.#fault, error.message);
-    }
+    this.read("console/keys", (list) => replace(this.#keys, keys(list.data)));
   }
 
   #load() {
-    return this.#read(`v1/me/usage?from=${dayOf(this.#days.value - 1)}&limit=${MOST}`, (usage) => {
+    return this.read(`v1/me/usage?from=${dayOf(this.#days.value - 1)}&limit=${MOST}`, (usage) => {
       this.#usage = usage;
       replace(this.#budget, budget(usage));
       this.#draw();
@@ -87,6 +74,54 @@ function keys(list) {
     h("pre", { tabindex: "0" }, h("code", {}, "python -m state key create --org NAME --scopes all")),
     list.length ? table("Keys that are in force", titles, list.map(cells)) : note("Your key may see no keys."),
   ];
+}
+
+/** The day so many days ago, as the server writes it. */
+const dayOf = (ago) => new Date(Date.now() - ago * DAY_MS).toISOString().slice(0, 10);
+
+/** `rows` of `/v1/me/usage` as a drawing and a table. `measure` is `cost` or `requests`. */
+function usageBars(rows, measure, days) {
+  if (!rows.length) return note("Nothing was used in this time. Usage is billed when a request ends.");
+  const [field, text] = measure === "cost" ? ["cost_micro_eur", money] : ["requests", count];
+  const totals = new Map();
+  for (const row of rows) totals.set(row.model, (totals.get(row.model) ?? 0) + row[field]);
+  const order = [...totals.keys()].sort((one, other) => totals.get(other) - totals.get(one));
+  return [drawing(rows, field, text, days, order), shares(order, totals, text), folded("As a table", twin(rows))];
+}
+
+function drawing(rows, field, text, days, order) {
+  const byDay = Map.groupBy(rows, (row) => row.day);
+  const lists = Array.from({ length: days }, (_, index) => byDay.get(dayOf(days - 1 - index)) ?? []);
+  const most = Math.max(1, ...lists.map((list) => list.reduce((sum, row) => sum + row[field], 0)));
+  const rank = (row) => order.indexOf(row.model);
+  const bars = lists.flatMap((list, day) => {
+    let y = HEIGHT;
+    return list.toSorted((one, other) => rank(one) - rank(other)).map((row) => {
+      const height = (row[field] / most) * HEIGHT;
+      y -= height;
+      return svg("rect", { class: `series-${Math.min(rank(row), COLOURS - 1)}`, x: day * SLOT + 3, width: SLOT - 6, y, height });
+    });
+  });
+  const label = "Usage by day, stacked by model; the table says the same.";
+  return h("figure", { class: "usage-bars" },
+    axis(`most in a day: ${text(most)}`),
+    drawn(label, days * SLOT, HEIGHT, { preserveAspectRatio: "none", height: HEIGHT }, bars),
+    axis(dayOf(days - 1), dayOf(0)));
+}
+
+function shares(order, totals, text) {
+  const [shown, others] = [order.slice(0, COLOURS - 1), order.slice(COLOURS - 1)];
+  const item = (label, index, sum) =>
+    h("li", {}, h("span", { class: `key series-${index}`, "aria-hidden": "true" }), label, " ", h("span", { class: "muted" }, text(sum)));
+  const rest = others.reduce((sum, model) => sum + totals.get(model), 0);
+  const last = others.length > 0 && item(others.length === 1 ? named(others[0]) : `${others.length} others`, COLOURS - 1, rest);
+  return h("ul", { class: "series" }, shown.map((model, index) => item(named(model), index, totals.get(model))), last);
+}
+
+function twin(rows) {
+  const quantities = (row) => joined(...Object.entries(row.quantities).map(([unit, number]) => `${count(number)} ${unit.replaceAll("_", " ")}`));
+  const cells = (row) => [row.day, named(row.model), count(row.requests), quantities(row), money(row.cost_micro_eur)];
+  return table("Usage by day and model", ["Day", "Model", "Requests", "Quantities", "Cost"], rows.toReversed().map(cells), [2, 4]);
 }
 
 customElements.define("usage-view", UsageView);

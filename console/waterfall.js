@@ -1,8 +1,8 @@
 // One request: a sentence that says why it took so long, the waterfall of its parts as SVG, and the same as a table.
 
 import { h, named, svg, visible } from "./dom.js";
-import { duration, moment, money } from "./format.js";
-import { axis, note, pairs, table } from "./parts.js";
+import { duration, moment, money, plural } from "./format.js";
+import { axis, drawn, note, pairs, table } from "./parts.js";
 
 const WIDTH = 1000;
 const ROW = 22;
@@ -33,7 +33,7 @@ export function waterfall(request) {
 /** The longest wait of a request in a sentence, and what it cost in time beside it. */
 export function why({ parts, outcome, code, status, engine, waited_behind: behind, duration_ms: tookMs }) {
   const name = engine === null ? "its engine" : visible(engine);
-  const others = behind > 0 ? `, behind ${behind} other${behind === 1 ? "" : "s"}` : "";
+  const others = behind > 0 ? `, behind ${plural(behind, "other")}` : "";
   const waits = [
     [parts.load, `It waited ${duration(parts.load)} for ${name} to load${others}.`],
     [parts.queue, `It waited ${duration(parts.queue)} for a free slot of ${name}${others}.`],
@@ -78,7 +78,7 @@ function drawing(spans, tookMs) {
   const grid = [0.25, 0.5, 0.75].map((part) => svg("line", { class: "tick", x1: part * WIDTH, x2: part * WIDTH, y2: height }));
   const label = "The parts of the request in time; the table says the same.";
   return h("figure", {},
-    svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, preserveAspectRatio: "none", height, role: "img", "aria-label": label }, grid, bars),
+    drawn(label, WIDTH, height, { preserveAspectRatio: "none", height }, grid, bars),
     axis("0", duration(lastMs / 2), duration(lastMs)));
 }
 

@@ -3,9 +3,8 @@ import { h, replace, visible } from "../dom.js";
 import { duration, plural } from "../format.js";
 import { button, muted, pairs } from "../parts.js";
 import { Mistake, present } from "./form.js";
-import { facts, priced } from "./reply.js";
+import { facts, priced, streamed } from "./reply.js";
 import { model, modelField } from "./sources.js";
-import { streamed } from "./stream.js";
 import { Turn } from "./turns.js";
 
 export const chat = {

@@ -7,12 +7,12 @@ const UNSEEN = /[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206
 const escape = (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
 /** `value` as JSON, which is a literal of JavaScript, and of Python where it is a text. */
-export const literal = (value, indent) => JSON.stringify(value, null, indent).replace(UNSEEN, escape);
+const literal = (value, indent) => JSON.stringify(value, null, indent).replace(UNSEEN, escape);
 
-export const shell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+const shell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 /** The name of a file, where it can be shown and typed; otherwise a plain one with its ending. */
-export function fileName({ name }) {
+function fileName({ name }) {
   const isPlain = name.length < 100 && !/[\u0000-\u001f"\\$`]/.test(name) && name.search(UNSEEN) < 0;
   return isPlain ? name : `recording${/\.[a-z0-9]{1,5}$/i.exec(name)?.[0] ?? ""}`;
 }
@@ -26,7 +26,7 @@ class Expression {
 
 const CONSTANTS = new Map([[true, "True"], [false, "False"], [null, "None"]]);
 
-export function python(value, indent = "    ") {
+function python(value, indent = "    ") {
   if (value instanceof Expression) return value.text;
   if (CONSTANTS.has(value)) return CONSTANTS.get(value);
   if (typeof value !== "object") return literal(value);
@@ -93,4 +93,39 @@ export function inJavaScript(request) {
       : streams ? "for await (const piece of reply.body.pipeThrough(new TextDecoderStream())) process.stdout.write(piece);"
         : "console.dir(await reply.json(), { depth: null });",
   ].filter(Boolean).join("\n");
+}
+
+const TICKETS = "v1/audio/uploads";
+
+/**
+ * The three calls of a recording under a ticket, by language: the ticket, the upload, the transcription. `order` is the body of the first call, `request` is the
+ * last one.
+ */
+export function ticketTexts(file, order, { path, json }) {
+  const name = literal(fileName(file));
+  const last = { path, json: { ...json, upload_id: "UPLOAD_ID" } };
+  const field = (member) => `"$(jq -r .${member} <<<"$ticket")"`;
+  const shellText = `ticket=$(${curl({ path: TICKETS, json: order })})
+curl -T ${shell(fileName(file))} -H 'Content-Type: ${order.mime}' ${field("upload_url")}
+${curl(last).replace('"UPLOAD_ID"', `"'${field("upload_id")}'"`)}`;
+  const pythonText = `import os
+
+import httpx
+
+key = {"Authorization": f"Bearer {os.environ['PARLANCE_KEY']}"}
+recording = open(${name}, "rb").read()
+with httpx.Client(base_url=${literal(address("v1").href)}, timeout=900) as client:
+    ticket = client.post("/audio/uploads", json=${python(order)}, headers=key).raise_for_status().json()
+    client.put(ticket["upload_url"], content=recording, headers={"content-type": ticket["content_type"]}).raise_for_status()
+    body = ${python(json)}
+    reply = client.post("/audio/transcriptions", json=body | {"upload_id": ticket["upload_id"]}, headers=key)
+    print(reply.raise_for_status().json()["text"])
+`;
+  const script = `import { readFile } from ${literal("node:fs/promises")};
+
+${inJavaScript({ path: TICKETS, json: order }).replace(/console.*$/, "const ticket = await reply.json();")}
+const headers = { "Content-Type": ticket.content_type };
+await fetch(ticket.upload_url, { method: "PUT", headers, body: await readFile(${name}) });
+${inJavaScript(last).replace('"UPLOAD_ID"', "ticket.upload_id").replaceAll("reply", "answer")}`;
+  return { curl: shellText, Python: pythonText, JavaScript: script };
 }

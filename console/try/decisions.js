@@ -1,7 +1,6 @@
 // The panel of POST /decisions: how likely each allowed answer is, as bars, and what a threshold would decide.
 import { h, replace, visible } from "../dom.js";
-import { joined, muted, row, table } from "../parts.js";
-import { bar, round } from "./drawing.js";
+import { bar, joined, muted, round, row, table } from "../parts.js";
 import { Mistake, present } from "./form.js";
 import { priced } from "./reply.js";
 import { list } from "./sources.js";

@@ -1,8 +1,8 @@
 // The element of a panel: its form, one run at a time with a way to stop it, what came, and the call to copy.
 import { h, replace, write } from "../dom.js";
 import { duration } from "../format.js";
-import { button, muted, row } from "../parts.js";
-import { callToCopy } from "./copy.js";
+import { button, folded, muted, row } from "../parts.js";
+import { curl, inJavaScript, inPython } from "./code.js";
 import { Form, Mistake } from "./form.js";
 import { facts, failure, send } from "./reply.js";
 
@@ -94,5 +94,49 @@ export class Desk {
     const reply = await send(request, this.signal);
     place.append(facts(reply));
     return reply;
+  }
+}
+
+const LANGUAGES = { curl, Python: inPython, JavaScript: inJavaScript };
+
+/** An element, and `refresh`, which writes the call anew from `describe()`: a request, or texts by language. */
+function callToCopy(describe) {
+  let chosen = "curl";
+  const code = h("code", {});
+  const said = h("span", { class: "muted", role: "status" });
+  const buttons = Object.keys(LANGUAGES).map((name) => button(name, () => choose(name)));
+  const copy = button("Copy", () => put(code.textContent, said));
+  const block = h("pre", { class: "code", tabindex: "0", role: "region", "aria-label": "The call" }, code);
+  const element = folded("The same call to copy", row(buttons, copy, said), block);
+
+  // A form that cannot be sent leaves the call of before: after a message of a chat, the one that was sent.
+  const refresh = () => element.open && write(code, textOf(describe, chosen) ?? (code.textContent || "The form cannot be sent yet."));
+  function choose(name) {
+    chosen = name;
+    write(code, "");
+    for (const each of buttons) each.setAttribute("aria-pressed", each.textContent === name);
+    write(said, "");
+    refresh();
+  }
+  element.addEventListener("toggle", refresh);
+  choose(chosen);
+  return { element, refresh };
+}
+
+function textOf(describe, language) {
+  try {
+    const request = describe();
+    return request.texts?.[language] ?? LANGUAGES[language](request);
+  } catch {
+    return null;
+  }
+}
+
+async function put(text, said) {
+  try {
+    await navigator.clipboard.writeText(text);
+    write(said, "Copied.");
+  } catch {
+    write(said, "The browser does not let this page copy; select the text.");
   }
 }

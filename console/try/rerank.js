@@ -1,7 +1,6 @@
 // The panel of POST /rerank: documents sorted by how well they fit a query, with their scores as bars.
 import { visible } from "../dom.js";
-import { joined, table } from "../parts.js";
-import { bar, round } from "./drawing.js";
+import { bar, joined, round, table } from "../parts.js";
 import { present } from "./form.js";
 import { priced } from "./reply.js";
 import { model, modelField } from "./sources.js";

@@ -1,7 +1,6 @@
 // Sound that came or was recorded: a player and its waveform.
 import { h, svg } from "../dom.js";
-import { muted, table } from "../parts.js";
-import { figure } from "./drawing.js";
+import { figure, muted, table } from "../parts.js";
 
 const SIZE = { width: 640, height: 90 };
 const COLUMNS = 320;

@@ -3,10 +3,9 @@ import { h, replace, visible, write } from "../dom.js";
 import { duration } from "../format.js";
 import { muted, pairs } from "../parts.js";
 import { Mistake, present } from "./form.js";
-import { facts, failure, priced } from "./reply.js";
+import { facts, failure, priced, streamed } from "./reply.js";
 import { player, sized } from "./sound.js";
 import { list, model, models } from "./sources.js";
-import { streamed } from "./stream.js";
 
 const TYPES = { wav: "audio/wav", flac: "audio/flac", mp3: "audio/mpeg", ogg: "audio/ogg", opus: "audio/ogg", aac: "audio/aac" };
 

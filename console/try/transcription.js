@@ -1,21 +1,19 @@
 // The panel of POST /audio/transcriptions: a file or a recording becomes words, which light up as it plays.
 import { h, replace, visible } from "../dom.js";
 import { plural } from "../format.js";
-import { folded, joined, row, table } from "../parts.js";
-import { round } from "./drawing.js";
+import { button, folded, joined, round, row, table } from "../parts.js";
+import { ticketTexts } from "./code.js";
 import { Mistake, present } from "./form.js";
-import { facts, priced } from "./reply.js";
-import { recorder } from "./recorder.js";
+import { listen, recorder } from "./microphone.js";
+import { facts, priced, streamed } from "./reply.js";
 import { player } from "./sound.js";
 import { model, modelField } from "./sources.js";
-import { streamed } from "./stream.js";
-import { ticketTexts } from "./ticket.js";
 import { DIRECT_BYTES, orderOf, upload } from "./upload.js";
 
 export const transcription = {
   name: "transcription",
   title: "Transcription",
-  about: "Writes down a file or what you record. More than 4.5 MiB go through an upload ticket by themselves.",
+  about: "Writes down a file, what you record, or what you speak while you speak. More than 4.5 MiB go through an upload ticket by themselves.",
   verb: "Transcribe",
   fields: [
     modelField("stt"),
@@ -37,6 +35,7 @@ export const transcription = {
     desk.form.control("file").addEventListener("change", ({ target }) => take(target.files[0]));
     desk.form.control("model").addEventListener("input", async ({ target }) => (desk.model = await model(target.value)));
     desk.form.element.append(row(recorder(take), note));
+    desk.runButton.after(button("Speak", () => desk.run((values) => listen(desk, values))));
   },
 
   request(values, desk) {
@@ -74,13 +73,13 @@ function fields({ model: id, language, prompt, format_text }, entry) {
 async function readied(desk, values, request, file) {
   if (!isLarge(values, file)) return { ...request, pairs: [...request.pairs, ["stream", "true"]] };
   const progress = h("progress", { max: file.size, value: 0, "aria-label": "Uploaded" });
-  const words = h("span", { class: "muted" });
-  replace(desk.output, row(progress, words));
+  replace(desk.output, progress);
   const onProgress = (loaded) => {
     progress.value = loaded;
-    words.textContent = `${Math.round((loaded / file.size) * 100)} % of ${Math.ceil(file.size / 1024)} KiB uploaded`;
+    desk.tell(`${Math.round((loaded / file.size) * 100)} % of ${Math.ceil(file.size / 1024)} KiB uploaded`);
   };
   const id = await upload(file, values.model, { onProgress, signal: desk.signal });
+  desk.tell("");
   desk.say("Uploaded; transcribing …");
   return { path: request.path, json: { ...request.json, upload_id: id, stream: true } };
 }

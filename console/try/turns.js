@@ -1,7 +1,6 @@
 // Turns of a conversation on the page: text as it comes, thoughts, tokens by their probability, and calls of tools.
 import { h, visible } from "../dom.js";
-import { folded, table } from "../parts.js";
-import { round } from "./drawing.js";
+import { folded, round, table } from "../parts.js";
 
 const STEPS = [0.95, 0.8, 0.5, 0.2, 0];
 const SHOWN = 400;

@@ -1,19 +1,15 @@
 // Sends a recording too large for a request: a ticket, then the bytes to the ticket's signed address.
-import { address, Fault, read } from "../api.js";
+import { address, Fault, faultOf, read } from "../api.js";
 
 /** Longest file of a form, in bytes. */
 export const DIRECT_BYTES = 4.5 * 1024 * 1024;
 
 // What browsers call it, or what it ends with, where a ticket has another word.
-const TYPES = {
-  "audio/x-wav": "audio/wav", "audio/wave": "audio/wav", "audio/x-flac": "audio/flac", "video/webm": "audio/webm", "video/mp4": "audio/mp4",
-  mp3: "audio/mpeg", m4a: "audio/mp4", aac: "audio/aac", wav: "audio/wav", webm: "audio/webm", ogg: "audio/ogg", opus: "audio/opus", flac: "audio/flac",
-};
+const KINDS = { "x-wav": "wav", wave: "wav", "x-flac": "flac", mp3: "mpeg", m4a: "mp4" };
 
-export function orderOf(file, model) {
-  const [type] = file.type.split(";");
-  const mime = TYPES[type] ?? (type || (TYPES[file.name.split(".").pop().toLowerCase()] ?? "audio/mpeg"));
-  return { mime, size: file.size, model };
+export function orderOf({ type, name, size }, model) {
+  const [, kind = "mpeg"] = /^\w+\/([^;]+)/.exec(type) ?? /\.(\w+)$/.exec(name.toLowerCase()) ?? [];
+  return { mime: `audio/${KINDS[kind] ?? kind}`, size, model };
 }
 
 /** Uploads `file` and gives its `upload_id`; `onProgress` hears the bytes that are sent. Throws Fault, AbortError. */
@@ -37,19 +33,10 @@ function put(file, { upload_url: url, content_type: type }, onProgress, signal) 
     request.open("PUT", reachable(url));
     request.setRequestHeader("Content-Type", type);
     request.upload.onprogress = ({ loaded }) => onProgress(loaded);
-    request.onload = () => (request.status < 300 ? resolve() : reject(faultOf(request)));
+    request.onload = async () => (request.status < 300 ? resolve() : reject(await faultOf(new Response(request.responseText, request))));
     request.onerror = () => reject(new Fault("The upload broke off."));
     request.onabort = () => reject(new DOMException("", "AbortError"));
     signal.addEventListener("abort", () => request.abort(), { once: true });
     request.send(file);
   });
-}
-
-function faultOf({ responseText, status }) {
-  try {
-    const { error } = JSON.parse(responseText);
-    return new Fault(error.message, { ...error, status });
-  } catch {
-    return new Fault(`The upload was answered with ${status}.`, { status });
-  }
 }

@@ -16,8 +16,6 @@ export const PANELS = [chat, speech, transcription, design, decisions, embedding
 
 const desks = new Map();
 
-document.head.append(h("link", { rel: "stylesheet", href: new URL("style.css", import.meta.url) }));
-
 // Another key may belong to another organisation, which has no business with what this one got.
 session.addEventListener("change", () => {
   for (const desk of desks.values()) desk.stop();

@@ -47,10 +47,10 @@ def playwright() -> Any:
 
 
 @asynccontextmanager
-async def browser() -> AsyncIterator[Any]:
+async def browser(*flags: str) -> AsyncIterator[Any]:
     """Chromium."""
     async with playwright().async_playwright() as driver:
-        chromium = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        chromium = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *flags])
         yield chromium
         await chromium.close()
 

@@ -100,7 +100,7 @@ async def test_a_page_of_before_an_upgrade_offers_to_reload(tab: Tab, stage: Sta
 
 
 async def test_a_cache_that_mixes_modules_of_two_versions_is_left_by_one_reload(tab: Tab, key: str) -> None:
-    await tab.page.route("**/console/theme.js", old_module, times=1)
+    await tab.page.route("**/console/format.js", old_module, times=1)
     await tab.log_in(key)
     await tab.page.locator(".engine").first.wait_for()
     assert await tab.page.evaluate("sessionStorage.length") == 0
@@ -109,7 +109,7 @@ async def test_a_cache_that_mixes_modules_of_two_versions_is_left_by_one_reload(
 async def test_a_page_whose_files_are_not_whole_says_so_and_stays(tab: Tab) -> None:
     loads: list[str] = []
     tab.page.on("domcontentloaded", lambda page: loads.append(page.url))
-    await tab.page.route("**/console/theme.js", old_module)
+    await tab.page.route("**/console/format.js", old_module)
     await tab.page.goto(f"{tab.url}/console/")
     await tab.page.get_by_role("alert").filter(has_text="The console could not start").wait_for()
     await tab.page.wait_for_load_state("networkidle")

@@ -96,6 +96,16 @@ async def test_a_large_file_goes_under_a_ticket_with_progress(tab: Tab, key: str
     ]  # fmt: skip
 
 
+async def test_an_upload_that_is_refused_shows_the_servers_sentence(tab: Tab, key: str, tmp_path: Path) -> None:
+    error = {"message": "the address is no longer valid", "code": "upload_expired"}
+    await tab.page.route("**/files/uploads/**", lambda route: route.fulfill(status=403, json={"error": error}))
+    panel = await Panel.open(tab, key, "transcription")
+    await panel.field("file").set_input_files(recording(tmp_path))
+    await panel.field("ticket").check()
+    await panel.run("It failed: the address is no longer valid")
+    await panel.expect(panel.root.locator(".error")).to_contain_text("upload_expired")
+
+
 async def test_what_the_microphone_hears_is_written_down(open_tab: OpenTab, key: str) -> None:
     tab = await open_tab()
     await tab.page.add_init_script(MICROPHONE)
