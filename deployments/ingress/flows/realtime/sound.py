@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import struct
 
 from audio.listener import RATE
 from contract.errors import BUFFER_FULL, ApiError
 from contract.realtime.limits import REALTIME_BUFFER_S, REALTIME_UNHEARD_S
+from contract.speech.engine import Clip
+from deployments.ingress.ears import wav
 
 PAUSE_S = (1.0, 5.0)
 """For how long nothing is taken once too much waits, at least and at most."""
-
-_WAV = struct.Struct("<4sI4s4sIHHIIHH4sI")
 
 
 class SessionSound:
@@ -40,9 +39,7 @@ class SessionSound:
     def wav(self, start: int, end: int) -> bytes:
         """A WAV file of a part."""
         samples = self._samples[2 * (start - self.start) : 2 * (end - self.start)]
-        size = len(samples)
-        head = (b"RIFF", 36 + size, b"WAVE", b"fmt ", 16, 1, 1, RATE, 2 * RATE, 2, 16, b"data", size)
-        return _WAV.pack(*head) + bytes(samples)
+        return wav(Clip(bytes(samples), RATE))
 
 
 class Pace:

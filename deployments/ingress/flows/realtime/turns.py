@@ -85,7 +85,7 @@ class TurnDetector:
 
     @property
     def needed_from(self) -> int:
-        """SessionSound before this is in no turn to come."""
+        """Sound before this is in no turn to come."""
         if self.turn:
             return self.turn.start
         padding = self.vad.prefix_padding_ms * MS if self.vad else 0
