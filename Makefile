@@ -16,12 +16,22 @@ RUN := $(BIN)/python -m
 TIMED := --durations=80 --durations-min=0.05
 TOGETHER := $(RUN) pytest $(TIMED) --junitxml=var/tests.xml --numprocesses=$(TESTERS) --dist=loadfile --no-loadscope-reorder
 ALONE := $(RUN) pytest $(TIMED) --junitxml=var/tests-cluster.xml tests/cluster
+# What depends on the processor, once more as on one with AVX2 and nothing newer.
+ON_AVX2 := tests/models/test_short_encoder.py tests/models/llm/test_quantization.py tests/models/llm/test_heads.py
 LONG := slow or browser or engines or forks or crashes
+# uv compiles nothing. What a start may import is compiled once here, rather than by each process that first starts: half of
+# the modules, without the large parts that no start imports.
+UNUSED := tests?|testing|models|examples|rllib|autoscaler|tune|train|data|llm|beta|admin|realtime|live|physics|distutils
+UNUSED := $(UNUSED)|anthropic|botocore|numba|onnx|onnxruntime|pip|setuptools|virtualenv
+# By xargs, as `compileall -j` does not end when it is interrupted.
+COMPILE = cd .venv/lib/python3*/site-packages && ls -d ./* | \
+	xargs -n 8 -P $$(getconf _NPROCESSORS_ONLN) ../../../bin/python -m compileall -q -x '/($(UNUSED))/'
 # What is installed is named by its hash, and comes as a wheel: what has to be built runs tools that no hash names.
+INSTALL := $(BIN)/python requirements/install.py
 HASHED := --no-deps --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-qwen setup-batch setup-browser serve weights test test-all check bench evaluate attack conformance check-gpu audit docs lock
+.PHONY: help setup setup-dev setup-qwen setup-batch setup-browser serve weights test test-all test-units test-cluster check bench evaluate attack conformance check-gpu audit docs lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -46,15 +56,21 @@ test: setup-dev weights ## what to run before a push: 10 minutes on two cores
 	@$(TOGETHER) -m "not ($(LONG) or cluster)"
 	@$(ALONE) -m smoke
 
-test-all: setup-dev weights ## all tests that need no GPU
-	@$(TOGETHER) -m "not (slow or cluster)"
-	@$(ALONE) -m "not slow"
+test-all: test-units test-cluster ## all tests that need no GPU
 
-check: setup-dev ## format, lint, types, import rules
+test-units: setup-dev weights ## those that need no Ray cluster
+	@$(TOGETHER) -m "not (slow or cluster)"
+	@$(RUN) pytest -p tests.avx2 -m "not slow" $(ON_AVX2)
+
+test-cluster: setup-dev weights ## those on a Ray cluster (TIER=smoke for a few minutes of them)
+	@$(ALONE) -m "$(or $(TIER),not slow)"
+
+check: setup-dev ## format, lint, types, import rules, size and wording
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@PYTHONPATH=. $(BIN)/lint-imports
+	@$(BIN)/python requirements/house.py
 
 bench: setup-dev weights $(if $(QUICK),,$(PEERS:%=.venv/peers/%/done)) ## benchmarks beside the peers, tables in var/benchmarks.md (QUICK=1: what slid, in four minutes)
 	@$(RUN) benchmarks.speed$(if $(QUICK),.quick)
@@ -86,27 +102,28 @@ docs: setup-dev ## write the pages that are made of the code, draw the pictures,
 
 # The +cpu build of torch is in PyTorch's own index. An index that pip knows already is asked first; the hash is the same.
 .venv/cpu.done: requirements/cpu.lock requirements/torch-cpu.txt | .venv/bin/python
-	@echo "installing torch (CPU) and $$(grep -c == $<) pinned packages; some 2 minutes the first time"
-	@$(BIN)/pip install --quiet $(HASHED) -r requirements/torch-cpu.txt 2>/dev/null || \
-		$(BIN)/pip install $(HASHED) --index-url https://download.pytorch.org/whl/cpu -r requirements/torch-cpu.txt
-	@$(BIN)/pip install --quiet --progress-bar on $(HASHED) -r $<
+	@echo "installing torch (CPU) and the packages of $<"
+	@$(INSTALL) requirements/torch-cpu.txt $(HASHED) 2>/dev/null || \
+		$(INSTALL) requirements/torch-cpu.txt $(HASHED) --index-url https://download.pytorch.org/whl/cpu
+	@$(INSTALL) $< $(HASHED)
+	@$(COMPILE)
 	@touch $@
 
 .venv/gpu.done: requirements/gpu.lock | .venv/bin/python
-	@echo "installing $$(grep -c == $<) pinned packages with CUDA; several GB"
-	@$(BIN)/pip install --progress-bar on $(HASHED) -r $<
+	@echo "installing the packages of $< with CUDA: several GB"
+	@$(INSTALL) $< $(HASHED)
 	@touch $@
 
 # Heads and ingress replicas of a cluster load no model, but the network of 1 MB that finds speech in live sound: it is in
 # a wheel whose other needs they do not have.
 .venv/ingress.done: requirements/ingress.lock requirements/listening.lock | .venv/bin/python
-	@$(BIN)/pip install --quiet --progress-bar on $(HASHED) -r $<
-	@$(BIN)/pip install --quiet --no-deps $(HASHED) -r requirements/listening.lock
+	@$(INSTALL) $< $(HASHED)
+	@$(INSTALL) requirements/listening.lock $(HASHED)
 	@touch $@
 
 # One of them has no wheel: setuptools, which builds it, is there already.
 .venv/dev.done: requirements/dev.lock .venv/$(LIBS).done
-	@$(BIN)/pip install --quiet --no-deps --require-hashes --no-build-isolation -r $<
+	@$(INSTALL) $< --no-deps --require-hashes --no-build-isolation
 	@touch $@
 
 # An environment in folder $(1) that holds what $(2) pins, and takes all else from .venv.
@@ -165,5 +182,4 @@ tests/console/node_modules/done: tests/console/package-lock.json
 	@touch $@
 
 lock: .venv/bin/python ## resolve the locks in requirements/ anew
-	@$(BIN)/pip install --quiet $(HASHED) -r requirements/uv.lock
 	@sh requirements/lock.sh $(abspath $(BIN)/uv)

@@ -3,16 +3,16 @@
     client -> HAProxy -> Ingress -+-> Chat        x LLMs       vLLM replicas
               (Ray's)    state    +-> Embedder    x models     token-budget batches
                          gate     +-> Reranker    x models
-                                  +-> Speaker     x engines    text to speech; encoded and marked where it is made
-                                  +-> Transcriber x models     speech to text; decoded in a sandbox where it is heard
+                                  +-> Speaker     x engines    text to speech; encodes and marks its sound
+                                  +-> Transcriber x models     speech to text; decodes recordings in a sandbox
                                   +-> VoiceDesigner            voices, spoken and measured until the pitch is right
                                   `-> Scorer      x models     decisions; measured before they answer
 
-Every model replica may scale to zero; what a client sees of that is decided in `autoscaling.gate`, from replica state.
-Keys, limits and money are kept by `state`, inside the ingress process.
-What a request does is in `deployments/ingress/flows/`; how it is billed, in `state/billing/reservation.py`.
+Every model replica may scale to zero; `autoscaling.gate` decides from replica state what a client gets meanwhile.
+`state`, inside the ingress process, stores keys, limits and money.
+Requests are handled in `deployments/ingress/flows/` and billed in `state/billing/reservation.py`.
 
-    serve run configs/embedded.yaml       on a cluster that is there already
+    serve run configs/embedded.yaml       on an existing cluster
     make serve                            on this machine, with everything it needs
 """
 
@@ -46,21 +46,21 @@ __all__ = ["GraphArgs", "build", "connect", "wire"]
 log = logging.getLogger(f"parlance.{__name__}")
 
 Binder = Callable[..., dict[str, Application]]
-"""`bind_each`, with `pythons` and `scaling` given."""
+"""`bind_each` with `pythons` and `scaling` bound."""
 
 
 class GraphArgs(BaseModel):
     """`args:` of a Serve config file.
 
     Attributes:
-        profile: whose models are set up.
-        without: ids of its models that are not.
-        operator: who runs the models; every decision names it.
-        country: where they run, ISO 3166-1; every decision names it, too.
-        only_pinned_weights: nothing is loaded whose files are not pinned by their hashes.
+        profile: profile that selects the models to set up.
+        without: ids of models of the profile that are left out.
+        operator: operator of the models; every decision names it.
+        country: country where the models run, ISO 3166-1; every decision names it, too.
+        only_pinned_weights: whether weights are loaded only if their files are pinned by hashes.
         ingress: the HTTP side, see `IngressArgs`.
-        fork_server: engines without a GPU start from a process that has imported what they import.
-        scaling: who decides how many replicas an engine has, see `Scaling`.
+        fork_server: whether engines without a GPU are forked from a process that has imported their libraries.
+        scaling: policy for the number of replicas of an engine, see `Scaling`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -76,9 +76,9 @@ class GraphArgs(BaseModel):
 
 
 def build(args: GraphArgs) -> Application:
-    """The graph of a profile: one deployment per model that it sets up, and the ingress in front.
+    """Returns the graph of a profile: one deployment per model that it sets up, and the ingress in front.
 
-    Raises CatalogError, and UnfitProfileError where the profile cannot work here.
+    Raises ProfileError if the profile cannot work here.
     """
     if args.country == UNKNOWN_COUNTRY:
         log.warning("decisions will name no country; set `country` in the args of the profile `%s`", args.profile)
@@ -94,7 +94,7 @@ def build(args: GraphArgs) -> Application:
 def wire(
     catalog: Catalog, ingress: IngressArgs, *, fork_server: bool = True, scaling: Scaling = BY_POLICY
 ) -> Application:
-    """The picture above, over any catalogue. Raises CatalogError where `ingress.warm` names what is not set up."""
+    """Returns the graph of any catalogue. Raises CatalogError if `ingress.warm` names a model that is not set up."""
     if absent := set(ingress.warm) - {model.id for model in catalog.deployed()}:
         raise configs.CatalogError(f"ingress.warm: the profile `{catalog.profile}` sets up no model `{min(absent)}`")
     pythons = commands(catalog.deployed()) if fork_server else {}
@@ -115,10 +115,10 @@ def wire(
 def bind_each(
     kind: type[Replica], models: Mapping[str, Model], *arguments: Any, pythons: Mapping[str, str], scaling: Scaling
 ) -> dict[str, Application]:
-    """Deployment name to bound deployment, for the models that are set up. `arguments` go to each beside its model.
+    """Returns bound deployments by name, for the models that are set up. Each gets its model and `arguments`.
 
-    `pythons` are what starts the workers of a deployment, by its name, where that is not as its stanza says. What a
-    stanza says is checked here, before anything starts. Raises OptionsError, DeploymentTableError.
+    `pythons` are commands that start the workers of a deployment, by its name, in place of that in its stanza. Stanzas
+    are checked here, before anything starts. Raises OptionsError, DeploymentTableError.
     """
     bound = {}
     deployment = serve.deployment(kind)

@@ -1,4 +1,4 @@
-"""Takes from this process every right that a decoder does not need, before it reads a client's bytes, for good.
+"""Takes every right from this process that it does not need to read a client's sound, for good.
 
 After `confine` the process may read and write what is open already, and use memory and time up to a limit:
 
@@ -58,20 +58,25 @@ _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050001, 0x80000000
 """Results of a filter; a refused call fails with EPERM."""
 
 
-def confine(cpu_s: int) -> None:
-    """Confines this process, which must have one thread, for good; it may use `cpu_s` more seconds of processor time.
+def confine(cpu_s: int | None, memory_bytes: int = MEMORY_BYTES) -> None:
+    """Confines this process, which must have one thread, for good.
+
+    Args:
+        cpu_s: seconds of processor time that it may still use; None: without a limit.
+        memory_bytes: address space that it may have.
 
     Raises OSError where the kernel refuses.
     """
     used = resource.getrusage(resource.RUSAGE_SELF)
     limits = {
-        resource.RLIMIT_CPU: cpu_s + int(used.ru_utime + used.ru_stime) + 1,
-        resource.RLIMIT_AS: MEMORY_BYTES,
+        resource.RLIMIT_AS: memory_bytes,
         resource.RLIMIT_FSIZE: 0,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NPROC: 0,
         resource.RLIMIT_NOFILE: 3,
     }
+    if cpu_s is not None:
+        limits[resource.RLIMIT_CPU] = cpu_s + int(used.ru_utime + used.ru_stime) + 1
     # Loaded before the limits: afterwards no library could be opened.
     prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
     for name, value in limits.items():
@@ -90,7 +95,7 @@ def confine(cpu_s: int) -> None:
 def _call(prctl: ctypes._NamedFuncPointer, option: int, *arguments: int) -> None:
     if prctl(option, *(ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4])) != 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"the kernel refuses to confine the decoder (prctl {option}): {os.strerror(code)}")
+        raise OSError(code, f"the kernel refuses to confine this process (prctl {option}): {os.strerror(code)}")
 
 
 def _program(column: int, machine: int) -> bytes:

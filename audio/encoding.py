@@ -82,7 +82,7 @@ def encoded(samples: Samples, format: AudioFormat, sample_rate: int, provenance:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How PyAV makes one format: FFmpeg's names of the muxer and the encoder, and options of the muxer.
+    """Settings by which PyAV makes one format: FFmpeg's names of the muxer and the encoder, and options of the muxer.
 
     `bits_per_second` is for lossy formats; speech in one channel.
     """

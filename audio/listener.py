@@ -1,21 +1,21 @@
 """Live sound of clients, resampled and searched for speech by one child process for all sessions of this one.
 
-    stream = listener.stream({"type": "audio/pcm", "rate": 24000})
+    stream = listener.stream({"type": "audio/pcm", "rate": 24000}, "org-1")
     samples, probabilities = await stream.listen(sound)          # 16-bit at 16 kHz; of frames of 32 ms
     await stream.end()
 
+    await listener.speech_s(samples, 24_000)                 # seconds of a whole recording that are speech
+
 The child starts with the first sound and ends LINGER_S after the last stream. If it dies, the next sound starts
-another, and nothing of that sound is lost. This module loads neither numpy nor the network: an ingress stays light, and
-its event loop is never held up.
+another, and nothing of that sound is lost. Owners take turns, a piece of PIECE_S each. This module loads neither numpy
+nor the network: an ingress stays light, and its event loop is never held up.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import struct
-import sys
 from array import array
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -25,14 +25,23 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from concurrency.child import command, settings
+from concurrency.semaphore import FairSemaphore
+
 __all__ = ["FRAME", "RATE", "Listener", "ListenerFailed", "SoundStream"]
 
 RATE = 16_000
 FRAME = 512
 """Samples that one probability is of."""
 
+SPEECH = 0.5
+"""Probability from which on a frame of a recording is speech."""
+
 PIECE_S = 0.5
-"""Of sound that the child hears at once. Between two pieces of one session it hears those of others."""
+"""Seconds of sound that the child takes at once. Between two pieces of one session it takes those of others."""
+
+AT_ONCE = 2
+"""Pieces at the child: while it works on one, the next has come."""
 
 LINGER_S = 60.0
 PROGRAM = Path(__file__).with_name("listening.py")
@@ -41,7 +50,6 @@ WEIGHTS = "silero_vad_v6.onnx"
 
 _REQUEST, _REPLY = struct.Struct("<IBI"), struct.Struct("<II")
 _OPEN, _SOUND, _END = range(3)
-_VARIABLES = ("LD_LIBRARY_PATH",)
 
 Frames = tuple[bytes, Sequence[float]]
 """Samples, and probabilities of speech."""
@@ -52,9 +60,14 @@ class ListenerFailed(RuntimeError):
 
 
 class Listener:
-    """The child of one process, and the streams that it hears."""
+    """The child of one process, and its streams.
+
+    Attributes:
+        turns: of the owners of streams.
+    """
 
     def __init__(self) -> None:
+        self.turns = FairSemaphore(AT_ONCE)
         self._child: _Child | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._starting: asyncio.Lock | None = None
@@ -62,7 +75,7 @@ class Listener:
         self._streams = 0
         self._linger: asyncio.TimerHandle | None = None
 
-    def stream(self, format: Mapping[str, Any]) -> SoundStream:
+    def stream(self, format: Mapping[str, Any], owner: str = "") -> SoundStream:
         """A new stream of this format. `end` it."""
         self._streams += 1
         if self._linger:
@@ -70,7 +83,16 @@ class Listener:
             self._linger = None
         sample_bytes = 2 if format["type"] == "audio/pcm" else 1
         piece_bytes = int(PIECE_S * format.get("rate", 8_000)) * sample_bytes
-        return SoundStream(self, next(self._numbers), json.dumps(dict(format)).encode(), piece_bytes)
+        return SoundStream(self, owner, next(self._numbers), json.dumps(dict(format)).encode(), piece_bytes)
+
+    async def speech_s(self, samples: bytes, rate: int, owner: str = "") -> float:
+        """Seconds of 16-bit samples at `rate` Hz that are speech. Raises ListenerFailed."""
+        stream = self.stream({"type": "audio/pcm", "rate": rate}, owner)
+        try:
+            _, probabilities = await stream.listen(samples)
+        finally:
+            await stream.end()
+        return sum(probability >= SPEECH for probability in probabilities) * FRAME / RATE
 
     def forget(self) -> None:
         """A stream has ended."""
@@ -90,7 +112,7 @@ class Listener:
             await asyncio.wait(self._ending)
 
     def discard(self, child: _Child) -> None:
-        """That child has died; it may not be known yet."""
+        """Records that the child has died, which may not be known yet."""
         child.kill()
         if not child.reading.done():
             self._ending.add(child.reading)
@@ -99,7 +121,7 @@ class Listener:
             self._child = None
 
     async def child(self) -> _Child:
-        """The child that runs, or a new one."""
+        """The running child, or a new one."""
         self._starting = self._starting or asyncio.Lock()
         async with self._starting:
             if self._child is None or not self._child.is_alive:
@@ -112,8 +134,9 @@ class Listener:
 class SoundStream:
     """One session's sound. One task speaks with it at a time."""
 
-    def __init__(self, listener: Listener, number: int, format: bytes, piece_bytes: int) -> None:
-        self._listener, self._number, self._format, self._piece_bytes = listener, number, format, piece_bytes
+    def __init__(self, listener: Listener, owner: str, number: int, format: bytes, piece_bytes: int) -> None:
+        self._listener, self._owner, self._number = listener, owner, number
+        self._format, self._piece_bytes = format, piece_bytes
         self._opened_at: _Child | None = None
 
     async def listen(self, sound: bytes) -> Frames:
@@ -134,6 +157,10 @@ class SoundStream:
             self._listener.forget()
 
     async def _ask(self, kind: int, payload: bytes) -> Frames:
+        async with self._listener.turns.of(self._owner):
+            return await self._ask_child(kind, payload)
+
+    async def _ask_child(self, kind: int, payload: bytes) -> Frames:
         for _ in range(2):
             child = await self._listener.child()
             try:
@@ -165,15 +192,10 @@ class _Child:
         if spec is None or spec.origin is None:
             raise ListenerFailed("live sound needs the package `faster-whisper`, which holds the network for speech")
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-I",
-            str(PROGRAM),
-            str(Path(spec.origin).with_name("assets") / WEIGHTS),
+            *command(PROGRAM, str(Path(spec.origin).with_name("assets") / WEIGHTS), nice=1),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env={name: os.environ[name] for name in _VARIABLES if name in os.environ} | {"OMP_NUM_THREADS": "1"},
-            cwd="/",
-            start_new_session=True,
+            **settings({"OMP_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}),
         )
         return cls(process)
 

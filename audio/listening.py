@@ -1,19 +1,19 @@
 """The program that listens to live sound for an ingress, in a child process that `audio.listener` starts.
 
-    standard input     requests: session, kind, length (`REQUEST`), and so many bytes
+    standard input     requests: session, kind, length (`REQUEST`), and that number of bytes
     standard output    a reply to each, in order: lengths (`REPLY`), samples, probabilities
 
     OPEN     the format as JSON: `{"type": "audio/pcm", "rate": 24000}`
     SOUND    sound in that format -> 16-bit samples at 16 kHz, and float32 probabilities of speech
     END      nothing -> what the resampler had not given yet; the session is forgotten
 
-A probability is of a frame of FRAME samples. Silero's network knows what it heard before: each session has its state.
+A probability is of a frame of FRAME samples. Silero's network has a state, one for each session. The process can read
+and write these two streams and nothing else (`audio.confinement`).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import struct
 import sys
 from typing import Any, BinaryIO
@@ -22,10 +22,15 @@ import numpy as np
 import onnxruntime
 import soxr
 
+from . import confinement
+
 RATE = 16_000
 FRAME = 512
 CONTEXT = 64
 """Samples before each frame that the network sees once more."""
+
+MEMORY_BYTES = 1024**3
+"""Address space. With 500 sessions it has 440 MB."""
 
 REQUEST, REPLY = struct.Struct("<IBI"), struct.Struct("<II")
 OPEN, SOUND, END = range(3)
@@ -36,6 +41,9 @@ Samples = np.ndarray[Any, np.dtype[np.float32]]
 def main(weights: str) -> None:
     """Serves until the input ends."""
     network, sessions = _network(weights), dict[int, Channel]()
+    # Whatever is loaded at the first use: afterwards no file can be opened.
+    Channel(network, "audio/pcm", 24_000).listen(bytes(24_000), is_last=True)
+    confinement.confine(None, MEMORY_BYTES)
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while head := source.read(REQUEST.size):
         number, kind, length = REQUEST.unpack(head)
@@ -112,8 +120,3 @@ def _g711(type: str) -> Samples:
         sign = np.where(codes & 0x80, 1, -1)
     samples: Samples = (sign * size / 32_768).astype(np.float32)
     return samples
-
-
-if __name__ == "__main__":
-    os.nice(1)
-    main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""How high a voice is: the fundamental frequency of a recording, by the YIN method.
+"""Measures the pitch of a voice: the fundamental frequency of a recording, by the YIN method.
 
     measure(samples, 24_000)    Pitch(f0_hz=112.4, p25_hz=101.0, p75_hz=131.2, voiced_windows=412)
 

@@ -25,7 +25,7 @@ _IPTC = "http://iptc.org/std/Iptc4xmpExt/2008-02-29/"
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How the sound of a file was made: by which engine, and when, in Unix time (s)."""
+    """Origin of the sound of a file: the engine, and the Unix time in seconds."""
 
     engine: str
     made_at: int

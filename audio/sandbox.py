@@ -51,7 +51,7 @@ NICE = 5
 """A child gives way to paid work and to the event loop of an ingress: it has a quarter of a core that others use."""
 
 PADDING_S = 0.1
-"""What a child may give beyond the requested length: codecs add silence to a file at its ends."""
+"""Seconds that a child may return beyond the requested length: codecs add silence to a file at its ends."""
 
 LEAST_CPU_S = 2
 """Processor time that a child may use after its start: a clip of 30 s takes half a second, at most one."""
@@ -68,7 +68,7 @@ REASONS = {
     "no_sound": "the file contains no sound that can be decoded",
     "rate": "the sample rate is out of range",
 }
-"""A child's verdicts. Its text is not read: after a bad file, nobody knows who writes it."""
+"""A child's verdicts. Its text is not read: after a bad file, the child cannot be trusted."""
 
 PROGRAM = Path(__file__).with_name("decoding.py")
 
@@ -79,7 +79,7 @@ _disk = Shares(ON_DISK_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """What was in a file: mono, little-endian 16-bit PCM, its rate in Hz and its length.
+    """Content of a file: mono, little-endian 16-bit PCM, its rate in Hz and its length.
 
     Long samples are mapped from a file that is gone when they are.
     """
@@ -90,7 +90,7 @@ class Sound:
 
 
 class NotAudio(ValueError):
-    """Nothing that can be heard. Its text says why, after "cannot be decoded:"."""
+    """A file without sound. Its text says why, after "cannot be decoded:"."""
 
 
 class TooLong(ValueError):
@@ -183,7 +183,7 @@ def _opened(data: bytes | Path) -> Iterator[int]:
 
 
 class _Output:
-    """What a child writes. Beyond some bytes it lies on disk, where it counts for its owner until it is released."""
+    """Output of a child. Beyond some bytes it lies on disk, where it counts for its owner until it is released."""
 
     def __init__(self, owner: str) -> None:
         self._owner, self._disk = owner, _disk

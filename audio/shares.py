@@ -16,7 +16,7 @@ from concurrency.fairness import OwnerCounter
 
 
 class SharesExhausted(Exception):
-    """An owner would have more than stays free. Its text goes on after "too many"."""
+    """An owner would have more than stays free. Its text continues "too many"."""
 
 
 class Shares:
@@ -30,7 +30,7 @@ class Shares:
 
     @property
     def free(self) -> int:
-        """What no owner has."""
+        """Bytes that no owner has."""
         with self._lock:
             self._collect()
             return self._most - self._shares.total

@@ -1,8 +1,8 @@
-"""An inaudible watermark, which tells that a machine spoke. It carries no other message.
+"""An inaudible watermark, which marks speech of a machine. It carries no other message.
 
 The networks are those of Perth's implicit watermarker (package `resemble-perth`, MIT), read from its wheel and run
 here: its own front end needs torchaudio, which has no build for machines without CUDA, and where that is missing the
-package goes on without a watermark. Each detects the watermark of the other. It is a change of loudness below 2 kHz;
+package continues without a watermark. Each detects the watermark of the other. It is a change of loudness below 2 kHz;
 higher frequencies do not change.
 
 It survives MP3 and Opus, other sample rates and cuts. It does not survive a change of speed by 5 %, nor loud noise. A
@@ -70,7 +70,7 @@ class Watermark:
         return (samples + change * _edges(len(samples), sample_rate)).astype(np.float32)
 
     def detect(self, samples: Samples, sample_rate: int) -> float:
-        """How likely the watermark is there, 0 to 1; 0 for silence."""
+        """Returns the probability that the watermark is there, 0 to 1; 0 for silence."""
         import torch
 
         if not samples.any():

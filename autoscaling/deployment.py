@@ -26,13 +26,14 @@ from ray.serve.schema import DeploymentSchema
 
 from autoscaling.policy.options import BY_POLICY, Scaling, policy_option, terms_of
 from autoscaling.ray_internals.logs import logging_config
+from contract.base import ProfileError
 from contract.catalog import Model, Serving
 
 ROOT = Path(__file__).parent.parent
 """The repository, which lies at the same place on every node: interpreters of a stanza may be named from here."""
 
 METRICS_INTERVAL_S = 2.0
-"""How often handles and replicas report, of each engine, while nobody asks for it, too. No cold start waits for it."""
+"""Seconds between reports of handles and replicas, also of idle engines. No cold start waits for them."""
 
 LOOK_BACK_S = 1.5 * METRICS_INTERVAL_S
 """Over which reports are averaged. Each must have points of its own, and Serve wants more than one interval."""
@@ -44,7 +45,7 @@ HEALTH_PERIOD_S = 5
 HEALTH_TIMEOUT_S = 20
 
 DRAIN_S = 900
-"""How long a stopping replica may finish what it has begun: as long as the longest call, and as HAProxy waits for one
+"""Seconds in which a stopping replica may finish its calls: as long as the longest call, and as HAProxy waits for one
 (`configs/ray.env`). A replica without requests stops at once."""
 
 NOT_HERE = {
@@ -59,7 +60,7 @@ NOT_HERE = {
 """Options of Serve that a table `deployment` may not hold, and why."""
 
 
-class DeploymentTableError(ValueError):
+class DeploymentTableError(ProfileError, ValueError):
     """A table `deployment` that Serve cannot use; the sentence names file, stanza and key."""
 
 
@@ -81,8 +82,7 @@ def deployment_options(model: Model, python: str | None = None, scaling: Scaling
 
     By default `initial_replicas` is left out on purpose: with it, a redeploy would stop a running replica.
     """
-    serving = model.serving
-    assert serving is not None, f"{model.id} is not set up"
+    serving = model.setup
     table = copy.deepcopy(serving.deployment)
     place = f"{model.noun}.toml [{model.id}], table `deployment`"
     _check_allowed(place, table)
@@ -136,7 +136,7 @@ def _defaults(serving: Serving) -> dict[str, Any]:
 
 
 def _finish(options: dict[str, Any], python: str | None) -> None:
-    """What is of this machine and not of the stanza."""
+    """Options that belong to this machine and not to the stanza."""
     if idle_s := os.environ.get(IDLE_VARIABLE):
         delays = ("downscale_delay_s", "downscale_to_zero_delay_s")
         options["autoscaling_config"] |= dict.fromkeys(delays, float(idle_s))
@@ -180,7 +180,7 @@ def _schema_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def _check_actor(place: str, actor: Mapping[str, Any]) -> None:
-    """What Ray's schema leaves open."""
+    """Checks that Ray's schema leaves open."""
     for name, amount in actor.get("resources", {}).items():
         if type(amount) not in (int, float):
             raise DeploymentTableError(f"{place}: `ray_actor_options.resources.{name}` must be a number")
@@ -197,7 +197,7 @@ def _check_actor(place: str, actor: Mapping[str, Any]) -> None:
 
 
 def _try(place: str, options: Mapping[str, Any]) -> None:
-    """What fits only together, such as a replica and the bundle that it is placed in."""
+    """Checks of settings that depend on each other, such as a replica and the bundle that it is placed in."""
     try:
         TRIAL.options(**copy.deepcopy(dict(options)))
     except ValidationError as error:

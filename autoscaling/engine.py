@@ -1,4 +1,4 @@
-"""What the ingress sees of an engine; whose call it is, where its time went, and how much it may take.
+"""An engine as the ingress sees it: the owner of a call, the times of its stages, and how much it may take.
 
 Needs no Ray: routes are tested without it.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from autoscaling import views
-from autoscaling.sketch import Sketch
+from autoscaling.durations import Durations
 from autoscaling.waits import WaitWatch
 from contract.errors import UPSTREAM_TIMEOUT
 from contract.telemetry import EngineState
@@ -37,14 +37,14 @@ NOBODY = owner_name(0)
 
 @dataclass(slots=True)
 class Timings:
-    """Where the time of one call went, in seconds. `queue` is the wait for a slot, `load` the wait for a replica.
+    """Times of the stages of one call, in seconds. `queue` is the wait for a slot, `load` the wait for a replica.
 
     Attributes:
         waited_behind: calls that waited already when one of this request came to wait; the most of them.
         has_begun: whether the last call has gone out to a replica.
         stages: those that the request has entered, where anybody wants to know; the first is there from the beginning.
         spans: of these stages, where they are recorded.
-        watch: who wants to be told of the wait meanwhile.
+        watch: receiver of reports on the wait.
     """
 
     queue: float = 0.0
@@ -118,7 +118,7 @@ class Deadline:
         self._has_passed = False
 
     def __enter__(self) -> None:
-        self._due_s = self._loop.time() + self.seconds
+        self._due_s, self._has_passed = self._loop.time() + self.seconds, False
         self._task = task = asyncio.current_task(self._loop)
         assert task is not None
         self._cancelling = task.cancelling()
@@ -128,7 +128,7 @@ class Deadline:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         task, self._task = self._task, None
         assert task is not None
-        # As `asyncio.timeout` does: who cancels the task from outside at the same moment is obeyed.
+        # As `asyncio.timeout` does: a cancellation from outside at the same moment is obeyed.
         if self._has_passed and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise UPSTREAM_TIMEOUT() from None
 
@@ -157,7 +157,7 @@ class EngineView:
         used: slots that calls of this process hold.
         slots: of all running replicas.
         loads: how long its starts take.
-        lines: calls that wait, by the owners whose they are.
+        lines: calls that wait, by owner.
         last_load_s: how long the last start took that this process has asked for, in seconds; None: it asked for none.
     """
 
@@ -165,14 +165,14 @@ class EngineView:
     waiting: int
     used: int
     slots: int
-    loads: Sketch
+    loads: Durations
     lines: Mapping[Hashable, int] = field(default_factory=dict)
     last_load_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What goes with a call beside its job: whose it is, the stopwatch that it fills, and by what others know it."""
+    """Context of a call beside its job: its owner, the stopwatch that it fills, and its ids elsewhere."""
 
     owner: str = NOBODY
     timings: Timings = field(default_factory=Timings)
@@ -180,7 +180,7 @@ class CallContext:
 
     @property
     def carried(self) -> tuple[RequestNames, ...]:
-        """What a replica is given after the job, for its logs and its span: that is a child of the stage to come."""
+        """Arguments of a replica after the job, for its logs and its span, which is a child of the stage to come."""
         if self.names is None:
             return ()
         stages, spans = self.timings.stages, self.timings.spans
@@ -199,37 +199,29 @@ class Engine(Protocol):
 
     async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, context: CallContext) -> R:
         """The answer to `job`. Raises ApiError only."""
-        ...
 
     def stream(
         self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, context: CallContext
     ) -> AsyncGenerator[R, None]:
         """The items of the answer to `job`. Raises ApiError only, at the first item or later."""
-        ...
 
     def running(self) -> int:
         """Replicas that run."""
-        ...
 
     def free(self) -> int:
         """Requests that the running replicas could work on beside those of this process."""
-        ...
 
     def is_failing(self) -> bool:
         """No replica runs, and the last start is known to have failed."""
-        ...
 
     def view(self) -> EngineView:
-        """What it does now."""
-        ...
+        """Current state of the engine."""
 
     def warm(self) -> None:
         """Wakes the engine, and waits for nothing."""
-        ...
 
     async def ready(self, within_s: float, *, timings: Timings) -> None:
         """Returns once a replica runs, whatever the engine does with calls when it is cold.
 
         Raises WARMING_UP after `within_s` seconds, and ENGINE_FAILED.
         """
-        ...

@@ -1,4 +1,4 @@
-"""What a client is told when a call of a handle fails."""
+"""Errors that a client gets when a call of a handle fails."""
 
 from __future__ import annotations
 

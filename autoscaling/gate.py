@@ -15,21 +15,21 @@ Serve answers some of its exceptions itself, as plain text, so none may leave th
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import closing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import cache, partial
 from typing import Any, TypeVar
 
 from ray.serve.handle import DeploymentHandle
 
 from autoscaling import views
+from autoscaling.durations import Durations
 from autoscaling.engine import CallContext, Deadline, EngineView, Timings
 from autoscaling.failures import contract_error
 from autoscaling.metrics import Metrics
 from autoscaling.queue import QueueTimeout, SlotQueue
 from autoscaling.ray_internals.metrics import counted_as_waiting
-from autoscaling.room import Slot, alone, may_wait_for_start, places
-from autoscaling.sketch import Sketch
+from autoscaling.room import Slot, alone, places, queues_when_cold
 from autoscaling.waits import Forecast
 from autoscaling.waking import Waker
 from autoscaling.watch import StartWatch
@@ -50,6 +50,11 @@ class Gate:
     """One engine, as one ingress process sees it.
 
     `sharers` says how many processes have a gate before the same slots; `metrics` gets the times of calls.
+
+    Attributes:
+        queue: its slots, and the calls that wait for one.
+        waker: wakes it from zero.
+        forecast: of those calls.
     """
 
     def __init__(
@@ -73,58 +78,54 @@ class Gate:
         # Each look-up of a method by Serve makes a handle anew.
         self._method = cache(partial(getattr, self._handle))
         self._stream_method = cache(partial(getattr, self._stream_handle))
-        self._waker = Waker(name, self._handle, watch, self.running, serving.load_s)
+        self.waker = Waker(name, self._handle, watch, self.running, serving.load_s)
         queues = serving.when_busy == "queue"
-        self._queue = SlotQueue(
+        self.queue = SlotQueue(
             self._slots,
             serving.max_queued if queues else 0,
             reserves=queues,
             sharers=sharers,
-            # What Serve sees waiting is what makes it add replicas.
-            waits=partial(counted_as_waiting, self._handle),
         )
-        self._forecast = Forecast(
-            self._queue,
-            lambda: self._running_slots() or serving.max_ongoing_requests,
-            self._waker.load_left_s,
+        self.forecast = Forecast(
+            self.queue, lambda: self._running_slots() or serving.max_ongoing_requests, self.waker.load_left_s
         )
 
     def running(self) -> int:
-        """Replicas that run. A handle whose router has no news yet counts as cold."""
+        """Replicas that run. A handle with a router that has no news yet counts as cold."""
         view = views.VIEWS.get(self._key)
         return view.running() if view else 0
 
     def free(self) -> int:
         """Requests that the running replicas could work on beside those of this process."""
         view = views.VIEWS.get(self._key)
-        return max(0, view.slots() - self._queue.at_work - self._queue.waiting) if view else 0
+        return max(0, view.slots() - self.queue.at_work - self.queue.waiting) if view else 0
 
     def is_failing(self) -> bool:
         """No replica runs, and the last start is known to have failed."""
-        return not self.running() and self._waker.has_failed
+        return not self.running() and self.waker.has_failed
 
     def view(self) -> EngineView:
-        """What it does now. It is busy where every slot of every replica is taken, by calls of this process."""
-        slots, queue, waker, lines = self._running_slots(), self._queue, self._waker, self._queue.lines
+        """Current state of the engine: busy if every slot of every replica is taken by calls of this process."""
+        slots, queue, waker, lines = self._running_slots(), self.queue, self.waker, self.queue.lines
         return EngineView(
             self._state(slots), queue.waiting, queue.at_work, slots, waker.loads, lines, waker.last_load_s
         )
 
     @property
-    def times(self) -> dict[str, Sketch]:
-        """How long calls and starts of this engine take, to be remembered over restarts."""
-        return self._forecast.sketches | {"load": self._waker.loads}
+    def times(self) -> dict[str, Durations]:
+        """Times of calls and starts of this engine, to be kept over restarts."""
+        return self.forecast.durations | {"load": self.waker.loads}
 
     def _state(self, slots: int) -> EngineState:
         if self.running():
-            return EngineState.BUSY if self._queue.at_work >= slots else EngineState.READY
-        if self._waker.has_failed:
+            return EngineState.BUSY if self.queue.at_work >= slots else EngineState.READY
+        if self.waker.has_failed:
             return EngineState.FAILED
-        return EngineState.STARTING if self._waker.is_waking else EngineState.COLD
+        return EngineState.STARTING if self.waker.is_waking else EngineState.COLD
 
     def warm(self) -> None:
         """Wakes the engine, and waits for nothing."""
-        self._waker.warm()
+        self.waker.warm()
 
     async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, context: CallContext) -> R:
         """The answer to `job` by `method` of the capability's protocol. Raises ApiError only."""
@@ -136,7 +137,7 @@ class Gate:
         except Exception as error:
             raise self._failed(error) from None
         finally:
-            self._queue.leave(slot)
+            self.queue.leave(slot)
 
     async def stream(
         self, method: Callable[[Any, J], AsyncIterator[R]], job: J, *, context: CallContext
@@ -158,20 +159,20 @@ class Gate:
                         if not has_begun:
                             has_begun, deadline.seconds = True, self.serving.deadline_s
                             self._metrics.observe(FIRST_OUTPUT, self._labels, time.perf_counter() - began)
-                            self._queue.begin(slot)
+                            self.queue.begin(slot)
                         yield item
                 finally:
                     response.cancel()
         except Exception as error:
             raise self._failed(error) from None
         finally:
-            self._queue.leave(slot)
+            self.queue.leave(slot)
 
     def _failed(self, error: Exception) -> ApiError:
-        """What a client is told. Where the last replica died under its call, the engine starts again, and shows it."""
+        """Returns the error for a client. If the last replica died under its call, the engine is starting again."""
         refusal = contract_error(error)
         if refusal.fault is UPSTREAM_ERROR and not self.running():
-            self._waker.warm()
+            self.waker.warm()
         return refusal
 
     async def _take_slot(self, context: CallContext) -> tuple[Slot, float]:
@@ -183,16 +184,15 @@ class Gate:
         started, loaded, timings.has_begun = time.perf_counter(), timings.load, False
         timings.enter(Stage.QUEUE, self.name)
         try:
-            slot = self._queue.try_enter(owner) if self.running() else None
+            slot = self.queue.try_enter(owner) if self.running() else None
             if slot is None:
-                timings.waited_behind = max(timings.waited_behind, self._queue.waiting)
-                waiting = partial(self._forecast.waiting, timings.watch)
-                enter = partial(self._enter, timings)
-                slot = await self._queue.enter(owner, enter, self.serving.deadline_s, waiting, timings.watch)
+                timings.waited_behind = max(timings.waited_behind, self.queue.waiting)
+                enter, waiting = partial(self._enter, timings), partial(self._waiting, timings)
+                slot = await self.queue.enter(owner, enter, self.serving.deadline_s, waiting, timings.watch)
         except QueueFull:
             raise BUSY(
                 f"{self.serving.max_queued} requests already wait for this engine; send this one again shortly",
-                retry_after_s=self._forecast.retry_after_s(),
+                retry_after_s=self.forecast.retry_after_s(),
             ) from None
         except QueueTimeout:
             raise UPSTREAM_TIMEOUT() from None
@@ -201,6 +201,12 @@ class Gate:
             timings.queue += queued_s
             self._metrics.observe(QUEUE, self._labels, queued_s)
         return slot, max(0.0, self.serving.deadline_s - queued_s)
+
+    @contextmanager
+    def _waiting(self, timings: Timings) -> Iterator[None]:
+        # What Serve sees waiting is what makes it add replicas.
+        with counted_as_waiting(self._handle), self.forecast.waiting(timings.watch):
+            yield
 
     def _running_slots(self) -> int:
         view = views.VIEWS.get(self._key)
@@ -220,17 +226,17 @@ class Gate:
         started = time.perf_counter()
         timings.enter(Stage.LOAD, self.name)
         try:
-            with self._forecast.waiting(timings.watch):
-                await self._waker.until_running(within_s)
+            with self.forecast.waiting(timings.watch):
+                await self.waker.until_running(within_s)
         finally:
             loaded_s = time.perf_counter() - started
             timings.load += loaded_s
-            timings.loaded(self._waker.loading)
+            timings.loaded(self.waker.loading)
             self._metrics.observe(LOAD, self._labels, loaded_s)
 
     async def _enter(self, timings: Timings) -> None:
         """Returns once a replica runs. Raises WARMING_UP or ENGINE_FAILED."""
-        if self.running() or may_wait_for_start(self.serving):
+        if self.running() or queues_when_cold(self.serving):
             return await self.ready(self.serving.wait_s, timings=timings)
-        self._waker.warm()
-        raise self._waker.refusal()
+        self.waker.warm()
+        raise self.waker.refusal()

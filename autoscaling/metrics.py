@@ -1,4 +1,4 @@
-"""What a process counts and measures of `contract.telemetry`, until somebody takes it: `autoscaling.exporter`.
+"""Counts and measures `contract.telemetry` in a process until `autoscaling.exporter` collects it.
 
 Counters are summed here and go out every EXPORT_S; an observation of a histogram goes out at once. Nothing that decides
 reads what was exported: that is older, and misses what is at zero.
@@ -21,7 +21,7 @@ Send = Callable[[Metric, Labels, float], None]
 
 
 def nowhere(metric: Metric, labels: Labels, value: float) -> None:
-    """Where nobody exports: tests, and callers of handles."""
+    """Metrics of processes that export none: tests, and callers of handles."""
 
 
 class Metrics:

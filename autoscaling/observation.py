@@ -1,6 +1,6 @@
-"""What a process tells of single requests, as its environment says: traces, lines of JSON, a line for each request.
+"""Reports of single requests, as the environment sets them: traces, lines of JSON, a line for each request.
 
-Without these variables nothing is told and nothing is imported for it.
+Without these variables nothing is reported and nothing is imported for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(f"parlance.{__name__}")
 
 ADDRESS_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Where spans are sent; the first one that is set counts. Names of the standard, as all that begin with `OTEL_`."""
+"""Variables with the address for spans; the first that is set counts. All that begin with `OTEL_` are standard."""
 
 HEADERS_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
 """They may hold a key of the collector."""
@@ -38,7 +38,7 @@ ACCESS_VARIABLE = "PARLANCE_ACCESS_LOG"
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What this process tells of single requests.
+    """Reports of single requests that this process makes.
 
     Attributes:
         tracer: where spans are wanted.
@@ -52,7 +52,7 @@ class Observation:
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is told."""
+        """Says if anything is reported."""
         return self.tracer is not None or self.has_json_logs or self.has_access_log
 
     @contextmanager
@@ -77,7 +77,7 @@ class Observation:
     def of_environment(
         cls, environ: Mapping[str, str], role: str, send: Callable[[Metric, tuple[str, ...], float], None]
     ) -> Observation:
-        """What the environment wants; `role` is that of the process, and `send` takes how many spans were lost."""
+        """Reads the environment; `role` is that of the process, and `send` takes the number of lost spans."""
         tracer = open_tracer(environ, role, lambda count: send(SPANS_LOST, (), count))
         return cls(tracer, wants_json(environ), environ.get(ACCESS_VARIABLE) == "1")
 
@@ -90,19 +90,19 @@ def _error_name(error: BaseException) -> str:
 
 
 def wants_json(environ: Mapping[str, str]) -> bool:
-    """Whether lines of the log are to be objects of JSON."""
+    """Says if lines of the log are to be objects of JSON."""
     return environ.get(FORMAT_VARIABLE) == "json"
 
 
 def collector(environ: Mapping[str, str]) -> str | None:
-    """The address that spans are sent to; None where nobody wants any."""
+    """The address that spans are sent to; None if none are wanted."""
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none":
         return None
     return next((address for name in ADDRESS_VARIABLES if (address := environ.get(name, "").strip())), None)
 
 
 def faults(environ: Mapping[str, str]) -> Iterator[str]:
-    """Why a process here could not tell what its environment wants, one sentence each."""
+    """Yields the reasons for which a process cannot report what its environment wants, one sentence each."""
     if (address := collector(environ)) and not address.startswith(("http://", "https://")):
         yield (
             f"spans are to be sent to `{address[:100]}`, which is no address of HTTP; set {ADDRESS_VARIABLES[1]} to "
@@ -124,7 +124,7 @@ def _has_exporter() -> bool:
 
 
 def open_tracer(environ: Mapping[str, str], role: str, lost: Callable[[int], None]) -> Tracer | None:
-    """What sends spans, where the environment says where to. An engine whose interpreter cannot, does without."""
+    """Returns the exporter of spans if the environment sets an address. An engine without the library has none."""
     if collector(environ) is None:
         return None
     try:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from autoscaling.room import Slot, WaitingRoom, alone
+from autoscaling.room import Slot, SlotScheduler
 from concurrency.fairness import QueueFull
 
 LOOK_AGAIN_S = 0.1
@@ -19,7 +18,7 @@ class QueueTimeout(Exception):
 
 
 class _WaitingCall:
-    """One call that waits. `name` tells it from others."""
+    """One call that waits. `name` distinguishes it from others."""
 
     def __init__(self, within_s: float, name: object) -> None:
         self.name = name
@@ -36,27 +35,10 @@ class _WaitingCall:
         self.eviction.reschedule(asyncio.get_running_loop().time())
 
 
-class SlotQueue(WaitingRoom[_WaitingCall]):
-    """A waiting room in which coroutines wait. Used in one event loop.
+class SlotQueue(SlotScheduler[_WaitingCall]):
+    """A waiting room in which coroutines wait. Used in one event loop."""
 
-    Args:
-        slots, max_waiting, clock, reserves, sharers: of the room.
-        waits: entered while a call waits for its turn; whatever adds slots may want to know.
-    """
-
-    def __init__(
-        self,
-        slots: Callable[[], int],
-        max_waiting: int,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        reserves: bool = True,
-        sharers: Callable[[], int] = alone,
-        waits: Callable[[], AbstractContextManager[object]] = nullcontext,
-    ) -> None:
-        super().__init__(slots, max_waiting, clock, reserves=reserves, sharers=sharers)
-        self._waits = waits
-        self._timer: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
 
     async def enter(
         self,
@@ -82,7 +64,7 @@ class SlotQueue(WaitingRoom[_WaitingCall]):
                 self._hand_out()
                 if not entry.has_slot:
                     async with entry.deadline:
-                        with self._waits(), waiting():
+                        with waiting():
                             await entry.slot
         except BaseException as error:
             if entry.has_slot:
@@ -90,11 +72,12 @@ class SlotQueue(WaitingRoom[_WaitingCall]):
                 self.leave(entry.slot.result())
             else:
                 self.forget(owner, entry)
-            if entry.eviction.expired():
+            # Not of a cancellation from outside at the same moment: that is obeyed.
+            if isinstance(error, TimeoutError) and entry.eviction.expired():
                 raise QueueFull from None
-            if entry.deadline.expired():
+            if isinstance(error, TimeoutError) and entry.deadline.expired():
                 raise QueueTimeout from None
-            raise error
+            raise
         return entry.slot.result()
 
     def _hand_out(self) -> None:

@@ -1,26 +1,27 @@
-"""Who gets the slots of an engine, as one ingress process hands them out: decisions only, nobody is awaited here.
+"""Assigns the slots of an engine in one ingress process: decisions only, nothing is awaited here.
 
     a slot is free               a call gets it at once
     none is                      it waits. The organisation with the fewest calls at work is next, and among equals the
-                                 one whose turn was longest ago; within an organisation, first come, first served
+                                 one with the oldest turn; within an organisation, first come, first served
     too many wait                the organisation that has the most waiting loses its last call: `QueueFull`
     several organisations come   this process hands out its share of the slots and no more, and a quarter of that is
                                  reserved for those that hold fewer, so that long calls of one do not shut out the short
                                  ones of another. An organisation that holds that few may have any slot
 
 Processes that call one engine each have a room, and none knows what another has handed out. So the share is what makes
-their sum fit: the reserved slots are there, and nobody waits behind a flood in a queue outside of this one.
+their sum fit: the reserved slots are there, and no call waits behind a flood in a queue outside of this one.
 An organisation that is alone may have all slots of every process.
 
 Serve's own queue knows no organisations and is first come, first served: behind eighty calls of one key the call of
 another would wait for all of them. Here it waits for one.
 
-`autoscaling.queue` lets coroutines wait in it; `autoscaling.simulation` plays a day of calls through it.
+`autoscaling.queue` lets coroutines wait in it; `benchmarks.capacity` plays a day of calls through it.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ PRESENT_S = 60.0
 """Seconds after its last call in which an organisation has slots reserved for it."""
 
 RESERVED_SHARE = 4
-"""One slot in so many is reserved."""
+"""One slot in this many is reserved."""
 
 RECENT = 1000
 """Calls that have come, and that have ended, which are remembered."""
@@ -49,8 +50,8 @@ def alone() -> int:
     return 1
 
 
-def may_wait_for_start(serving: Serving) -> bool:
-    """Whether a call is held while no replica runs; else it is refused, and a warm call wakes the engine."""
+def queues_when_cold(serving: Serving) -> bool:
+    """Says if a call is held while no replica runs; otherwise it is refused, and a warm call wakes the engine."""
     return serving.when_cold == "wait"
 
 
@@ -70,7 +71,7 @@ class Slot:
     since_s: float
 
 
-class WaitingRoom(Generic[T]):
+class SlotScheduler(Generic[T]):
     """Slots of one engine, and entries of type T that wait for them.
 
     Args:
@@ -85,7 +86,7 @@ class WaitingRoom(Generic[T]):
         self,
         slots: Callable[[], int],
         max_waiting: int,
-        clock: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
         *,
         reserves: bool = True,
         sharers: Callable[[], int] = alone,
@@ -110,13 +111,13 @@ class WaitingRoom(Generic[T]):
         return len(self._waiting)
 
     @property
-    def lined_up(self) -> int:
+    def queued(self) -> int:
         """Calls that wait for their turn at an engine that runs."""
         return len(self._ready)
 
     @property
     def lines(self) -> dict[Hashable, int]:
-        """How many of these each owner has."""
+        """Number of these by owner."""
         return self._waiting.lengths()
 
     @property
@@ -170,14 +171,14 @@ class WaitingRoom(Generic[T]):
         """Hands every free slot out; of whoever lets others wait."""
 
     def next_turn(self) -> tuple[Hashable, T] | None:
-        """The entry whose turn it is now, and its owner; it has its slot with `seat`. None: no slot is for anybody."""
+        """The next entry, and its owner; it has its slot with `seat`. None: no slot is for anybody."""
         if not self._ready or not (may_work := self._admission(self._slots(), self._at_work)):
             return None
         owner = self._ready.next(self._at_work, may_work)
         return None if owner is None else (owner, self._ready.pop(owner))
 
     def seat(self, owner: Hashable, entry: T) -> Slot:
-        """The slot of `entry`, whose turn it is; `release` gives it back."""
+        """The slot of `entry`, which is next; `release` gives it back."""
         self._waiting.remove(owner, entry)
         return self._take(owner)
 
@@ -187,7 +188,7 @@ class WaitingRoom(Generic[T]):
             self.began_s.append(self._clock() - slot.since_s)
 
     def line(self, slots: int) -> Line:
-        """Who is at work and who waits, where there are so many slots, or will be."""
+        """Calls at work and calls that wait, for a number of slots now or later."""
         now_s = self._clock()
         working = [(slot.owner, now_s - slot.since_s) for slot in self._used]
         calls_a_second = rates(self._came, PRESENT_S, now_s)
@@ -210,5 +211,5 @@ class WaitingRoom(Generic[T]):
         return lambda owner: is_free_for_all or at_work[owner] < reserved_slots or not self._has_company(owner)
 
     def _has_company(self, owner: Hashable) -> bool:
-        """Whether other organisations were here a moment ago."""
+        """Says if other organisations called a moment ago."""
         return any(other != NOBODY for other in self._ready.others(owner, PRESENT_S))

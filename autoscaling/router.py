@@ -15,7 +15,7 @@ import random
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
 PROBE_S = 0.2
-"""How long a replica that looks full may take to say how full it is."""
+"""Seconds that a replica which looks full may take to report how full it is."""
 
 
 class EngineRouter(RequestRouter):
@@ -52,7 +52,7 @@ class EngineRouter(RequestRouter):
         return [free[:2]] if free else [candidate_replicas]
 
     def on_send_request(self, replica_id: ReplicaID) -> None:
-        """Tells the caller that its wait for a slot is over. Called by Ray as a request goes out to a replica."""
+        """Reports to the caller that its wait for a slot is over. Called by Ray as a request goes out to a replica."""
         from autoscaling import views
 
         super().on_send_request(replica_id)

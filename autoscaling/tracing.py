@@ -1,7 +1,7 @@
 """The way of spans to a collector: OpenTelemetry's SDK, by OTLP over HTTP. Imported only where traces are wanted.
 
-Spans are made when what they tell of is over, so nothing of OpenTelemetry is on the way of a request. A thread sends
-them; what it cannot get rid of is lost and counted, and nobody waits for it.
+Spans are made when what they describe is over, so nothing of OpenTelemetry is on the way of a request. A thread sends
+them; what it cannot get rid of is lost and counted, and nothing waits for it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import (
+    Link,
     NonRecordingSpan,
     SpanContext,
     SpanKind,
@@ -43,7 +44,7 @@ Attributes = Mapping[str, str | int | float | bool]
 
 
 class _CountingExporter(SpanExporter):
-    """An exporter that tells how many spans it could not get rid of. Called by one thread.
+    """Exporter that reports how many spans it could not send. Called by one thread.
 
     Attributes:
         taken: spans that it was given, sent or not.
@@ -92,7 +93,7 @@ class Tracer:
     Args:
         exporter: what sends spans.
         role: of this process, `ingress` or the name of an engine's deployment.
-        lost: is told how many spans were lost, by any thread.
+        lost: called with the number of lost spans, by any thread.
     """
 
     def __init__(self, exporter: SpanExporter, role: str, lost: Callable[[int], None]) -> None:
@@ -127,8 +128,12 @@ class Tracer:
         *,
         is_of_server: bool = False,
         has_failed: bool = False,
+        link: TraceContext | None = None,
     ) -> None:
-        """Sends a span that is over. Times are of `time.perf_counter()`; `is_of_server` says that a client asked."""
+        """Sends a span that is over, and its link to a span of another trace. Times are of `time.perf_counter()`.
+
+        `is_of_server` says that a client sent the request.
+        """
         if self._begun - self._exporter.taken >= MOST_WAITING:
             self._lost(1)
             return
@@ -136,8 +141,9 @@ class Tracer:
         self._ids.span = span
         ahead_ns = time.time_ns() - time.perf_counter_ns()
         kind = SpanKind.SERVER if is_of_server else SpanKind.INTERNAL
+        links = [Link(_known(link))] if link else []
         recorded = self._tracer.start_span(
-            name, _around(parent), kind, attributes, start_time=ahead_ns + int(began_s * 1e9)
+            name, _around(parent), kind, attributes, links, start_time=ahead_ns + int(began_s * 1e9)
         )
         if has_failed:
             recorded.set_status(StatusCode.ERROR)
@@ -151,9 +157,10 @@ class Tracer:
 
 
 def _around(parent: TraceContext | None, *, is_remote: bool = False) -> Context:
-    """What OpenTelemetry wants to know of a span's parent."""
-    if parent is None:
-        return Context()
-    state = TraceState.from_header([parent.state]) if parent.state else None
-    ids = int(parent.trace_id, 16), int(parent.span_id, 16)
-    return set_span_in_context(NonRecordingSpan(SpanContext(*ids, is_remote, TraceFlags(parent.flags), state)))
+    """Parent of a span, in the form that OpenTelemetry wants."""
+    return Context() if parent is None else set_span_in_context(NonRecordingSpan(_known(parent, is_remote=is_remote)))
+
+
+def _known(span: TraceContext, *, is_remote: bool = True) -> SpanContext:
+    state = TraceState.from_header([span.state]) if span.state else None
+    return SpanContext(int(span.trace_id, 16), int(span.span_id, 16), is_remote, TraceFlags(span.flags), state)

@@ -1,4 +1,4 @@
-"""In which order those who wait get slots, and when: arithmetic over what one ingress process sees; nobody is asked.
+"""Order and times of slots for waiting calls: arithmetic over what one ingress process sees.
 
 turns      the order, by the queue's own rule, and how many others end before each
 begins     the times that follow: some futures are played through, each with times that were seen before
@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
-from autoscaling.sketch import Sketch
+from autoscaling.durations import Durations
 from concurrency.fairness import FairQueue, OwnerCounter
 
 FUTURES = (16, 200)
 DRAWS = 6000
-"""Times that are drawn for one forecast, about: 5 ms of a core, in which nobody else is answered."""
-CUTS = 256
-"""Quantiles from which they are drawn."""
+"""Times that are drawn for one forecast, about: 5 ms of a core, in which no other request is answered."""
 
 
 class Newcomer(NamedTuple):
@@ -29,16 +27,16 @@ class Newcomer(NamedTuple):
     name: object
 
 
-COMING = Newcomer(None)
+NEW_CALL = Newcomer(None)
 """A call that is expected to come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Who is before an engine now.
+    """Owners at an engine now.
 
     Attributes:
-        queue: a copy. Each call has a `name`, None where nobody wants to know of it.
+        queue: a copy. Each call has a `name`, None if it is not asked for.
         rates: calls a second of each owner, lately.
         working: owners of calls at work and for how many seconds they have been, the oldest first.
         admission: what says of an owner whether a slot that is free is one for it, by who is at work; None: none is.
@@ -81,13 +79,13 @@ def turns(line: Line, service_s: float, lead_s: float = 0.0) -> list[Grant]:
         for owner, count in due.items():
             arrivals = min(int(count), coming[owner])
             for _ in range(arrivals):
-                queue.add(owner, COMING)
+                queue.add(owner, NEW_CALL)
             coming[owner] -= arrivals
             due[owner] = count % 1
         may_work = line.admission(at_work)
         owner_next = queue.next(at_work, may_work) if may_work else None
         if owner_next is not None:
-            if (call := queue.pop(owner_next)) is not COMING:
+            if (call := queue.pop(owner_next)) is not NEW_CALL:
                 order.append(Grant(call.name, ended))
             at_work.take(owner_next)
             working.append(owner_next)
@@ -104,8 +102,8 @@ def turns(line: Line, service_s: float, lead_s: float = 0.0) -> list[Grant]:
 def begins(
     order: Sequence[Grant],
     worked_s: Sequence[float],
-    first: Sketch,
-    service: Sketch,
+    first: Durations,
+    service: Durations,
     load_left_s: Callable[[float], float] | None,
     draw: random.Random,
 ) -> list[list[float]]:
@@ -114,18 +112,17 @@ def begins(
     Args:
         order: as `turns` says.
         worked_s: for how long those at work have been.
-        first: how long it takes from a slot to an answer that begins; nothing, where nobody knows.
+        first: how long it takes from a slot to an answer that begins; zero if it is not known.
         service: how long calls take from a slot to their end.
-        load_left_s: quantiles of what is left of a start, where no replica runs. Nobody is at work then.
+        load_left_s: quantiles of what is left of a start, where no replica runs. No call is at work then.
         draw: where the futures come from.
     """
     futures = max(FUTURES[0], min(FUTURES[1], DRAWS // max(1, len(order) + len(worked_s))))
-    times_s, first_s = _cuts(service), _cuts(first) or [0.0]
     begun: list[list[float]] = [[] for _ in order]
     for number in range(futures):
         # The largest part of it is spread evenly, so that fewer futures do.
         now_s = load_left_s((number + draw.random()) / futures) if load_left_s else 0.0
-        busy = [now_s + service.left(spent_s, draw.random()) for spent_s in worked_s] if times_s else []
+        busy = [now_s + service.left(spent_s, draw.random()) for spent_s in worked_s] if not service.is_empty else []
         heapify(busy)
         ended = 0
         for place, turn in enumerate(order):
@@ -134,11 +131,7 @@ def begins(
                 ended += 1
             if ended < turn.after:
                 break
-            begun[place].append(now_s + draw.choice(first_s))
-            if times_s:
-                heappush(busy, now_s + draw.choice(times_s))
+            begun[place].append(now_s + (0.0 if first.is_empty else first.quantile(draw.random())))
+            if not service.is_empty:
+                heappush(busy, now_s + service.quantile(draw.random()))
     return [sorted(seconds) for seconds in begun]
-
-
-def _cuts(sketch: Sketch) -> list[float]:
-    return [] if sketch.is_empty else [sketch.quantile((number + 0.5) / CUTS) for number in range(CUTS)]

@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class ReplicaView(Protocol):
-    """What the gate needs to know of an engine's replicas."""
+    """View of an engine's replicas for the gate."""
 
     def running(self) -> int:
         """Replicas that can take requests now. Starting and stopping ones do not count."""
@@ -26,7 +26,7 @@ class EngineBusy(Exception):
 
 
 SENT: ContextVar[Callable[[], None] | None] = ContextVar("sent", default=None)
-"""Called when a call goes out to a replica, in the context of whoever made it; again where a replica refused it."""
+"""Called when a call goes out to a replica, in the context of its caller; again where a replica refused it."""
 
 VIEWS: dict[tuple[str, str], ReplicaView] = {}
 """(application, deployment) to its view. A router enters itself when its handle is first used."""

@@ -1,8 +1,8 @@
-"""What one who waits can be told: which place it has, when it will begin, and why it waits.
+"""Forecast for a waiting request: its place, when it will begin, and why it waits.
 
-    Wait         what is told
-    WaitWatch    one who wants to be told
-    Forecast     of one engine, made anew at most every LOOK_S however many want to know
+    Wait         forecast that is sent
+    WaitWatch    a request that wants forecasts
+    Forecast     of one engine, made at most every LOOK_S for all that want it
 
 What was promised is compared with what came: promises grow until nine waits in ten end before `p90_s` here, too.
 """
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, Protocol, cast
 
-from autoscaling.sketch import Sketch
+from autoscaling.durations import Durations
 from autoscaling.turns import Grant, Line, Newcomer, begins, turns
 from contract.limits import COLD_RETRY_AFTER_MAX_S
 
@@ -31,15 +31,15 @@ LATE = 0.1
 """The share of waits that are longer than `p90_s`."""
 LEARNING = 0.03
 STRETCH = (1.0, 3.0)
-"""How much longer or shorter `p90_s` becomes with each promise that was looked at, and altogether."""
+"""Factors by which `p90_s` grows or shrinks with each promise that was checked, and altogether."""
 
 MEMORY_CALLS, MEMORY_STARTS = 200, 20
-"""How many of the last times count."""
+"""Number of past times that count."""
 
 SPREAD = 0.25
 """By this share at most `Retry-After` is longer than what it is made of."""
 
-MOVED_S = 0.5
+MIN_ETA_CHANGE_S = 0.5
 """Less than this is no news of when a wait ends."""
 
 Why = Literal["queue", "load", "both"]
@@ -48,11 +48,11 @@ TIMES = ("eta_s", "p90_s")
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What one who waits can be told.
+    """Forecast for one waiting request.
 
     Attributes:
         position: 1 is next.
-        of: so many wait in this process.
+        of: number of requests that wait in this process.
         eta_s, p90_s: seconds until its answer begins, as likely less as more, and in nine cases of ten; None: nothing
             is known of how long calls take here.
     """
@@ -64,26 +64,26 @@ class Wait:
     why: Why
 
     def after(self, passed_s: float) -> Wait:
-        """The same so many seconds later."""
+        """The same forecast that many seconds later."""
         return replace(
             self, **{name: max(0.0, s - passed_s) for name in TIMES if (s := getattr(self, name)) is not None}
         )
 
     def differs(self, other: Wait) -> bool:
-        """Whether one who was told this should be told `other`: of more than a change that is a tenth, or MOVED_S."""
+        """Says if `other` differs enough to be sent after this one: by more than a tenth, or MIN_ETA_CHANGE_S."""
         if (self.position, self.of, self.why) != (other.position, other.of, other.why):
             return True
         for name in TIMES:
             before_s, now_s = getattr(self, name), getattr(other, name)
             if (before_s is None) != (now_s is None):
                 return True
-            if now_s is not None and abs(now_s - before_s) > max(MOVED_S, now_s / 10):
+            if now_s is not None and abs(now_s - before_s) > max(MIN_ETA_CHANGE_S, now_s / 10):
                 return True
         return False
 
 
 class WaitWatch:
-    """The wait of one request that wants to be told of it.
+    """The wait of one request that wants forecasts of it.
 
     Attributes:
         begun: is done once it waits for the first time.
@@ -97,7 +97,7 @@ class WaitWatch:
         self._learn: Callable[[bool], None] | None = None
 
     def look(self) -> Wait | None:
-        """How long it still has to wait; None where it does not, or no forecast knows it yet."""
+        """Seconds that it still has to wait; None if it need not, or no forecast knows it yet."""
         return self._look() if self._look else None
 
     def answered(self) -> None:
@@ -107,7 +107,7 @@ class WaitWatch:
 
     @contextmanager
     def during(self, look: Callable[[], Wait | None], learn: Callable[[bool], None]) -> Iterator[None]:
-        """The block is a wait, of which `look` tells; `learn` wants to know whether it took longer than promised."""
+        """The block is a wait, which `look` describes; `learn` wants to know whether it took longer than promised."""
         self._look, self._learn, self.due_s = look, learn, None
         if not self.begun.done():
             self.begun.set_result(None)
@@ -129,44 +129,46 @@ class Calls(Protocol):
     ended_s: deque[float]
 
     def line(self, slots: int) -> Line:
-        """Who is before it, where there are so many slots."""
-        ...
+        """Requests ahead of it, for a number of slots."""
 
 
 class Forecast:
-    """What one ingress process expects of one engine.
+    """Forecasts of one ingress process for one engine.
 
     Args:
         calls: what is known of them. Those that want to know are named by their WaitWatch.
         slots: that there are, or will be once it has started.
         load_left_s: quantiles of what is left of its start; None where it runs.
+
+    Attributes:
+        waits: the latest of each request that wants them.
     """
 
     def __init__(
         self, calls: Calls, slots: Callable[[], int], load_left_s: Callable[[], Callable[[float], float] | None]
     ) -> None:
         self._calls, self._slots, self._load_left_s = calls, slots, load_left_s
-        self._first, self._service = Sketch(MEMORY_CALLS), Sketch(MEMORY_CALLS)
+        self._first, self._service = Durations(MEMORY_CALLS), Durations(MEMORY_CALLS)
         self._draw = random.Random()
         self._stretch = 1.0
         self._at_s = -LOOK_S
-        self._waits: dict[object, Wait] = {}
+        self.waits: dict[object, Wait] = {}
         self._last: Wait | None = None
 
     @property
-    def sketches(self) -> dict[str, Sketch]:
+    def durations(self) -> dict[str, Durations]:
         """Seconds from a slot to the first of an answer, for streams, and to its end, up to now."""
-        for sketch, ages_s in ((self._first, self._calls.began_s), (self._service, self._calls.ended_s)):
+        for durations, ages_s in ((self._first, self._calls.began_s), (self._service, self._calls.ended_s)):
             while ages_s:
-                sketch.add(ages_s.popleft())
+                durations.add(ages_s.popleft())
         return {"first": self._first, "service": self._service}
 
     def waiting(self, watch: WaitWatch | None) -> AbstractContextManager[None]:
-        """The block is a wait, of which `watch` is told."""
+        """The block is a wait, which `watch` follows."""
         return nullcontext() if watch is None else watch.during(partial(self._of, watch), self._learn)
 
     def retry_after_s(self) -> int | None:
-        """When one may come again for whom there is no place now: as soon as the last that waits has begun.
+        """Returns when a request without a place may retry: as soon as the last waiting one has begun.
 
         None where nothing is known of how long calls take.
         """
@@ -179,25 +181,25 @@ class Forecast:
 
     def _of(self, watch: WaitWatch) -> Wait | None:
         self._look(watch)
-        wait, now_s = self._waits.get(watch), asyncio.get_running_loop().time()
+        wait, now_s = self.waits.get(watch), asyncio.get_running_loop().time()
         if wait and wait.p90_s is not None and watch.due_s is None:
             watch.due_s = self._at_s + wait.p90_s
         return wait and wait.after(now_s - self._at_s)
 
     def _look(self, watch: WaitWatch | None) -> None:
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._at_s < (LOOK_S if watch is None or watch in self._waits else NEWS_S):
+        if now_s - self._at_s < (LOOK_S if watch is None or watch in self.waits else NEWS_S):
             return
         self._at_s = now_s
-        line, load_left_s, sketches = self._calls.line(self._slots()), self._load_left_s(), self.sketches
+        line, load_left_s, durations = self._calls.line(self._slots()), self._load_left_s(), self.durations
         if watch and all(call.name is not watch for call in line.queue):
             line.queue.add(watch.owner, Newcomer(watch))
         worked_s = [] if load_left_s else [spent_s for _, spent_s in line.working]
         service_s = 0.0 if self._service.is_empty else self._service.mean()
         order = turns(line, service_s, load_left_s(0.5) if load_left_s else 0.0)
-        times = begins(order, worked_s, **sketches, load_left_s=load_left_s, draw=self._draw)
+        times = begins(order, worked_s, **durations, load_left_s=load_left_s, draw=self._draw)
         waits = [self._wait(place, turn, times, load_left_s is not None) for place, turn in enumerate(order)]
-        self._waits = {turn.name: wait for turn, wait in zip(order, waits, strict=True) if turn.name}
+        self.waits = {turn.name: wait for turn, wait in zip(order, waits, strict=True) if turn.name}
         self._last = next(reversed(waits), None)
 
     def _wait(self, place: int, turn: Grant, times: Sequence[Sequence[float]], is_cold: bool) -> Wait:

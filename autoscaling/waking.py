@@ -1,4 +1,4 @@
-"""A cold start: how an engine at zero is woken, by one warm call, whoever waits for it."""
+"""A cold start: how an engine at zero is woken, by one warm call for all that wait."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
+from autoscaling.durations import Durations
 from autoscaling.ray_internals.metrics import hurried
-from autoscaling.sketch import Sketch
 from autoscaling.waits import MEMORY_STARTS, retry_after_s
 from autoscaling.watch import Start, StartWatch
 from contract.errors import ENGINE_FAILED, WARMING_UP, ApiError
@@ -26,7 +26,7 @@ class Waker:
 
     Args:
         name: of its deployment.
-        handle: to it, whose replicas have a method `warm`.
+        handle: to it; its replicas have a method `warm`.
         watch: knows whether its start has failed.
         running: how many replicas run.
         load_s: how long a start takes, until one was measured.
@@ -44,21 +44,21 @@ class Waker:
         self._handle = handle
         self._watch = watch
         self._running = running
-        self.loads = Sketch(MEMORY_STARTS, load_s)
+        self.loads = Durations(MEMORY_STARTS, load_s)
         self.loading: Loading | None = None
         self.last_load_s: float | None = None
         self._since_s: float | None = None
-        """When this process saw first that none runs, by the loop's clock; None where it has not, or asked nobody."""
+        """Loop time at which this process first saw no replica; None if it has not, or has not asked."""
         self.warming: asyncio.Task[None] | None = None
 
     @property
     def has_failed(self) -> bool:
-        """Whether the last start is known to have failed."""
+        """Says if the last start is known to have failed."""
         return self._watch[self._name] is Start.FAILED
 
     @property
     def is_waking(self) -> bool:
-        """Whether a start is under way that this process has asked for."""
+        """Says if a start that this process has asked for is under way."""
         return self.warming is not None and not self.warming.done()
 
     def warm(self) -> asyncio.Task[None]:
@@ -68,7 +68,7 @@ class Waker:
         return self.warming
 
     def refusal(self) -> ApiError:
-        """What a request is told that does not wait."""
+        """Returns the answer to a request that does not wait."""
         return ENGINE_FAILED() if self.has_failed else WARMING_UP(retry_after_s=self._retry_after_s())
 
     async def until_running(self, within_s: float) -> None:

@@ -1,7 +1,7 @@
 """Is a cold engine starting, or has its start failed?
 
 Serve knows; asking costs the controller 10 to 60 ms, and that is what must start the replica. So it is asked in the
-background, only while somebody waits for an engine or for the graph, and by one poller of this process however many
+background, only while a request waits for an engine or for the graph, and by one poller of this process however many
 wait.
 """
 
@@ -32,7 +32,7 @@ DEPLOYING = {ApplicationStatus.NOT_STARTED, ApplicationStatus.DEPLOYING}
 
 
 class Start(StrEnum):
-    """What Serve says of a deployment without a running replica."""
+    """Serve's status of a deployment without a running replica."""
 
     COLD = "cold"
     STARTING = "starting"

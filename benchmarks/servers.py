@@ -20,8 +20,6 @@ from pathlib import Path
 
 import httpx
 
-from autoscaling.policy.shared import FILE as WARMTH
-
 ROOT = Path(__file__).parent.parent
 READY_WITHIN_S = 180
 STOPPED_WITHIN_S = 60
@@ -41,12 +39,10 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Without a path."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def headers(self) -> dict[str, str]:
-        """What a client must send."""
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
 
@@ -117,22 +113,19 @@ def parlance(
     checkout: Path = ROOT,
     name: str = "Parlance",
     weights_toml: str = "",
-    warmth: str = "",
     **environment: str,
 ) -> Iterator[Server]:
     """The graph of a Serve config as `make serve` runs it, with a home in `folder`; no engine is warm yet.
 
     `config` is read from `checkout`, and so is every module; the interpreter is this one. `weights_toml` are stanzas of
-    weights that are not shipped, `warmth` is what the scaling policy has learned before.
+    weights that are not shipped.
     """
     home = Path(tempfile.mkdtemp(prefix="home-", dir=folder))
     (home / "weights").symlink_to(_weights())
     (home / "weights.toml").write_text(weights_toml)
-    if warmth:
-        (home / WARMTH).write_text(warmth)
     environment |= {"PARLANCE_HOME": str(home), "PYTHONPATH": str(checkout)}
     server = Server(name, free_port(), make_customer(environment, checkout))
-    command = [sys.executable, "-m", _launcher(checkout), str(config), "--port", str(server.port)]
+    command = [sys.executable, "-m", "launch", str(config), "--port", str(server.port)]
     # HAProxy answers 404 until it has heard of the graph.
     ready = f"{server.url}/healthz"
     with running(command, ready, home / "log", environment, worst_status=200, folder=checkout):
@@ -140,22 +133,27 @@ def parlance(
 
 
 def make_customer(environment: dict[str, str], checkout: Path = ROOT) -> str:
-    """A key of an organisation that is billed and counted like any other, with limits that no benchmark reaches.
+    """A key of an organisation that is billed and counted like any other, with limits that no benchmark reaches."""
+    limits = (f"--requests-per-minute={NO_END}", f"--concurrent-streams={NO_END}")
+    key = customer(environment, ORGANISATION, "enterprise", *limits, checkout=checkout)
+    state(environment, checkout, "budget", "set", "--org", ORGANISATION, f"--limit-micro-eur={MOST_MICRO_EUR}")
+    return key
 
-    `environment` says which database. The command line makes it, because the tables of another checkout may differ.
-    """
 
-    def state(*arguments: str) -> str:
-        command = [sys.executable, "-m", "state", *arguments]
-        done = subprocess.run(
-            command, cwd=checkout, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=True
-        )
-        return done.stdout.strip()
+def customer(environment: dict[str, str], name: str, plan: str, *limits: str, checkout: Path = ROOT) -> str:
+    """A key with every scope of a new organisation."""
+    state(environment, checkout, "org", "create", name, "--plan", plan)
+    if limits:
+        state(environment, checkout, "org", "change", name, *limits)
+    return state(environment, checkout, "key", "create", "--org", name, "--scopes", "all")
 
-    state("org", "create", ORGANISATION, "--plan", "enterprise")
-    state("org", "change", ORGANISATION, f"--requests-per-minute={NO_END}", f"--concurrent-streams={NO_END}")
-    state("budget", "set", "--org", ORGANISATION, f"--limit-micro-eur={MOST_MICRO_EUR}")
-    return state("key", "create", "--org", ORGANISATION, "--scopes", "all")
+
+def state(environment: dict[str, str], checkout: Path, *arguments: str) -> str:
+    """Returns what `python -m state` of `checkout` prints; its tables may differ. `environment` says which database."""
+    command = [sys.executable, "-m", "state", *arguments]
+    variables = os.environ | environment
+    done = subprocess.run(command, cwd=checkout, env=variables, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.strip()
 
 
 def _weights() -> Path:
@@ -163,8 +161,3 @@ def _weights() -> Path:
     folder = Path(os.environ.get("PARLANCE_HOME", ROOT / "var")).resolve() / "weights"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _launcher(checkout: Path) -> str:
-    """The module that runs a graph. It was in `deployments` once, and a checkout may be of that time."""
-    return "deployments.local" if (checkout / "deployments/local.py").exists() else "launch"

@@ -24,7 +24,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import Self
+from typing import Any, Self
 
 BLOCK_BYTES = 1 << 20
 ENVIRONMENT = ("LD_LIBRARY_PATH",)
@@ -35,6 +35,21 @@ _START = (
     "siblings = type(sys)('siblings'); siblings.__path__ = [{folder!r}]; sys.modules['siblings'] = siblings;"
     "from siblings import {name}; {name}.main{arguments!r}"
 )
+
+
+def command(program: Path, *arguments: float | str, library: str | None = None, nice: int = 0) -> list[str]:
+    """The command that runs a program; the arguments are those of `Child`."""
+    folders = [_folder_of(library)] if library else []
+    start = _START.format(
+        nice=nice, folders=folders, folder=str(program.parent), name=program.stem, arguments=arguments
+    )
+    return [sys.executable, "-I", *(["-S"] if library else []), "-c", start]
+
+
+def settings(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Settings of `subprocess` that keep a child apart; `environ` is what it gets beside ENVIRONMENT."""
+    env = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ} | dict(environ)
+    return {"env": env, "cwd": "/", "start_new_session": True}
 
 
 class ChildError(RuntimeError):
@@ -63,25 +78,19 @@ class Child:
         stdin: int = subprocess.PIPE,
         stderr: int | None = None,
     ) -> None:
-        folders = [_folder_of(library)] if library else []
-        start = _START.format(
-            nice=nice, folders=folders, folder=str(program.parent), name=program.stem, arguments=arguments
-        )
         self._lock = Lock()
         self._is_closed = False
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", *(["-S"] if library else []), "-c", start],
+        self._process: subprocess.Popen[bytes] = subprocess.Popen(
+            command(program, *arguments, library=library, nice=nice),
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ} | dict(environ or {}),
-            cwd="/",
-            start_new_session=True,
+            **settings(environ or {}),
         )
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs."""
+        """Says if the process runs."""
         return self._process.poll() is None
 
     def ask(self, line: bytes, timeout_s: float) -> bytes:
@@ -97,7 +106,7 @@ class Child:
         raise ChildError("the child ended without an answer")
 
     def blocks(self, timeout_s: float) -> Iterator[bytes]:
-        """What the child writes until it closes its output. Raises ChildError after `timeout_s`."""
+        """Returns the output of the child until it closes it. Raises ChildError after `timeout_s`."""
         output, deadline = self._process.stdout, time.monotonic() + timeout_s
         assert output
         poll = select.poll()
@@ -111,7 +120,7 @@ class Child:
         raise ChildError(f"the child took longer than {timeout_s:g} s")
 
     def errors(self, most_bytes: int) -> str:
-        """What the child wrote to its standard error, if that is a pipe; waits until the child has ended."""
+        """Returns the standard error of the child, if that is a pipe; waits until the child has ended."""
         assert self._process.stderr
         return self._process.stderr.read(most_bytes).decode(errors="replace")
 
@@ -146,7 +155,7 @@ class Child:
 class Guard:
     """Kills processes once this one has ended, however that was. They are not killed after `release`.
 
-    A shell reads from a pipe that nobody else holds: it ends with this process.
+    A shell reads from a pipe that no other process holds: it ends with this process.
     """
 
     def __init__(self, pids: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""Many owners share few things, and nobody who asks for much holds up the others. An owner is mostly an organisation.
+"""Many owners share few things, and one that asks for much does not hold up the others. Most owners are organisations.
 
     OwnerCounter     how much of one thing each owner has
     FairQueue        entries that wait: owners take turns, and a full queue evicts from the longest line
@@ -22,11 +22,11 @@ MEMORY_S = 60.0
 
 
 class QueueFull(Exception):
-    """Too many requests wait already. Its text goes on after "too many"."""
+    """Too many requests wait already. Its text continues "too many"."""
 
 
 class OwnerCounter(dict[Hashable, int]):
-    """How much of one thing each owner has. It forgets owners that have nothing.
+    """Amount of one thing by owner. It forgets owners that have nothing.
 
     Attributes:
         total: what all owners have together.
@@ -59,7 +59,7 @@ class OwnerCounter(dict[Hashable, int]):
 class FairQueue(Generic[T]):
     """Entries that wait, by owner: within an owner first come, first served; owners take turns.
 
-    The owner whose last turn is longest ago is next. An owner that has not been here for MEMORY_S by `clock`, in
+    The owner that had its last turn longest ago is next. An owner that has not been here for MEMORY_S by `clock`, in
     seconds, has had no turn.
     """
 
@@ -68,7 +68,7 @@ class FairQueue(Generic[T]):
         self._lines: dict[Hashable, deque[T]] = {}
         self._length = 0
         self._seen_s: dict[Hashable, float] = {}
-        """When each owner was last here; the latest stands last."""
+        """Last visits of owners; the latest is last."""
         self._turns: dict[Hashable, int] = {}
         """The number of each owner's last turn."""
         self._numbers = count(1)
@@ -80,7 +80,7 @@ class FairQueue(Generic[T]):
         return chain.from_iterable(self._lines.values())
 
     def waiting(self, owner: Hashable) -> int:
-        """How many entries of `owner` wait."""
+        """Returns how many entries of `owner` wait."""
         return len(self._lines.get(owner, ()))
 
     def lengths(self) -> dict[Hashable, int]:
@@ -96,7 +96,7 @@ class FairQueue(Generic[T]):
         return sorted(self._lines, key=lambda owner: self._turns.get(owner, 0))
 
     def next(self, served: OwnerCounter, may_begin: Callable[[Hashable], bool]) -> Hashable | None:
-        """The owner that is `served` least of those that `may_begin`; among equals, the one whose turn it is."""
+        """The owner that is `served` least of those that `may_begin`; among equals, the next one."""
         owners = filter(may_begin, self._lines)
         return min(owners, key=lambda owner: (served[owner], self._turns.get(owner, 0)), default=None)
 
@@ -111,7 +111,7 @@ class FairQueue(Generic[T]):
         return evicted
 
     def pop(self, owner: Hashable) -> T:
-        """Removes and returns the first entry of `owner`, whose turn this is."""
+        """Removes and returns the first entry of `owner`, which is next."""
         entry = self._lines[owner].popleft()
         self._shorten(owner)
         self.end_turn(owner)
@@ -141,7 +141,7 @@ class FairQueue(Generic[T]):
                 self._turns.pop(oldest, None)
 
     def rehearsal(self, lines: FairQueue[T]) -> FairQueue[T]:
-        """A copy of `lines` whose owners have had the turns of this queue: to see who would be served when."""
+        """A copy of `lines` with the turns of this queue: to see when each owner would be served."""
         copy: FairQueue[T] = FairQueue(self._clock)
         copy._lines = {owner: deque(line) for owner, line in lines._lines.items()}
         copy._length = lines._length

@@ -61,7 +61,7 @@ class FairSemaphore:
 
     @property
     def free(self) -> int:
-        """Slots that nobody holds."""
+        """Slots that are free."""
         return self._slots - self._holders.total
 
     @property

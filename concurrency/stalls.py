@@ -1,4 +1,4 @@
-"""Whether work that is under way goes on: one rule, by what the same work took before.
+"""Detects stalled work by one rule: the times that the same work took before.
 
     with stalls.watching("speak"):
         item = await anext(items)
@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 FACTOR = 10.0
-"""How much longer than the longest of the last operations one may take: long texts come after short ones."""
+"""Factor above the longest of the last operations that one may take: long texts come after short ones."""
 
 RECENT = 100
 """Operations that are remembered."""
@@ -32,7 +32,7 @@ class StallDetector:
     Args:
         least_s: seconds of silence that are always allowed.
         most_s: seconds of silence that are never exceeded, and allowed until something was measured.
-        each_s: seconds that no operation may take, whatever others do; for work that waits for nobody.
+        each_s: seconds that no operation may take, whatever others do; for work that waits for nothing else.
         now: a clock that never goes back, in seconds.
 
     Attributes:
@@ -76,7 +76,7 @@ class StallDetector:
 
     @property
     def active_s(self) -> float:
-        """When something was under way last, or finished: now for what is."""
+        """Instant at which something was last under way, or finished: now if something is."""
         return self._now() if self.started_s else self.progressed_s
 
     @property
@@ -101,11 +101,11 @@ class StallDetector:
 
     @property
     def at_work(self) -> Counter[str]:
-        """How many operations of each name are under way."""
+        """Number of operations under way, by name."""
         return Counter(operation[0] for operation in self.started_s.copy() if isinstance(operation, tuple))
 
     def check(self, message: str) -> None:
-        """Raises Stalled with `message` where nothing goes on, or one operation takes longer than `each_s`."""
+        """Raises Stalled with `message` if nothing makes progress, or one operation takes longer than `each_s`."""
         if self.silence_s > self.limit_s or self.age_s > self.each_s:
             raise Stalled(message)
 

@@ -1,4 +1,4 @@
-"""What we offer here: the catalogue, one TOML stanza per model, read once by `load`.
+"""Catalogue of what this server offers, one TOML stanza per model, read once by `load`.
 
 stanzas.py              TOML files as stanzas, and what is wrong with one
 voices.py               engines, voices, sentences, traits and designers: whether they fit together
@@ -69,8 +69,8 @@ def load(profile: str, folder: Path = FOLDER / "catalog") -> Catalog:
 def load_set_up(profile: str, environ: Mapping[str, str], without: Collection[str] = ()) -> Catalog:
     """The catalogue as a start with the variables `environ` sets it up. Raises CatalogError.
 
-    It leaves out the models `without`, and those of a provider whose key is missing, which the log names: what runs
-    here must not wait for a secret of somebody else.
+    It leaves out the models `without`, and those of a provider without its key, which the log names: what runs
+    here must not wait for a secret of another party.
     """
     catalog = load(profile)
     deployed = {model.id: model for model in catalog.deployed()}

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from contract.base import Frozen
+from contract.base import Frozen, ProfileError
 
 Stanza = TypeVar("Stanza", bound=Frozen)
 
 
-class CatalogError(Exception):
+class CatalogError(ProfileError):
     """A catalogue that cannot be used; the sentence names file, stanza and key."""
 
 
@@ -65,7 +65,7 @@ def check_table(file: Path, place: str, value: Any) -> None:
 
 
 def validated(kind: type[Stanza], values: dict[str, Any], file: Path, id: str, profile: str | None = None) -> Stanza:
-    """`values` as a `kind`. `profile` says whose table `values["serving"]` is. Raises CatalogError."""
+    """`values` as a `kind`. `values["serving"]` is the table of `profile`. Raises CatalogError."""
     try:
         return kind.model_validate(values)
     except ValidationError as error:

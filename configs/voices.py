@@ -1,4 +1,4 @@
-"""Whether engines, voices, sentences, traits and designers fit together, and can be chosen for every request.
+"""Checks that engines, voices, sentences, traits and designers fit together, and can be chosen for every request.
 
 The rule that chooses an engine is `contract.speech.routing`; what it needs from the stanzas is held here.
 """
@@ -57,7 +57,7 @@ def load_aliases(file: Path, voices: Mapping[str, Voice], engines: Engines) -> d
 
 
 def load_sentences(file: Path, engines: Engines) -> dict[str, str]:
-    """What samples say, by language; every language that an engine speaks has one. Raises CatalogError."""
+    """Texts of samples by language; every language that an engine speaks has one. Raises CatalogError."""
     sentences: dict[str, str] = {}
     for language, sentence in read(file).items():
         if not isinstance(sentence, str):
@@ -98,7 +98,7 @@ def _check_unique(file: Path, engines: Engines, key: str) -> None:
 
 
 def load_traits(folder: Path) -> Traits:
-    """What `traits.toml`, `suggest.toml` and `public_figures.toml` say. Raises CatalogError."""
+    """Reads `traits.toml`, `suggest.toml` and `public_figures.toml`. Raises CatalogError."""
     file, words, figures = folder / "traits.toml", folder / "suggest.toml", folder / "public_figures.toml"
     vocabulary = validated(Vocabulary, read(words), words, "words")
     people = validated(Traits, read(figures), figures, "people").figures

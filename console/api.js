@@ -75,12 +75,11 @@ export async function read(path, options) {
 }
 
 /**
- * The server-sent events at `path` after the one with the id `lastEventId`. A stream on which nothing came for `idleS`
- * seconds, not even a comment, is a Fault.
+ * The server-sent events at `path`. A stream on which nothing came for `idleS` seconds, not even a comment, is a Fault.
  */
-export async function* events(path, { signal, lastEventId, idleS }) {
+export async function* events(path, { signal, idleS }) {
   const silence = new AbortController();
-  const headers = { Accept: "text/event-stream", ...(lastEventId && { "Last-Event-ID": lastEventId }) };
+  const headers = { Accept: "text/event-stream" };
   let timer = 0;
   const rewind = () => {
     clearTimeout(timer);

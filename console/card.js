@@ -1,4 +1,4 @@
-// One engine of the graph as a card that is brought up to date in place, with the band of its states over the last hour.
+// One engine as a card that is updated in place, with the band of its states over the last hour.
 
 import { h, keep, named, replace, set, svg, visible, write } from "./dom.js";
 import { clock, count, duration } from "./format.js";
@@ -49,21 +49,26 @@ export function engineCard(engine) {
 function showSlots(dots, text, engine) {
   const drawn = [...Array(engine.slots <= DOTS ? engine.slots : 0).keys()];
   keep(dots, drawn, (index) => index, () => h("span"), (dot, index) => set(dot, "class", index < engine.used ? "dot used" : "dot"));
-  write(text, engine.slots ? `${count(engine.used)} of ${count(engine.slots)} slots` : "no slots while it is not loaded");
+  write(text, engine.slots ? `${engine.used === undefined ? "" : `${count(engine.used)} of `}${count(engine.slots)} slots` : "no slots while it is not loaded");
 }
 
-/** The numbers of a card, and when they are a worry. */
+/** The numbers of a card: title, field, text, and the class of one above zero. Counts are for operators alone. */
 const NUMBERS = [
-  ["Waiting", (engine) => count(engine.waiting), (engine) => engine.waiting > 0 && "warn"],
-  ["Last load", (engine) => (engine.last_load_s === null ? "none" : duration(engine.last_load_s * 1000))],
-  ["Requests/min", (engine) => count(engine.requests_per_minute)],
-  ["Errors/min", (engine) => count(engine.errors_per_minute), (engine) => engine.errors_per_minute > 0 && "bad"],
+  ["Waiting", "waiting", count, "warn"],
+  ["Last load", "last_load_s", (seconds) => (seconds === null ? "none" : duration(seconds * 1000))],
+  ["Requests/min", "requests_per_minute", count],
+  ["Errors/min", "errors_per_minute", count, "bad"],
 ];
 
 function numbers() {
   const cells = NUMBERS.map(() => h("dd"));
   const list = h("dl", { class: "facts" }, NUMBERS.map(([title], index) => h("div", {}, h("dt", {}, title), cells[index])));
-  const update = (engine) => NUMBERS.forEach(([, text, worry], index) => set(write(cells[index], text(engine)), "class", worry?.(engine)));
+  const update = (engine) =>
+    NUMBERS.forEach(([, field, text, worry], index) => {
+      const value = engine[field];
+      cells[index].parentElement.hidden = value === undefined;
+      if (value !== undefined) set(write(cells[index], text(value)), "class", value > 0 && worry);
+    });
   return { list, update };
 }
 

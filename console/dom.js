@@ -72,7 +72,7 @@ export function keep(parent, items, keyOf, make, update = () => {}) {
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/gu;
 const LONGEST_NAME = 200;
 
-/** A name that others chose, as one line: what cannot be seen is written out (U+202E), and it ends after 200 characters. */
+/** A name as one line of at most 200 characters; invisible ones are written out (U+202E). */
 export function visible(name) {
   const characters = [...String(name).slice(0, 2 * LONGEST_NAME)];
   const short = characters.length > LONGEST_NAME ? `${characters.slice(0, LONGEST_NAME).join("")}…` : characters.join("");

@@ -1,4 +1,4 @@
-// The feed of the graph: one stream of differences for the whole page, which recovers by itself.
+// The feed of the graph: one stream of snapshots for the whole page, which recovers by itself.
 
 import { events, Fault, session } from "./api.js";
 import { Timeline } from "./timeline.js";
@@ -19,7 +19,6 @@ class Feed extends EventTarget {
   fault = null;
   #skewMs = 0;
   #lostMs = null;
-  #lastEventId = null;
   #running = null;
   /** Tries now, instead of after the wait. */
   hurry = () => {};
@@ -46,7 +45,7 @@ class Feed extends EventTarget {
   restart() {
     this.stop();
     this.engines.clear();
-    this.organisation = this.everybody = this.#lastEventId = null;
+    this.organisation = this.everybody = null;
     this.#say("idle");
     this.start();
   }
@@ -74,7 +73,7 @@ class Feed extends EventTarget {
   }
 
   #stream(signal) {
-    return events("console/events", { signal, lastEventId: this.#lastEventId, idleS: SILENCE_S });
+    return events("console/events", { signal, idleS: SILENCE_S });
   }
 
   // Jitter keeps the pages of a server that comes back from all asking at once.
@@ -86,26 +85,17 @@ class Feed extends EventTarget {
     });
   }
 
-  #take({ id, event, data }) {
+  #take({ data }) {
     const news = JSON.parse(data);
     if (news.error) throw new Fault(news.error.message, news.error);
-    if (id !== null) this.#lastEventId = id;
     if (news.time_ms) this.#skewMs = news.time_ms - Date.now();
-    const isWhole = event === "snapshot";
     const known = this.engines;
-    if (isWhole) this.engines = new Map();
-    const changes = [];
-    for (const { bands = [], ...fields } of news.engines) {
-      const before = known.get(fields.name);
-      const timeline = before?.timeline ?? new Timeline();
-      if (isWhole) timeline.pause();
-      for (const band of bands) timeline.add(band);
-      this.engines.set(fields.name, { ...before, ...fields, timeline });
-      if (before && !isWhole && fields.state && fields.state !== before.state) changes.push({ name: fields.name, from: before.state, to: fields.state });
-    }
+    this.engines = new Map(news.engines.map(({ bands, ...fields }) => [fields.name, { ...fields, timeline: new Timeline(bands) }]));
+    const changes = [...this.engines.values()]
+      .filter(({ name, state }) => known.has(name) && known.get(name).state !== state)
+      .map(({ name, state }) => ({ name, from: known.get(name).state, to: state }));
     Object.assign(this, { organisation: news.organisation, everybody: news.everybody });
-    const names = isWhole ? null : news.engines.map((engine) => engine.name);
-    this.dispatchEvent(new CustomEvent("change", { detail: { names, changes } }));
+    this.dispatchEvent(new CustomEvent("change", { detail: { changes } }));
     this.#say("live");
   }
 

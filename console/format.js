@@ -1,4 +1,4 @@
-// How numbers, times and money are written. Numbers and dates follow the language of the browser, words are English.
+// Formats of numbers, times and money: in the language of the browser, with English words.
 
 const counts = new Intl.NumberFormat();
 const clocks = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });

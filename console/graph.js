@@ -41,18 +41,15 @@ class GraphView extends HTMLElement {
     for (const change of event.detail?.changes ?? []) {
       if (isNotable(change.to) || isNotable(change.from)) this.#pending.set(change.name, change.to);
     }
-    this.#draw(event.detail?.names);
+    this.#draw();
   }
 
-  /** Brings the cards of the engines of these `names` up to date, or all of them. */
-  #draw(names) {
+  #draw() {
     const engines = [...feed.engines.values()].sort(
       (one, other) => one.capability.localeCompare(other.capability) || one.name.localeCompare(other.name),
     );
     const nowMs = feed.now();
-    keep(this.#cards, engines, (engine) => engine.name, engineCard, (card, engine) => {
-      if (!names || !card.engine || names.includes(engine.name)) card.update(engine, nowMs);
-    });
+    keep(this.#cards, engines, (engine) => engine.name, engineCard, (card, engine) => card.update(engine, nowMs));
     this.#describe(engines);
   }
 

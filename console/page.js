@@ -41,7 +41,7 @@ function apply(theme) {
   else document.documentElement.dataset.theme = theme;
 }
 
-/** The choice between light, dark and what the system has, which alone is stored beyond the tab. It applies what was stored. */
+/** The choice of a theme, which alone is stored beyond the tab. Applies the stored one. */
 function themeSwitch() {
   const onChange = ({ target }) => {
     localStorage.setItem(THEME, target.value);

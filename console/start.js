@@ -1,4 +1,4 @@
-// Starts the page. After an upgrade a cache may have mixed old modules with new ones: then the page reloads itself, once.
+// Starts the page, and reloads it once where a cache mixed old modules with new ones.
 
 const TRIED = "parlance-reloaded";
 

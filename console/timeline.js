@@ -1,4 +1,4 @@
-// What an engine did in the last hour, in slices of twenty seconds, so that it stays small however often states change.
+// States of an engine in the last hour, in slices of twenty seconds: small however often they change.
 
 import { rank } from "./states.js";
 
@@ -11,22 +11,20 @@ export class Timeline {
   #slices = new Map();
   #last = null;
 
+  /** `bands` are runs `[from_ms, state]`, in the order of time. */
+  constructor(bands = []) {
+    for (const band of bands) this.#add(band);
+  }
+
   /** Since when the engine is as it is, in ms, or null. */
   get sinceMs() {
     return this.#last?.[0] ?? null;
   }
 
-  /** Adds `[from_ms, state]`, in the order of time. */
-  add([fromMs, state]) {
+  #add([fromMs, state]) {
     if (this.#last) this.#paint(this.#last[1], this.#last[0], fromMs);
     this.#last = [fromMs, state];
     this.#mark(Math.floor(fromMs / SLICE_MS), state);
-    this.#prune(fromMs);
-  }
-
-  /** Nothing is known from now until the next `add`. */
-  pause() {
-    this.#last = null;
   }
 
   /** The last hour until `nowMs` as runs `{fromMs, toMs, state}`, oldest first. Where nothing is known there is none. */

@@ -1,10 +1,10 @@
-"""Who may do what: scopes, plans, and the caller behind a key."""
+"""Access of a key: its scopes, its plan, and the caller behind it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
@@ -12,7 +12,7 @@ from contract.errors import MISSING_SCOPE
 
 
 class Scope(StrEnum):
-    """What a key can be allowed to do. `GET /me` lists all of them."""
+    """Permission of a key. `GET /me` lists all of them."""
 
     CHAT = "chat"
     EMBEDDINGS = "embeddings"
@@ -25,16 +25,16 @@ class Scope(StrEnum):
 
 
 OPERATORS = frozenset({Scope.CONSOLE_OPERATE})
-"""What shows the traffic of all organisations. `all` does not name it: a key has it where it was named itself."""
+"""Scopes that show the traffic of all organisations. `all` does not include them: a key must name each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """What an organisation pays for; the wire and the command line call it its plan.
+    """Tariff that an organisation pays for; the wire and the command line call it its plan.
 
     Attributes:
-        requests_per_minute: of each key.
-        concurrent_streams: open streams of each key at one time.
+        requests_per_minute: limit of each key.
+        concurrent_streams: streams that each key may hold open at one time.
         voices: whether voice selection and voice design are included.
     """
 
@@ -59,17 +59,26 @@ VOICES = "voices"
 """The one entitlement: voice selection on a plan that does not include it."""
 
 
+class RateOwner(NamedTuple):
+    """Holder of two limits: requests a minute, and streams that are open at one time."""
+
+    name: str
+    requests_per_minute: int
+    concurrent_streams: int
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The organisation, user and key behind a request.
 
     Attributes:
         key_id: public id of the key, safe to log.
-        user: name of the user the key belongs to, None for a key of the whole organisation.
-        models: ids the organisation may use, None for all that are set up.
-        decision_model: the organisation's default decision model, None for the service's.
-        expires_at: when the key ends, in seconds since 1970; None: never.
-        org_limited, user_limited: whether a spend limit is set, so that unlimited callers skip the reservation.
+        user: name of the user that the key belongs to; None for a key of the whole organisation.
+        models: ids that the organisation may use; None for all that are set up.
+        decision_model: default decision model of the organisation; None for that of the service.
+        expires_at: end of the key, in seconds since 1970; None for a key without an end.
+        derived: owners of limits below the key, for a credential that the key issued; the credential itself first.
+        org_limited, user_limited: whether a spend limit is set; callers without one skip the reservation.
     """
 
     org_id: int
@@ -83,25 +92,32 @@ class Caller:
     models: frozenset[str] | None = None
     decision_model: str | None = None
     expires_at: int | None = None
+    derived: tuple[RateOwner, ...] = ()
     org_limited: bool = field(default=False, compare=False)
     user_limited: bool = field(default=False, compare=False)
 
     def require(self, scope: Scope) -> None:
-        """Raises MISSING_SCOPE if the key was not given `scope`."""
+        """Raises MISSING_SCOPE if the key does not have `scope`."""
         if scope not in self.scopes:
             raise MISSING_SCOPE(f"this key does not have the scope `{scope}`; create a key that has it")
+
+    @property
+    def rate_owners(self) -> tuple[RateOwner, ...]:
+        """Owners of the limits of a request, the narrowest first: each must allow it."""
+        tariff = self.tariff
+        return (*self.derived, RateOwner(self.key_id, tariff.requests_per_minute, tariff.concurrent_streams))
 
     def may_use(self, model_id: str) -> bool:
         return self.models is None or model_id in self.models
 
     @property
     def may_select_voices(self) -> bool:
-        """Whether the plan includes voices (`starter` and above), or an entitlement does."""
+        """True if the plan (`starter` and above) or an entitlement includes voices."""
         return self.tariff.voices or VOICES in self.entitlements
 
 
 class GrantedScope(TypedDict):
-    """A scope, and whether the key has it."""
+    """Scope, and whether the key has it."""
 
     scope: str
     granted: bool
@@ -125,11 +141,11 @@ class KeyLimits(TypedDict):
 
 
 class Renewal(TypedDict):
-    """A budget renews each month: what is spent from `since` and before `until` counts together.
+    """Monthly renewal of a budget: spending from `since` to before `until` counts together.
 
     Attributes:
-        time_zone: whose months these are.
-        since, until: the first moments of this month and of the next, UTC.
+        time_zone: time zone in which months begin.
+        since, until: first moments of this month and of the next, in UTC.
     """
 
     every: Literal["month"]
@@ -139,11 +155,11 @@ class Renewal(TypedDict):
 
 
 class SpendObject(TypedDict):
-    """Money in micro-EUR: the limit (null for none), what was billed, what is held, and what the limit leaves.
+    """Money in micro-EUR: the limit (null for none), the billed amount, the reserved amount and the remainder.
 
-    Of what is held, servers hold a part in advance: for short requests, under way or yet to come. It is at most a
-    sixteenth for each of them of what the limit leaves, and none near the limit. Where the budget renews, what was
-    billed is that of this month; `renewal` is null for a limit for good.
+    Servers reserve a part of `held_micro_eur` in advance, for short requests that are under way or yet to come: each
+    server at most a sixteenth of the remainder, and nothing near the limit. Where the budget renews, the billed amount
+    is that of this month; `renewal` is null where it does not.
     """
 
     limit_micro_eur: int | None
@@ -155,14 +171,14 @@ class SpendObject(TypedDict):
 
 
 class Spend(TypedDict):
-    """Spend of the organisation, and of the user where the key has one."""
+    """Spending of the organisation, and of the user where the key has one."""
 
     organisation: SpendObject
     user: SpendObject | None
 
 
 class AccountDetails(TypedDict):
-    """What is kept of a caller."""
+    """Stored facts about a caller."""
 
     organisation: OrganisationObject
     user: str | None
@@ -173,7 +189,7 @@ class AccountDetails(TypedDict):
 
 
 class MeReply(AccountDetails):
-    """What a key may do."""
+    """Scopes and limits of a key, with its organisation and user."""
 
     object: Literal["me"]
     scopes: list[GrantedScope]

@@ -1,11 +1,11 @@
-"""From the bytes of a request to a validated model, or to one clear 400. Used by every JSON route.
+"""Reading of JSON bodies: the bytes of a request become a validated model, or one clear 400. Every JSON route uses it.
 
 The reader is stricter than `json.loads`: strict UTF-8, no NaN or Infinity and no number that would become one, no
 duplicate keys (the order of decision questions matters), bounded depth, a bounded number of values, no lone surrogates
-(they could not be echoed).
+(a reply could not repeat them).
 
-It runs in the event loop, so its time is bounded too: what grows with the bytes runs in C at hundreds of MB/s, and
-what grows with the values is bounded by their number, which is counted before any of them is built.
+It runs in the event loop, so its time is bounded too. Work that grows with the bytes runs in C at hundreds of MB/s.
+Work that grows with the values is bounded by their number, which is counted before any value is built.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from contract.limits import JSON_DEPTH, JSON_ESCAPES, JSON_VALUES, VALUE_BYTES
 M = TypeVar("M", bound=BaseModel)
 
 Hold = Callable[[int], None]
-"""Takes so many bytes of a budget, or raises."""
+"""Function that takes bytes from a budget, or raises; a negative number returns bytes to it."""
+HOLD_EXTENSION = "parlance.hold"
+"""Key in the scope of a websocket: a dict in which the app puts the `hold` of its client."""
 
 
 def parse(model: type[M], raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None) -> M:
-    """`raw` as an instance of `model`. Raises as `decode`, INVALID_REQUEST or the ApiError of a validator."""
+    """Returns `raw` as an instance of `model`. Raises as `decode`, INVALID_REQUEST or the ApiError of a validator."""
     data = decode(raw, most_values, hold)
     if not isinstance(data, dict):
         raise INVALID_REQUEST(f"the body must be a JSON object, not {_kind(data)}")
@@ -37,7 +39,10 @@ def parse(model: type[M], raw: bytes, most_values: int = JSON_VALUES, hold: Hold
 
 
 def validated(model: type[M], data: Mapping[str, Any]) -> M:
-    """`data`, the fields of a body, as an instance of `model`. Raises INVALID_REQUEST or a validator's ApiError."""
+    """Returns the fields `data` of a body as an instance of `model`.
+
+    Raises INVALID_REQUEST or the ApiError of a validator.
+    """
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -45,11 +50,11 @@ def validated(model: type[M], data: Mapping[str, Any]) -> M:
 
 
 def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None) -> Any:
-    """`raw` as JSON values, of which keys, arrays and objects are JSON_VALUES at most. Raises INVALID_JSON.
+    """Returns `raw` as JSON values, with JSON_VALUES keys, arrays and objects at most. Raises INVALID_JSON.
 
-    `hold` is told what the values will take in memory before they are built; what it raises goes through.
+    `hold` receives the memory of the values, in bytes, before they are built; its exceptions pass through.
     """
-    if raw.count(b"\\") > JSON_ESCAPES:
+    if (escapes := raw.count(b"\\")) > JSON_ESCAPES:
         raise INVALID_JSON(f"the body has more than {JSON_ESCAPES} backslashes; split it into several requests")
     count = count_values(raw, most_values)
     if hold:
@@ -60,7 +65,7 @@ def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None)
             hold(sys.getsizeof(text) - len(raw))  # one emoji makes every character as wide as itself
         value = _read(text)
         # Most escapes are no surrogates, and finding a plain piece of text is many times faster than the pattern.
-        if ("\\ud" in text or "\\uD" in text) and _SURROGATE.search(text):
+        if escapes and ("\\ud" in text or "\\uD" in text) and _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         raise INVALID_JSON("the body has an unpaired surrogate, which is not a character") from None
@@ -80,7 +85,7 @@ def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None)
 
 
 def explain(error: ValidationError) -> ApiError:
-    """The first finding of pydantic as a sentence that names the field. An ApiError raised by a validator wins."""
+    """Returns the first finding of pydantic as a sentence that names the field, or the ApiError of a validator."""
     first = error.errors(include_url=False, include_input=False)[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ApiError):
@@ -102,7 +107,7 @@ def _miscounted(context: Mapping[str, Any]) -> str:
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
-    """`messages[2].content` of `("messages", 2, "content")`; names of union branches are left out."""
+    """Returns `messages[2].content` for `("messages", 2, "content")`, without the names of union branches."""
     return _joined(part for part in loc if isinstance(part, int) or (part.isidentifier() and part not in _BRANCHES))
 
 
@@ -116,7 +121,7 @@ def _joined(parts: Iterable[int | str]) -> str:
 _BRANCHES = frozenset(
     {"str", "int", "float", "bool", "list", "dict", "system", "user", "assistant", "tool", "developer"}
 )
-"""Tags that pydantic adds to the place of a finding inside a union."""
+"""Tags that pydantic adds to the path of a finding inside a union."""
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -135,7 +140,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 class _NotFiniteError(Exception):
-    """A number, which is the first argument, is beyond what a number can be."""
+    """Number outside the range of floats; the first argument is its text."""
 
 
 def _finite(text: str) -> float:
@@ -151,7 +156,7 @@ _decode_infinite = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_consta
 
 
 def _read(text: str) -> Any:
-    """`text` as JSON values. What else is wrong with it is said before a number that is beyond all numbers."""
+    """Returns `text` as JSON values. Any other error is reported before a number outside the range of floats."""
     try:
         return _decode(text)
     except _NotFiniteError as error:
@@ -161,7 +166,7 @@ def _read(text: str) -> Any:
 
 
 def _not_finite(value: Any, came: str) -> ApiError:
-    """The error of `value`, in which the number `came` is beyond what a number can be."""
+    """Returns the error for `value`, in which the number `came` is outside the range of floats."""
     shown = came if len(came) <= 32 else f"{came[:32]}..."
     place = _joined(next(_infinite(value, ())))
     return INVALID_JSON(
@@ -171,7 +176,7 @@ def _not_finite(value: Any, came: str) -> ApiError:
 
 
 def _infinite(value: Any, place: tuple[int | str, ...]) -> Iterator[tuple[int | str, ...]]:
-    """Where the numbers are that became infinite, in the order in which they came."""
+    """Yields the paths of numbers that became infinite, in source order."""
     if isinstance(value, float) and math.isinf(value):
         yield place
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -180,13 +185,13 @@ def _infinite(value: Any, place: tuple[int | str, ...]) -> Iterator[tuple[int | 
 
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-"""Half of a pair, written as an escape."""
+"""Half of a surrogate pair, written as an escape."""
 
 
 def count_values(raw: bytes, most: int = JSON_VALUES, clear: int | None = None) -> int:
-    """An upper bound of the keys and values of `raw`, before one is built. Raises INVALID_JSON for too many.
+    """Returns an upper bound of the keys and values of `raw`, before any is built. Raises INVALID_JSON for too many.
 
-    Punctuation in strings is told from other only where there is more than `clear` of it; without, that is `most`.
+    Punctuation inside strings is excluded only where there is more than `clear` of it in all; the default is `most`.
     """
     # Counting bytes clears most bodies; only those with much punctuation need a closer look.
     items, others = _separators(raw)
@@ -205,9 +210,9 @@ def count_values(raw: bytes, most: int = JSON_VALUES, clear: int | None = None) 
 
 
 def _separators(raw: bytes) -> tuple[int, int]:
-    """How many bytes of `raw` stand before an item, and how many before a member, an array's or an object's first.
+    """Returns the number of commas, and of colons and opening brackets, in `raw`.
 
-    If none of them is in a string.
+    Outside strings, a comma precedes an item, and the others precede a member or a first item.
     """
     return raw.count(b","), raw.count(b":") + raw.count(b"[") + raw.count(b"{")
 

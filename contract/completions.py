@@ -1,4 +1,4 @@
-"""POST /completions: what a body may say, what an LLM is asked, and the reply. The schema is OpenAI's of plain text.
+"""POST /completions: body, job and reply. The schema is OpenAI's for plain text.
 
 CompletionRequest -> CompletionJob -> ChatEngine.write -> CompletionReply
                                       ChatEngine.write_stream -> batches of events, as of a chat
@@ -7,61 +7,31 @@ CompletionRequest -> CompletionJob -> ChatEngine.write -> CompletionReply
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, SkipValidation, model_validator
+from pydantic import Field, SkipValidation, model_validator
 from typing_extensions import TypedDict
 
-from contract.base import Lenient
+from contract.base import Lenient, Text, read_texts
 from contract.catalog import ChatModel
 from contract.catalog.base import likely_tokens, most_tokens, utf8_bytes
 from contract.chat import sampling
 from contract.chat.usage import ChatUsage
 
 MAX_COMPLETIONS = 128
-"""Prompts of one request, times the `n` answers to each."""
+"""Prompts of one request times `n`, the answers to each."""
 MAX_COMPLETION_LOGPROBS = 5
 COMPLETION_TOKENS = 16
-"""Tokens of each answer where a request does not say how many, as in OpenAI's API."""
+"""Most tokens of each answer if a request sets no limit, as in OpenAI's API."""
 SCORED_PROMPT_TOKENS = 4096
-"""Tokens of one prompt with `logprobs` of its own: each takes room for one number per entry of the vocabulary."""
-
-Prompt = str | tuple[int, ...]
-"""A text, or ids of a model's own tokens."""
-
-
-def _prompts(value: Any) -> tuple[Prompt, ...]:
-    """`prompt` as a list of prompts. Raises ValueError for a wrong type or count, and for an empty one."""
-    listed = value if isinstance(value, list) and not _is_ids(value) else [value]
-    if not 1 <= len(listed) <= MAX_COMPLETIONS:
-        raise ValueError(f"{len(listed)} prompts were sent; 1 to {MAX_COMPLETIONS} are allowed")
-    return tuple(_prompt(prompt, f"item {index}" if listed is value else "it") for index, prompt in enumerate(listed))
-
-
-def _prompt(value: Any, name: str) -> Prompt:
-    if not isinstance(value, str) and not _is_ids(value):
-        raise ValueError(f"{name} is neither a string nor an array of token ids")
-    if not value:
-        raise ValueError(f"{name} is empty")
-    if isinstance(value, str):
-        return value
-    if min(value) < 0:
-        raise ValueError(f"{name} has the token id {min(value)}; ids are 0 or more")
-    return tuple(value)
-
-
-def _is_ids(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(item) is int for item in value)
+"""Tokens of one prompt with `logprobs` of its own: each needs memory for one number per entry of the vocabulary."""
 
 
 class CompletionRequest(Lenient):
-    """A body of POST /completions. null is the same as leaving a field out."""
+    """A body of POST /completions. `null` is the same as leaving a field out."""
 
     model: str
-    prompt: Annotated[
-        SkipValidation[tuple[Prompt, ...]],
-        BeforeValidator(_prompts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]),
-    ]
+    prompt: Annotated[SkipValidation[tuple[Text, ...]], read_texts(MAX_COMPLETIONS, "prompts")]
     suffix: str | None = None
     max_tokens: Annotated[int, Field(ge=0)] | None = None
     temperature: sampling.Temperature | None = None
@@ -101,7 +71,7 @@ class CompletionRequest(Lenient):
 
     @property
     def budget(self) -> int:
-        """Tokens that each answer may take."""
+        """Most tokens of each answer."""
         return COMPLETION_TOKENS if self.max_tokens is None else self.max_tokens
 
     @property
@@ -111,7 +81,7 @@ class CompletionRequest(Lenient):
 
 @dataclass(frozen=True, slots=True)
 class CompletionJob:
-    """Prompts to continue for `owner`; owners take turns, and share no prefix cache."""
+    """Prompts to continue for `owner`. Owners take turns, and share no prefix cache."""
 
     request: CompletionRequest
     owner: str = ""
@@ -124,19 +94,19 @@ class CompletionJob:
         return sum(min(tokens, model.context_window) for tokens in likely)
 
     def most_output_tokens(self, model: ChatModel) -> int:
-        """Output tokens of all answers together, at most."""
+        """Returns the most output tokens of all answers together."""
         answers = len(self.request.prompt) * self.request.answers
         return answers * min(self.request.budget, model.context_window)
 
-    def _most_of(self, prompt: Prompt) -> int:
+    def _most_of(self, prompt: Text) -> int:
         own = utf8_bytes([prompt]) if isinstance(prompt, str) else len(prompt)
         return most_tokens(own + utf8_bytes([self.request.suffix or ""]), 1)
 
 
 class CompletionLogprobs(TypedDict):
-    """For each token: its text, where it begins in `text`, its logprob, and the most probable tokens with theirs.
+    """Lists with one entry for each token: its offset in `text`, its logprob, its text, and the most probable tokens.
 
-    The first token of a prompt has none: nothing stands before it.
+    The first token of a prompt has no logprob, because nothing precedes it.
     """
 
     text_offset: list[int]
@@ -146,7 +116,7 @@ class CompletionLogprobs(TypedDict):
 
 
 class CompletionChoice(TypedDict):
-    """One answer. Those to the first prompt come first."""
+    """One answer. Answers to the first prompt come first."""
 
     index: int
     text: str
@@ -167,7 +137,7 @@ class Completion(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class CompletionReply:
-    """Finished answers, and the tokens to bill. `cached_tokens` and `cut_tokens` as of a chat."""
+    """Finished answers, and the tokens to bill. `cached_tokens` and `cut_tokens` are those of `ChatReply`."""
 
     body: Completion
     prompt_tokens: int

@@ -1,4 +1,4 @@
-"""What the console is told by `/console/events`, `/console/requests` and `/console/keys`: never contents."""
+"""Data of `/console/events`, `/console/requests` and `/console/keys`, without contents of requests."""
 
 from __future__ import annotations
 
@@ -14,18 +14,15 @@ from contract.errors import INVALID_REQUEST
 from contract.limits import CONSOLE_DEFAULT_ROWS, CONSOLE_ROWS
 from contract.telemetry import Outcome
 
-SNAPSHOT, CHANGE = "snapshot", "change"
-"""Names of the events."""
-
 _ID = re.compile(r"req_[0-9a-f]{32}", re.ASCII)
 
 
 class Traffic(TypedDict):
-    """What requests do.
+    """Traffic of requests.
 
     Attributes:
-        requests_per_minute: that ended in the last minute.
-        errors_per_minute: those among them that failed by the server's fault.
+        requests_per_minute: requests that ended in the last minute.
+        errors_per_minute: requests among them that failed by the fault of the server.
         waiting: calls of engines that wait.
     """
 
@@ -35,37 +32,38 @@ class Traffic(TypedDict):
 
 
 class EngineFields(TypedDict):
-    """An engine as all ingress processes together see it. A `change` has `name`, and what is new.
+    """An engine, in the view of all ingress processes together.
+
+    Only keys with `console:operate` get counts of calls: `used`, `waiting`, `organisations` and those of a minute.
 
     Attributes:
-        name: of its deployment.
-        models: ids of those that it runs.
+        name: name of the deployment.
+        models: ids of the models that the engine runs.
         state: cold, starting, ready, busy or failed.
-        used, slots: slots that calls hold, and all there are.
+        used, slots: slots that calls hold, and all slots.
         waiting: calls that wait for a slot or a start; of `organisations` organisations.
-        last_load_s: how long its last start took; null before the first.
-        expected_load_s: how long a start takes, as likely less as more.
-        bands: its states in the last hour, each with the time at which it began, in milliseconds since 1970; in a
-            `change`, only those that are new.
+        last_load_s: seconds of the last start; null before the first.
+        expected_load_s: median seconds of a start.
+        bands: states in the last hour, each with the time at which it began, in milliseconds since 1970.
     """
 
     name: str
-    capability: NotRequired[str]
-    models: NotRequired[list[str]]
-    state: NotRequired[str]
+    capability: str
+    models: list[str]
+    state: str
     used: NotRequired[int]
-    slots: NotRequired[int]
+    slots: int
     waiting: NotRequired[int]
     organisations: NotRequired[int]
-    last_load_s: NotRequired[float | None]
-    expected_load_s: NotRequired[float]
+    last_load_s: float | None
+    expected_load_s: float
     requests_per_minute: NotRequired[int]
     errors_per_minute: NotRequired[int]
-    bands: NotRequired[list[tuple[int, str]]]
+    bands: list[tuple[int, str]]
 
 
 class GraphEvent(TypedDict):
-    """The data of an event of the console."""
+    """Data of an event of the console."""
 
     engines: list[EngineFields]
     organisation: Traffic
@@ -75,7 +73,7 @@ class GraphEvent(TypedDict):
 
 
 class Phase(TypedDict):
-    """A part of a load, in milliseconds since the request came."""
+    """A phase of a load, in milliseconds since the request arrived."""
 
     name: str
     from_ms: float
@@ -83,7 +81,7 @@ class Phase(TypedDict):
 
 
 class RequestSpan(TypedDict):
-    """A stage of a request, in milliseconds since it came. A load has phases where its replica has told them."""
+    """A stage of a request, in milliseconds since it arrived. A load has phases if its replica has reported them."""
 
     name: str
     engine: str | None
@@ -93,13 +91,13 @@ class RequestSpan(TypedDict):
 
 
 class TimeParts(TypedDict):
-    """Where the time of a request went, in milliseconds. Together they are its duration.
+    """Parts of the duration of a request, in milliseconds.
 
     Attributes:
-        admission: until an engine was asked; all of a request that asks none.
-        queue: waiting for a slot.
-        load: waiting for a cold engine.
-        engine: at work for it, a slow reader's time included.
+        admission: time until the call of an engine; the whole time of a request without one.
+        queue: wait for a slot.
+        load: wait for a cold engine.
+        engine: work of the engine, including the time that a slow reader takes.
         gateway: the rest.
     """
 
@@ -111,7 +109,7 @@ class TimeParts(TypedDict):
 
 
 class RequestRecord(TypedDict):
-    """What is remembered of a request of the organisation."""
+    """Record of a request of the organisation."""
 
     request_id: str
     time_ms: int
@@ -132,7 +130,7 @@ class RequestRecord(TypedDict):
 
 
 class RequestPage(TypedDict):
-    """Requests of the organisation, or of the key's user where it has one, the one that ended last first."""
+    """Requests of the organisation, or of the user of the key if it has one, the latest to end first."""
 
     data: list[RequestRecord]
     has_more: bool
@@ -140,7 +138,7 @@ class RequestPage(TypedDict):
 
 
 class KeyObject(TypedDict):
-    """A key that was not revoked."""
+    """A key that is not revoked."""
 
     key_id: str
     label: str | None
@@ -152,7 +150,7 @@ class KeyObject(TypedDict):
 
 
 class KeyList(TypedDict):
-    """The keys of the organisation, or of the key's user where it has one."""
+    """Keys of the organisation, or of the user of the key if it has one."""
 
     data: list[KeyObject]
 
@@ -169,7 +167,7 @@ PARAMETERS = [
 
 @dataclass(frozen=True, slots=True)
 class RecordQuery:
-    """Which requests a page shows: so many, that ended before the one of this id, of a model, with an outcome."""
+    """Filter of a page: `limit` requests at most that ended before the request `before`, by model and outcome."""
 
     limit: int = CONSOLE_DEFAULT_ROWS
     before: str | None = None
@@ -178,7 +176,7 @@ class RecordQuery:
 
     @classmethod
     def read(cls, parameters: Mapping[str, str]) -> RecordQuery:
-        """The query of the parameters of an address; others than PARAMETERS are ignored. Raises INVALID_REQUEST."""
+        """Reads PARAMETERS from an address and ignores all others. Raises INVALID_REQUEST."""
         before, outcome = parameters.get("before"), parameters.get("outcome")
         if before is not None and not _ID.fullmatch(before):
             raise INVALID_REQUEST(

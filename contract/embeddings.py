@@ -1,4 +1,4 @@
-"""POST /embeddings: what a body may say, what an embedder is asked, and the reply.
+"""POST /embeddings: body, job, protocol and reply.
 
 EmbeddingsRequest -> EmbeddingsJob -> EmbeddingsEngine -> Embeddings -> reply()
 """
@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, SkipValidation
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from contract.base import Lenient
+from contract.base import Lenient, Text, read_texts
 from contract.catalog import EmbeddingModel, InputType
 from contract.catalog.base import likely_tokens, most_tokens, utf8_bytes
 from contract.errors import INVALID_REQUEST
@@ -23,58 +23,24 @@ from contract.errors import INVALID_REQUEST
 MAX_INPUTS = 2048
 """Texts of one request."""
 TOKEN_TEXT_BYTES = 128
-"""Bytes of the text that one token id may stand for, at most; the cost of ids is reserved by it."""
-MAX_TOKEN_ID = 2**31 - 1
+"""Most bytes of the text of one token id, by which the cost of ids is reserved."""
 
 EncodingFormat = Literal["float", "base64"]
 
 FLOAT_BYTES = 4
 MAX_FLOATS = 2**20
-"""Numbers of one reply in the form `float`, which takes four times as much of everything as base64."""
+"""Numbers of one reply in the form `float`, which takes four times the resources of base64."""
 NUMBER_BYTES: dict[EncodingFormat, int] = {"float": 24, "base64": 6}
-"""That a number takes in a reply at most: `-1.1754943508222875e-38,`, or four bytes in base64."""
+"""Most bytes of a number in a reply: `-1.1754943508222875e-38,`, or four bytes in base64."""
 VECTOR_BYTES = 64
-"""That is written around a vector."""
-
-Text = str | tuple[int, ...]
-"""A text, or the ids that a tokenizer has made of one."""
+"""Bytes around a vector in a reply."""
 
 INPUT_TYPES: dict[str, InputType] = {kind: kind for kind in get_args(InputType)} | {
     "search_query": "query",
     "search_document": "document",
     "passage": "document",
 }
-"""What `input_type` may say, as the clients of several providers send it."""
-
-
-def _texts(value: Any) -> tuple[Text, ...]:
-    """`input` as texts. Raises ValueError for a wrong count, an empty text, and what is neither text nor ids."""
-    if isinstance(value, str):
-        return (_text(value, "the string"),)
-    if not isinstance(value, list):
-        raise ValueError("it must be a string, an array of strings, or token ids")
-    if value and type(value[0]) is int:
-        return (_text(value, "the array"),)
-    if not 1 <= len(value) <= MAX_INPUTS:
-        raise ValueError(f"{len(value)} texts were sent; 1 to {MAX_INPUTS} are allowed")
-    texts = tuple(_text(item, f"item {index}") for index, item in enumerate(value))
-    if len({type(text) for text in texts}) > 1:
-        raise ValueError("strings and token ids are mixed; send only one of the two")
-    return texts
-
-
-def _text(value: Any, name: str) -> Text:
-    if isinstance(value, str):
-        if not value:
-            raise ValueError(f"{name} is empty")
-        return value
-    if not isinstance(value, list):
-        raise ValueError(f"{name} is neither a string nor an array of token ids")
-    if not value:
-        raise ValueError(f"{name} has no token ids")
-    if not all(type(id) is int and 0 <= id <= MAX_TOKEN_ID for id in value):
-        raise ValueError(f"{name} has a token id that is not an integer from 0 to {MAX_TOKEN_ID}")
-    return tuple(value)
+"""Values of `input_type`, in the spellings of several providers."""
 
 
 def _input_type(value: Any) -> Any:
@@ -88,15 +54,12 @@ class EmbeddingsRequest(Lenient):
 
     Attributes:
         input: texts, or ids of the model's own tokenizer.
-        input_type: what the texts are for; models that were trained with prompts read one before each text.
+        input_type: purpose of the texts; models that were trained with prompts read one before each text.
         truncate: whether a text beyond the model's window is cut at its end; else it is refused.
     """
 
     model: str
-    input: Annotated[
-        SkipValidation[tuple[Text, ...]],
-        BeforeValidator(_texts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]),
-    ]
+    input: Annotated[SkipValidation[tuple[Text, ...]], read_texts(MAX_INPUTS, "texts")]
     encoding_format: EncodingFormat = "float"
     dimensions: int | None = Field(None, ge=1)
     input_type: Annotated[
@@ -110,9 +73,9 @@ class EmbeddingsJob:
     """Texts to turn into vectors.
 
     Attributes:
-        prompt: read before each text.
+        prompt: text that the model reads before each text.
         truncate: whether a text beyond the window is cut at its end; else CONTEXT_LENGTH_EXCEEDED.
-        owner: for whom; owners take turns.
+        owner: organisation that the work is for; owners take turns.
     """
 
     texts: tuple[Text, ...]
@@ -136,7 +99,7 @@ class EmbeddingsJob:
 class Embeddings:
     """Vectors of some texts, in their order: little-endian float32, row-major [n, dimensions].
 
-    Plain bytes cross a handle without a copy per number. `prompt_tokens` were read, after truncation.
+    Plain bytes cross a handle without a copy per number. `prompt_tokens` counts tokens after truncation.
     """
 
     vectors: bytes
@@ -144,21 +107,20 @@ class Embeddings:
     prompt_tokens: int
 
     def rows(self) -> list[memoryview]:
-        """One view of `4 * dimensions` bytes per text."""
+        """Returns one view of `4 * dimensions` bytes per text."""
         view, step = memoryview(self.vectors), FLOAT_BYTES * self.dimensions
         return [view[start : start + step] for start in range(0, len(view), step)]
 
 
 class EmbeddingsEngine(Protocol):
-    """An embedding model, wherever it runs: an adapter in `models`, its replica, or the gate before it."""
+    """An embedding model: an adapter in `models`, its replica, or the gate before it."""
 
     async def embed(self, job: EmbeddingsJob) -> Embeddings:
-        """One vector per text, in order. Raises INVALID_REQUEST for ids that are not of its tokenizer."""
-        ...
+        """Returns one vector per text, in order. Raises INVALID_REQUEST for ids that the tokenizer lacks."""
 
 
 def job_of(request: EmbeddingsRequest, model: EmbeddingModel) -> EmbeddingsJob:
-    """The job that `request` is to `model`. Raises INVALID_REQUEST for a vector length that it does not offer."""
+    """Returns the job of `request` for `model`. Raises INVALID_REQUEST for a vector length that it does not offer."""
     prompt = model.prompts.get(request.input_type, "") if request.input_type else ""
     if request.dimensions not in (None, model.dimensions):
         raise INVALID_REQUEST(
@@ -169,7 +131,7 @@ def job_of(request: EmbeddingsRequest, model: EmbeddingModel) -> EmbeddingsJob:
 
 
 def reply_bytes(job: EmbeddingsJob, model: EmbeddingModel, encoding_format: EncodingFormat) -> int:
-    """Length of the reply at most. Raises INVALID_REQUEST for more numbers than the form `float` may have."""
+    """Returns the most bytes of the reply. Raises INVALID_REQUEST for more numbers than the form `float` may have."""
     count, dimensions = len(job.texts), model.dimensions
     if encoding_format == "float" and count * dimensions > MAX_FLOATS:
         raise INVALID_REQUEST(
@@ -205,23 +167,15 @@ class EmbeddingsReply(TypedDict):
 
 
 def reply(embeddings: Embeddings, *, model: str, encoding_format: EncodingFormat) -> Iterator[bytes]:
-    """The parts of an `EmbeddingsReply` as JSON, UTF-8, vector by vector: all of them may take a tenth of a second.
+    """Yields an `EmbeddingsReply` as JSON, UTF-8, vector by vector: all of them may take a tenth of a second.
 
     2,048 vectors of 384 numbers are 17 MB as floats (digits of the float32, read as a double), and 4 MB as base64,
-    which OpenAI's SDKs ask for and which takes a tenth of the time.
+    which OpenAI's SDKs request and which takes a tenth of the time.
     """
-    write = _as_floats if encoding_format == "float" else _as_base64
     usage = {"prompt_tokens": embeddings.prompt_tokens, "total_tokens": embeddings.prompt_tokens}
     yield b'{"object":"list","data":['
     for index, row in enumerate(embeddings.rows()):
-        comma = b"," if index else b""
-        yield b'%s{"object":"embedding","index":%d,"embedding":%s}' % (comma, index, write(row))
+        numbers = struct.unpack(f"<{len(row) // FLOAT_BYTES}f", row) if encoding_format == "float" else None
+        vector = b'"%s"' % base64.b64encode(row) if numbers is None else to_json(numbers)
+        yield b'%s{"object":"embedding","index":%d,"embedding":%s}' % (b"," if index else b"", index, vector)
     yield b'],"model":%s,"usage":%s}' % (to_json(model), to_json(usage))
-
-
-def _as_floats(row: memoryview) -> bytes:
-    return to_json(struct.unpack(f"<{len(row) // FLOAT_BYTES}f", row))
-
-
-def _as_base64(row: memoryview) -> bytes:
-    return b'"%s"' % base64.b64encode(row)

@@ -1,10 +1,10 @@
-"""Every error the API can answer, in one table. `docs/errors.md` shows it with causes and remedies.
+"""Every error of the API, in one table. `docs/errors.md` shows it with causes and remedies.
 
-    ApiError                      what is raised, anywhere below or in the ingress
-      `- fault: Fault             which row of the table; gives status, type, code, headers
+    ApiError                      exception, raised in the ingress or below it
+      `- fault: Fault             row of the table, with status, type, code and headers
 
-Raise by calling a row: `raise UNKNOWN_VOICE("voice `x` does not exist", param="voice")`. No other file chooses a
-status or a code. Rows with a `text` are service faults: their text is fixed and says nothing about the inside.
+Raise an error by calling a row: `raise UNKNOWN_VOICE("voice `x` does not exist", param="voice")`. No other file chooses
+a status or a code. Rows with a `text` are service faults: their text is fixed and reveals nothing internal.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ TYPE_BY_STATUS = {
 
 
 def without_text(error: BaseException) -> str:
-    """Types and frames of an exception and its causes, for a log. The texts are left out: they may quote a client."""
+    """Returns types and frames of an exception and its causes, for a log, without texts: they may quote a client."""
     frames = "".join(traceback.format_tb(error.__traceback__))
     cause = error.__cause__ or error.__context__
     return f"{type(error).__name__}\n{frames}" + (f"caused by {without_text(cause)}" if cause else "")
 
 
 FAULTS: dict[str, Fault] = {}
-"""All rows by name. Filled by `_row`; the reference and the tests read it."""
+"""All rows by name, filled by `_row`."""
 
 
 class ErrorObject(TypedDict):
-    """What went wrong. Decide by `type` and `code`; `message` is for people. `supported`: languages to choose from."""
+    """Details of an error. `type` and `code` are for programs, `message` for people; `supported` lists languages."""
 
     message: str
     type: str
@@ -52,18 +52,18 @@ class ErrorObject(TypedDict):
 
 
 class ErrorReply(TypedDict):
-    """Every error has this body."""
+    """Body of every error."""
 
     error: ErrorObject
 
 
 class ApiError(Exception):
-    """One error reply. Everything goes through `super().__init__` so that it survives pickling between replicas.
+    """One error reply. All arguments go through `super().__init__`, so that pickling between replicas keeps them.
 
     Attributes:
-        fault: the row of the table.
-        message: one sentence: what came, and what is allowed.
-        param: the request field at fault, in the sense of OpenAI's schema, or None.
+        fault: row of the table.
+        message: one sentence with the value that was sent, and the values that are allowed.
+        param: request field at fault, in the sense of OpenAI's schema, or None.
         retry_after_s: whole seconds for `Retry-After`, or None for no header.
         extra: further members of the `error` object (`supported` for languages).
     """
@@ -87,12 +87,12 @@ class ApiError(Exception):
         return f"{self.fault.status} {self.fault.code}: {self.message}"
 
     def body(self) -> dict[str, Any]:
-        """The JSON body: `{"error": {message, type, param, code, ...}}`."""
+        """Returns the JSON body: `{"error": {message, type, param, code, ...}}`."""
         error = {"message": self.message, "type": self.fault.type, "param": self.param, "code": self.fault.code}
         return {"error": error | self.extra}
 
     def headers(self) -> dict[str, str]:
-        """Headers that belong to this error and no other reply."""
+        """Returns the headers that only this error has."""
         headers: dict[str, str] = {}
         if self.retry_after_s is not None:
             headers["Retry-After"] = str(self.retry_after_s)
@@ -105,12 +105,12 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A row of the table. Call it to make the error.
+    """A row of the table. A call of it returns the error.
 
     Attributes:
         status: HTTP status.
         code: `error.code` on the wire.
-        text: the fixed message of a service fault, or None where the raiser writes the sentence.
+        text: fixed message of a service fault; None if each call writes its own.
         retry_after_s: default `Retry-After`, or None.
         should_retry: value of `x-should-retry`, which SDKs obey; None leaves it to them.
     """
@@ -134,7 +134,7 @@ class Fault:
         retry_after_s: int | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> ApiError:
-        """The error to raise; arguments as in `ApiError`."""
+        """Returns the error to raise; arguments as in `ApiError`."""
         text = self.text or message
         if text is None:
             raise TypeError(f"{self.name} needs a message")

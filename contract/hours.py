@@ -1,9 +1,8 @@
-"""Hours of the week in which something is the case, as a calendar on a wall has them."""
+"""Hours of the week, in a time zone."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from functools import cached_property
 from typing import Literal, Self
 from zoneinfo import ZoneInfo
 
@@ -17,12 +16,12 @@ DAYS: tuple[Day, ...] = (*WORKDAYS, "sat", "sun")
 
 
 class WarmHours(Frozen):
-    """Hours in which one replica of an engine stays, whether anybody asks for it or not.
+    """Hours in which one replica of an engine stays, with or without requests.
 
     Attributes:
-        zone: of the clock that is meant, an IANA name; it knows of summer time.
-        start, end: hours of the day, 0 to 24; from the first on, and no more at the last.
-        days: on which they hold.
+        zone: time zone of the hours, an IANA name; summer time is applied.
+        start, end: hours of the day, 0 to 24; `start` is included, `end` is not.
+        days: days on which the hours apply.
     """
 
     zone: str
@@ -45,11 +44,7 @@ class WarmHours(Frozen):
             raise ValueError(f"`start` is {self.start} and `end` is {self.end}; hours over midnight are two entries")
         return self
 
-    @cached_property
-    def _zone(self) -> ZoneInfo:
-        return ZoneInfo(self.zone)
-
     def hold(self, now_s: float) -> bool:
-        """Whether they hold at a Unix time in seconds."""
-        local = datetime.fromtimestamp(now_s, self._zone)
+        """Returns True if a Unix time, in seconds, is within the hours."""
+        local = datetime.fromtimestamp(now_s, ZoneInfo(self.zone))
         return DAYS[local.weekday()] in self.days and self.start <= local.hour < self.end

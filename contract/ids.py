@@ -1,7 +1,7 @@
-"""Ids that nobody can guess, from a stock of the system's random bytes.
+"""Unguessable ids, from a stock of random bytes of the system.
 
-Fetching sixteen of them for each id takes a call of the system, during which Python lets go of its lock: where another
-thread waits for that, a request is behind it for up to five milliseconds.
+A system call for each id would release Python's lock. If another thread waits for the lock, the request then waits for
+that thread, for up to five milliseconds.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import os
 
 ID_BYTES = 16
 STOCK = 256
-"""Ids that are made at once."""
+"""Ids of one refill."""
 
 _stock: list[str] = []
 os.register_at_fork(after_in_child=_stock.clear)
 
 
 def random_id() -> str:
-    """32 hexadecimal digits, never twice the same. May be called by any thread."""
+    """Returns 32 hexadecimal digits, different in each call. Safe to call from any thread."""
     while True:
         try:
             return _stock.pop()

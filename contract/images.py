@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import field_validator
+from pydantic import AfterValidator
 
 from contract.base import Lenient
 
@@ -20,11 +20,11 @@ KINDS = {
     "gif": re.compile(rb"GIF8[79]a"),
     "webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
 }
-"""How a file of each kind begins."""
+"""First bytes of a file of each kind."""
 
 
 def address(image: bytes) -> str:
-    """The `data:` address of the file `image`. Raises ValueError for one of another kind."""
+    """Returns the `data:` address of the file `image`. Raises ValueError for other kinds of files."""
     for kind, start in KINDS.items():
         if start.match(image):
             return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
@@ -32,7 +32,7 @@ def address(image: bytes) -> str:
 
 
 def decoded_bytes(address: str) -> int:
-    """Length of the image at a `data:` address. Raises ValueError for an address of another kind and for bad base64."""
+    """Returns the bytes of the image at a `data:` address. Raises ValueError for other addresses and for bad base64."""
     start = ADDRESS.match(address)
     if not start:
         raise ValueError(
@@ -44,14 +44,16 @@ def decoded_bytes(address: str) -> int:
         raise ValueError("the image's `data:` address is not valid base64") from None
 
 
+def _checked(address: str) -> str:
+    decoded_bytes(address)
+    return address
+
+
+DataUrl = Annotated[str, AfterValidator(_checked)]
+
+
 class ImageUrl(Lenient):
-    """An image in the body itself: nothing is ever fetched for a client."""
+    """An image inside the body: the server fetches nothing for a client."""
 
-    url: str
+    url: DataUrl
     detail: Literal["auto", "low", "high"] | None = None
-
-    @field_validator("url")
-    @classmethod
-    def _is_data(cls, url: str) -> str:
-        decoded_bytes(url)
-        return url

@@ -1,6 +1,6 @@
-"""POST /mcp/mcp and POST /mcp/docs/mcp: JSON-RPC messages, and what each tool takes.
+"""POST /mcp/mcp and POST /mcp/docs/mcp: JSON-RPC messages, and the arguments of each tool.
 
-The protocol itself is the SDK's. The argument types here are also the schemas that `tools/list` shows.
+The SDK implements the protocol itself. The argument types here are also the schemas that `tools/list` shows.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from contract.limits import DOCS_QUERY_CHARS, DOCS_RESULTS, MAX_MESSAGES
 from contract.rerank import MAX_DOCUMENTS
 
 DOCS_SHOWN = 5
-"""Sections of the documentation, where a query does not say how many."""
+"""Sections of the documentation in a result, if a query does not set `top_n`."""
 
 
-# Annotated, because `typing` takes `NotRequired[int | str]` for the `NotRequired[str | int]` that somebody made before,
-# and then the OpenAPI document has another order.
+# Annotated, because `typing` replaces `NotRequired[int | str]` by an earlier `NotRequired[str | int]` from its cache,
+# and then the order in the OpenAPI document changes.
 RpcId = Annotated[int | str, "of a request"]
 
 
@@ -33,7 +33,7 @@ class RpcMessage(TypedDict):
 
 
 class RpcErrorObject(TypedDict):
-    """What was wrong with the message. Errors of a tool are results with `isError`."""
+    """Error in a message. Errors of a tool are results with `isError`."""
 
     code: int
     message: str
@@ -41,7 +41,7 @@ class RpcErrorObject(TypedDict):
 
 
 class RpcReply(TypedDict):
-    """Exactly one of `result` and `error`; `id` is that of the request, null where it had none."""
+    """A reply with exactly one of `result` and `error`; `id` is that of the request, null if it had none."""
 
     jsonrpc: Literal["2.0"]
     id: int | str | None
@@ -75,7 +75,7 @@ class ChatArguments(Strict):
 
 
 class SearchArguments(Strict):
-    """Documents to sort by how well they fit a query; without documents, the documentation is searched."""
+    """Query, and documents to sort by relevance; without documents, the documentation is searched."""
 
     query: Annotated[str, Field(min_length=1, description="The words or the question to search for.")]
     documents: Annotated[
@@ -87,7 +87,7 @@ class SearchArguments(Strict):
 
 
 class PictureArguments(Strict):
-    """What a picture or a film should show."""
+    """Description of a picture or a film."""
 
     prompt: Annotated[str, Field(description="A description of what it should show.")]
 

@@ -1,4 +1,4 @@
-"""GET /models, and GET /decisions/models: how a model is listed, and what one request may hold."""
+"""GET /models and GET /decisions/models: entries of models, with the limits of one request."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from contract.telemetry import EngineState
 
 
 class ModelLoad(TypedDict):
-    """What a request would meet now, and how long a start takes from a request at zero replicas.
+    """State of the engine now, and the time of a start, from a request at zero replicas.
 
     Attributes:
-        state: of its engine: cold, starting, ready, busy or failed.
-        expected_s: seconds of a start, as likely less as more.
-        p90_s: seconds within which nine starts of ten end.
+        state: state of the engine: cold, starting, ready, busy or failed.
+        expected_s: median seconds of a start.
+        p90_s: seconds within which nine of ten starts end.
     """
 
     state: EngineState
@@ -41,11 +41,11 @@ class ModelLoad(TypedDict):
 
 
 class ModelObject(TypedDict):
-    """A model, as OpenAI's and Anthropic's clients read it.
+    """A model, in the form that OpenAI's and Anthropic's clients read.
 
-    `kind` says which endpoint takes it, `runtime` what truly runs here, `license` that of what runs. `runtimes` says it
-    by language, where not all are spoken by the same. `price_micro_eur` is what a million of each unit costs. `limits`
-    are bounds of one request, each with its unit in its name, and what it may choose from.
+    `kind` selects the endpoint. `runtime` is what truly runs here, and `license` its licence. `runtimes` lists runtimes
+    by language, if there are several. `price_micro_eur` is the price of a million of each unit. `limits` are bounds of
+    one request, each with its unit in its name, and values to choose from.
     """
 
     id: str
@@ -70,7 +70,7 @@ class ModelObject(TypedDict):
 
 
 class ModelList(TypedDict):
-    """The models that the caller's organisation can use, on one page: the last three fields are Anthropic's."""
+    """Models that the caller's organisation can use, on one page: the last three fields are Anthropic's."""
 
     object: Literal["list"]
     data: list[ModelObject]
@@ -80,13 +80,13 @@ class ModelList(TypedDict):
 
 
 def listing(data: list[ModelObject]) -> ModelList:
-    """All models on one page."""
+    """Returns all models on one page."""
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
     return {"object": "list", "data": data, "has_more": False, "first_id": first, "last_id": last}
 
 
 def describe(model: Model, load: ModelLoad | None = None) -> ModelObject:
-    """One entry of the list, of a model that is set up; `load` is what is known of its engine."""
+    """Returns the entry of a model that is set up; `load` is the state of its engine, if it is known."""
     public: dict[str, Any] = {
         "id": model.id,
         "object": "model",
@@ -111,7 +111,7 @@ def describe(model: Model, load: ModelLoad | None = None) -> ModelObject:
 
 
 def _limits(model: Model) -> dict[str, int | float | list[str]]:
-    """What one request may hold; the window is in `context_window`, where there is one."""
+    """Returns the limits of one request. The window, if there is one, is in `context_window` instead."""
     match model:
         case ChatModel():
             return {
@@ -157,7 +157,7 @@ def _limits(model: Model) -> dict[str, int | float | list[str]]:
 class DecisionModelObject(TypedDict):
     """A decision model. `measurements` is null until a replica has measured its runtime.
 
-    `price_micro_eur` is what a million of each unit costs.
+    `price_micro_eur` is the price of a million of each unit.
     """
 
     id: str
@@ -178,7 +178,7 @@ class DecisionModelObject(TypedDict):
 
 
 class DecisionModelList(TypedDict):
-    """The decision models of the caller's organisation, and what a request may hold."""
+    """Decision models of the caller's organisation, and the limits of a request."""
 
     object: Literal["list"]
     data: list[DecisionModelObject]
@@ -189,7 +189,7 @@ class DecisionModelList(TypedDict):
 def describe_decision_model(
     model: DecisionModel, measured: Measurement | None, operator: Operator, *, is_default: bool
 ) -> DecisionModelObject:
-    """One entry of the list."""
+    """Returns the entry of a decision model."""
     return {
         "id": model.id,
         "object": "decision_model",

@@ -1,9 +1,9 @@
-"""POST /rerank: what a body may say, what a reranker is asked, and the reply.
+"""POST /rerank: body, job, protocol and reply.
 
     RerankRequest -> RerankJob -> RerankEngine -> Ranking -> reply()
 
-The spec leaves the reply open. This one is understood by clients of the known rerank APIs: `results` sorted by
-relevance, each with `index`, `relevance_score` and, when asked, `document`; `usage` in tokens, `meta` in search units.
+Clients of the known rerank APIs understand the reply: `results` sorted by relevance, each with `index`,
+`relevance_score` and, if requested, `document`; `usage` in tokens, `meta` in search units.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ DOCUMENTS_PER_SEARCH_UNIT = 100
 
 
 class Document(Lenient):
-    """A document as some clients send it."""
+    """A document, in the form that some clients send."""
 
     text: str
 
 
 def _documents(value: Any) -> tuple[str, ...]:
-    """`documents` as texts; each may be a string or an object with `text`. Raises ValueError."""
+    """Returns `documents` as texts; each may be a string or an object with `text`. Raises ValueError."""
     if not isinstance(value, list):
         raise ValueError("it must be an array of strings")
     if not 1 <= len(value) <= MAX_DOCUMENTS:
@@ -64,7 +64,7 @@ class RerankJob:
     owner: str = ""
 
     def most_input_tokens(self, model: RerankModel) -> int:
-        """An upper bound of the tokens that are read: a reranker may read the query once with each document."""
+        """Returns an upper bound of the tokens that are read: a reranker may read the query once with each document."""
         count = len(self.documents)
         read_bytes = utf8_bytes(self.documents) + utf8_bytes((self.query,)) * (count + 1)
         return min(most_tokens(read_bytes, 2 * count), 2 * model.context_window * count)
@@ -86,21 +86,20 @@ class Ranking:
 
 
 class RerankEngine(Protocol):
-    """A reranker, wherever it runs: an adapter in `models`, its replica, or the gate before it."""
+    """A reranker: an adapter in `models`, its replica, or the gate before it."""
 
     async def rerank(self, job: RerankJob) -> Ranking:
-        """One score per document, in order; higher is more relevant."""
-        ...
+        """Returns one score per document, in order; higher is more relevant."""
 
 
 class DocumentText(TypedDict):
-    """A document as it was sent."""
+    """A document of the request."""
 
     text: str
 
 
 class RerankResult(TypedDict):
-    """A document's place in the request, and its relevance; `document` when requested."""
+    """Place of a document in the request, and its relevance; `document` if requested."""
 
     index: int
     relevance_score: float
@@ -121,7 +120,7 @@ class BilledUnits(TypedDict):
 
 
 class RerankMeta(TypedDict):
-    """What clients of other rerank APIs look at."""
+    """Units that clients of other rerank APIs read."""
 
     billed_units: BilledUnits
 
@@ -138,7 +137,7 @@ class RerankReply(TypedDict):
 
 
 def reply(ranking: Ranking, request: RerankRequest, *, model: str, reply_id: str) -> RerankReply:
-    """The body of the answer: the best `top_n` results, best first, equal scores in the order of the documents."""
+    """Returns the body of the answer: the `top_n` best results, best first, ties in the order of the documents."""
     order = sorted(range(len(ranking.scores)), key=lambda index: (-ranking.scores[index], index))
     results: list[RerankResult] = []
     for index in order[: request.top_n]:
@@ -157,5 +156,5 @@ def reply(ranking: Ranking, request: RerankRequest, *, model: str, reply_id: str
 
 
 def search_units(documents: int) -> int:
-    """One for each 100 documents or part of 100."""
+    """Returns one search unit for each 100 documents or part of 100."""
     return -(-documents // DOCUMENTS_PER_SEARCH_UNIT)

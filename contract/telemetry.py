@@ -1,8 +1,8 @@
-"""What is told about requests and engines from outside: every metric, one row each.
+"""Every metric about requests and engines, one row each.
 
-`docs/observability.md`, the dashboards and the alerts are made of these rows. Ray exports them, and writes `ray_` in
-front of each name. Labels are ids of the catalogue, names of deployments (`engine`), codes of the table of errors and
-words of this file, never a client's: whatever clients send, there are no more series.
+`docs/observability.md`, the dashboards and the alerts are generated from these rows. Ray exports them, and adds the
+prefix `ray_` to each name. Labels are ids of the catalogue, names of deployments (`engine`), codes of the table of
+errors and words of this file, never text from clients, so requests cannot create new series.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Literal
 Kind = Literal["counter", "gauge", "histogram"]
 
 NO_MODEL = "none"
-"""Label of requests that reach no model, and of those that no scope is for."""
+"""Label of requests that reach no model, or need no scope."""
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Upper bounds of the buckets of a time."""
+"""Upper bounds of the buckets of a duration."""
 SHORT_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
 METRICS: dict[str, Metric] = {}
-"""All rows by name. Filled by the three functions below."""
+"""All rows by name, filled by the three functions below."""
 
 
 class EngineState(StrEnum):
-    """What an engine does, as one ingress process sees it."""
+    """State of an engine, in the view of one ingress process."""
 
     COLD = "cold"
     STARTING = "starting"
@@ -35,23 +35,23 @@ class EngineState(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a request ended."""
+    """Outcome of a request."""
 
     OK = "ok"
     REFUSED = "refused"
-    """With a status below 500: it was not as the contract wants it, or too much."""
+    """Refused with a status below 500: invalid, or beyond a limit."""
     FAILED = "failed"
     LEFT = "left"
-    """Its client went away."""
+    """Abandoned by its client."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """A row. What is observed is in the unit that the name ends with.
+    """A row. Values are in the unit at the end of the name.
 
     Attributes:
         help: one sentence, for people.
-        labels: in the order in which their values are given.
+        labels: names of labels, in the order of their values.
         buckets: upper bounds of a histogram.
     """
 
@@ -63,7 +63,7 @@ class Metric:
 
     @property
     def exported(self) -> str:
-        """The name that Prometheus sees."""
+        """Name in Prometheus."""
         return f"ray_{self.name}" + ("_total" if self.kind == "counter" else "")
 
 
@@ -152,13 +152,13 @@ LEDGER_BACKLOG = _gauge(
 ENGINE_STALLS = _counter(
     "parlance_engine_stalls",
     ("engine",),
-    "How often a replica had work and finished nothing for longer than it may. It is replaced unless it goes on within "
-    "seconds. Told by the replica itself.",
+    "How often a replica had work and finished nothing for longer than allowed, reported by the replica itself. It is "
+    "replaced unless it continues within seconds.",
 )
 ENGINE_START = _histogram(
     "parlance_engine_start_seconds",
     ("engine", "way"),
-    "How long a replica took to load its model, told by the replica itself. `way` is fork (of the fork server), or "
+    "Time in which a replica loaded its model, reported by the replica itself. `way` is fork (of the fork server), or "
     "import (by a process of its own).",
 )
 SCALING_REPLICAS = _gauge(
@@ -179,16 +179,16 @@ FORK_SERVER = _gauge(
 VERDICTS = _counter(
     "parlance_speech_verdicts",
     ("model", "verdict"),
-    "Speech that was heard back: faithful, differs, or not_verifiable.",
+    "Verified speech: faithful, differs, or not_verifiable.",
 )
 LIVE_SESSIONS = _gauge("parlance_live_sessions", (), "Live sessions that an ingress process holds open.")
 LIVE_SECONDS = _counter(
     "parlance_live_seconds",
     ("kind",),
-    "Sound of live sessions that have ended: heard, unheard (speech whose text nobody knows), or silence.",
+    "Audio of ended live sessions: heard (transcribed), unheard (speech without a transcript), or silence.",
 )
 LIVE_TURNS = _counter(
-    "parlance_live_turns", ("model", "outcome"), "Turns of live sessions whose text was told (ok), or is lost (failed)."
+    "parlance_live_turns", ("model", "outcome"), "Turns of live sessions: text delivered (ok), or lost (failed)."
 )
 SPANS_LOST = _counter(
     "parlance_spans_lost", (), "Spans that no collector took: it was away, slow or failing, or too many came at once."

@@ -1,4 +1,4 @@
-"""POST /tokenize and /detokenize: bodies, what an LLM is asked, and the replies. The schema is vLLM's.
+"""POST /tokenize and /detokenize: bodies, jobs and replies. The schema is vLLM's.
 
 TokenizeBody -> TokenizeJob -> ChatEngine.tokenize -> Tokenized -> TokenizeReply
 DetokenizeRequest -> DetokenizeJob -> ChatEngine.detokenize -> DetokenizeReply
@@ -20,15 +20,15 @@ from contract.errors import INVALID_REQUEST
 from contract.limits import DETOKENIZE_IDS, TOKENIZE_BYTES_PER_TOKEN
 
 FRAME_BYTES = 8192
-"""Bytes of a reply beside the text: control tokens and words of a template."""
+"""Bytes of a reply for control tokens and words of a template."""
 ID_BYTES = 8
-"""Bytes that an id takes in a reply, at most."""
+"""Most bytes of an id in a reply."""
 STRING_BYTES = 6
-"""Bytes of strings in a reply for each byte of text, at most: byte-level vocabularies write some bytes as two."""
+"""Most bytes of strings in a reply for each byte of text: byte-level vocabularies write some bytes as two."""
 
 
 class TokenizeText(Lenient):
-    """A text as it stands; `add_special_tokens` puts before it what the model expects there."""
+    """A plain text; `add_special_tokens` adds the tokens that the model expects before it."""
 
     model: str
     prompt: str
@@ -42,7 +42,7 @@ class TokenizeText(Lenient):
 
 
 class TokenizeMessages(ChatRequest):
-    """A conversation, as POST /chat/completions takes it; only what stands in its prompt counts."""
+    """A conversation in the format of POST /chat/completions; fields that do not enter the prompt are ignored."""
 
     add_generation_prompt: bool = True
     add_special_tokens: bool = False
@@ -71,7 +71,7 @@ class TokenizeBody(
 ):
     """A body of POST /tokenize: a `prompt`, or `messages`."""
 
-    # Tags are no identifiers, so that no error names them.
+    # Tags are not identifiers, so that no error names them.
 
 
 class DetokenizeRequest(Lenient):
@@ -83,12 +83,12 @@ class DetokenizeRequest(Lenient):
 
 @dataclass(frozen=True, slots=True)
 class TokenizeJob:
-    """What is to become tokens: a conversation or a text, exactly one of them.
+    """Input of a tokenizer: exactly one of a conversation and a text.
 
     Attributes:
-        add_special_tokens: puts before it what the tokenizer has for that; templates of conversations bring their own.
-        add_generation_prompt: a conversation ends with the opening of the answer, as when it is answered.
-        with_strings: the tokens are wanted as the vocabulary writes them, too.
+        add_special_tokens: whether the tokenizer adds its special tokens; templates of conversations have their own.
+        add_generation_prompt: whether a conversation ends with the opening of the answer, as it does for an answer.
+        with_strings: whether the tokens are also returned as strings of the vocabulary.
     """
 
     request: ChatRequest | None = None
@@ -100,7 +100,7 @@ class TokenizeJob:
 
 @dataclass(frozen=True, slots=True)
 class Tokenized:
-    """All tokens, also where they are more than the window holds."""
+    """All tokens, even if they exceed the window."""
 
     ids: list[int]
     strings: list[str] | None = None
@@ -108,13 +108,13 @@ class Tokenized:
 
 @dataclass(frozen=True, slots=True)
 class DetokenizeJob:
-    """Ids to write as text. An id that the vocabulary lacks is INVALID_REQUEST."""
+    """Ids to convert to text. An id that the vocabulary lacks is INVALID_REQUEST."""
 
     ids: tuple[int, ...]
 
 
 class TokenizeReply(TypedDict):
-    """Tokens of a prompt. `max_model_len` is the window: prompt and answer together."""
+    """Tokens of a prompt. `max_model_len` is the window, of prompt and answer together."""
 
     count: int
     max_model_len: int
@@ -123,13 +123,13 @@ class TokenizeReply(TypedDict):
 
 
 class DetokenizeReply(TypedDict):
-    """The text that some tokens spell."""
+    """Text of the tokens."""
 
     prompt: str
 
 
 def reply_bytes(job: TokenizeJob) -> int:
-    """Length of the reply at most: a token is a byte of text at least."""
+    """Returns the most bytes of the reply: a token has at least one byte of text."""
     return FRAME_BYTES + _text_bytes(job) * (ID_BYTES + (STRING_BYTES if job.with_strings else 0))
 
 
@@ -138,7 +138,7 @@ def _text_bytes(job: TokenizeJob) -> int:
 
 
 def check_length(job: TokenizeJob, model: ChatModel) -> None:
-    """Raises INVALID_REQUEST for far more text than the window of `model` holds: it takes time, and is not billed."""
+    """Raises INVALID_REQUEST for far more text than fits the window of `model`: it takes time, and is not billed."""
     most = TOKENIZE_BYTES_PER_TOKEN * model.context_window
     length = _text_bytes(job)
     if length > most:

@@ -1,7 +1,8 @@
-"""What is told of a single request: the spans of its trace, by one table, and the header that names the trace.
+"""Traces of single requests: the names of their spans, and the header that names a trace.
 
-Names that begin with `gen_ai.`, `http.` and `error.` are OpenTelemetry's; they stand on the span of the operation only.
-No span holds what a client wrote: ids of the catalogue, codes of the table of errors, counts and times.
+docs/tracing-and-logs.md lists every span and attribute. Names that begin with `gen_ai.`, `http.` and `error.` follow
+OpenTelemetry's `semantic-conventions-genai v0.1.0`, which is in development; only the span of the operation has them.
+No span holds text from clients, only ids of the catalogue, codes of the table of errors, counts and times.
 """
 
 from __future__ import annotations
@@ -15,19 +16,16 @@ from enum import StrEnum
 
 from contract.access import Scope
 
-CONVENTIONS = "semantic-conventions-genai v0.1.0"
-"""What the names of attributes and operations follow. Its status is `Development`: names may still change."""
-
 OPERATIONS: Mapping[Scope, str] = {Scope.SPEECH: "text_to_speech", Scope.TRANSCRIBE: "speech_to_text"}
-"""`gen_ai.operation.name` of what needs a scope, where that is not the scope's own name, such as `chat`. The convention
-allows names beside its own."""
+"""`gen_ai.operation.name` by scope, where it is not the name of the scope, such as `chat`. The convention allows
+additional names."""
 
 ROUTE_OPERATIONS: Mapping[str, str] = {"/completions": "text_completion"}
-"""The same for routes, without `/v1`, that are another operation than their scope says."""
+"""`gen_ai.operation.name` by route, without `/v1`, where it differs from that of the scope."""
 
 
 class Stage(StrEnum):
-    """The children of an operation. Each ends where the next begins, so together they are its time."""
+    """Child of an operation. Each stage ends where the next begins, so their times add up to that of the operation."""
 
     ADMISSION = "admission"
     QUEUE = "queue"
@@ -36,73 +34,35 @@ class Stage(StrEnum):
     SETTLE = "settle"
 
 
-LOAD_PHASES = LOAD_PLACE, LOAD_PROCESS, LOAD_IMPORT, LOAD_WEIGHTS = (
-    "load.place",
-    "load.process",
-    "load.import",
-    "load.weights",
-)
+LOAD_PHASES = ("load.place", "load.process", "load.import", "load.weights")
+_, LOAD_PROCESS, LOAD_IMPORT, LOAD_WEIGHTS = LOAD_PHASES
 INFERENCE = "inference"
 
-SPANS: Mapping[str, str] = {
-    Stage.ADMISSION: "Until an engine is asked: key, rate, body, hold on the budget. All of a request that asks none.",
-    Stage.QUEUE: "The wait for a slot of an engine, its router included.",
-    Stage.LOAD: "The wait for the first replica of a cold engine.",
-    LOAD_PLACE: "Below `load`: until the process of the replica begins. Scaling, a node with room, a worker of Ray.",
-    LOAD_PROCESS: "Below `load`: until that process loads the model. A fork, or Python, Ray and Serve anew.",
-    LOAD_IMPORT: "Below `load`: imports of libraries, all together, as the replica has measured them.",
-    LOAD_WEIGHTS: "Below `load`: weights, and what else an engine does before it can answer.",
-    Stage.ENGINE: "From the call of a replica to its last item, with the time that a slow reader of a stream takes.",
-    INFERENCE: "Below `engine`, told by the process of the engine: from the call to the last item.",
-    Stage.SETTLE: "The rest: the bill, and what is left of the reply to be written.",
-}
-"""Every span beside that of the operation, which is called `OPERATION MODEL`, as `chat qwen2.5-coder-0.5b-instruct`."""
-
-ATTRIBUTES: Mapping[str, str] = {
-    "gen_ai.operation.name": "What was wanted.",
-    "gen_ai.provider.name": "`parlance`.",
-    "gen_ai.request.model": "Id of the model that the request picked.",
-    "gen_ai.response.model": "Id of the model that ran, where something was billed.",
-    "gen_ai.usage.input_tokens": "Tokens of the prompt that were billed, cached ones included.",
-    "gen_ai.usage.output_tokens": "Tokens of the answer that were billed.",
-    "gen_ai.usage.cache_read.input_tokens": "Those of the prompt that had the price of cached ones.",
-    "error.type": "`error.code` of the reply, also where its status had gone out; `cancelled` where the client left.",
-    "http.request.method": "The method.",
-    "http.route": "The route, never the path.",
-    "http.response.status_code": "The status.",
-    "parlance.request_id": "`x-request-id` of the reply.",
-    "parlance.outcome": "ok, refused, failed or left, as in the metrics.",
-    "parlance.engine": "Name of the engine's deployment, on the spans below the operation's.",
-    "parlance.method": "The method of the engine, on `inference`.",
-    "parlance.way": "On `load.process`: fork (of the fork server), or import (by a process of its own).",
-    "parlance.error": "Of a call that failed, on `inference`: its code, or the name of a class.",
-}
-"""Every attribute. Units that were billed and are no tokens are `parlance.usage.UNIT`."""
-
 USAGE_PREFIX = "parlance.usage."
+"""Prefix of the attributes for billed units that are not tokens."""
 CANCELLED = "cancelled"
 
 TRACE_HEADERS = frozenset({b"traceparent", b"tracestate"})
 MAX_TRACEPARENT = 128
-"""Bytes. The version that is known has 55; those to come may be longer, and begin in the same way."""
+"""Bytes. The current version has 55; later ones may be longer, with the same beginning."""
 MAX_TRACESTATE = 512
 
 _PARENT = re.compile(rb"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-[!-~]*)?")
 _MEMBER = re.compile(r"[a-z0-9][a-z0-9_*/@-]{0,255}=[ -+\--<>-~]{0,255}[!-+\--<>-~]", re.ASCII)
 
 SAMPLED, RANDOM = 1, 2
-"""The flags of W3C Trace Context: the spans of this trace are recorded; its id is random."""
+"""Flags of W3C Trace Context: the spans of this trace are recorded; its id is random."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """A span as other processes know it.
+    """Identity of a span across processes.
 
     Attributes:
         trace_id: 32 hexadecimal digits.
         span_id: 16 hexadecimal digits.
         flags: SAMPLED, RANDOM.
-        state: the members of `tracestate`, which are handed on as they came.
+        state: members of `tracestate`, which are passed on unchanged.
     """
 
     trace_id: str
@@ -112,32 +72,31 @@ class TraceContext:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether spans of this trace are recorded."""
+        """True if spans of this trace are recorded."""
         return bool(self.flags & SAMPLED)
 
     @property
     def traceparent(self) -> str:
-        """The header."""
         return f"00-{self.trace_id}-{self.span_id}-{self.flags:02x}"
 
     def headers(self) -> dict[str, str]:
-        """What names this span to others."""
+        """Returns the headers that name this span to other services."""
         return {"traceparent": self.traceparent} | ({"tracestate": self.state} if self.state else {})
 
     def child(self, span_id: str | None = None) -> TraceContext:
-        """Another span of the same trace, with a new id where none is chosen."""
+        """Returns another span of the same trace, with a new id if none is given."""
         return TraceContext(self.trace_id, span_id or new_span_id(), self.flags, self.state)
 
 
 def new_span_id() -> str:
-    """16 hexadecimal digits."""
+    """Returns 16 random hexadecimal digits."""
     return secrets.token_hex(8)
 
 
 def incoming(headers: Iterable[tuple[bytes, bytes]]) -> TraceContext | None:
-    """The span that a request names as its parent; None where it names none, several, or one that cannot be.
+    """Returns the span that a request names as its parent; None if it names none, several, or an invalid one.
 
-    A malformed `tracestate` is dropped: the trace goes on without it. Names of `headers` are in lower case.
+    A malformed `tracestate` is dropped, and the trace continues without it. Names of `headers` are in lower case.
     """
     parents, states = [], []
     for name, value in headers:
@@ -155,7 +114,7 @@ def incoming(headers: Iterable[tuple[bytes, bytes]]) -> TraceContext | None:
 
 
 def _state(value: bytes) -> str:
-    # Member by member: one pattern for all of them would try in how many ways spaces can lie between commas.
+    # Member by member: one pattern for all would backtrack over every split of the spaces between commas.
     text = value.decode("latin-1") if len(value) <= MAX_TRACESTATE else ""
     members = [member for part in text.split(",") if (member := part.strip(" \t"))]
     return ",".join(members) if all(_MEMBER.fullmatch(member) for member in members) else ""
@@ -163,24 +122,24 @@ def _state(value: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RequestNames:
-    """By what a request is known in logs and traces. It goes with calls of engines, where something is told of it."""
+    """Names of a request in logs and traces. They go with calls of engines if single requests are logged or traced."""
 
     request_id: str
     span: TraceContext | None = None
 
 
 NAMES: ContextVar[RequestNames | None] = ContextVar("names", default=None)
-"""Of the request that this task works for. Set only where logs or traces tell of single requests."""
+"""Names of the request of the current task. Set only if logs or traces cover single requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """How a replica has started, as it says itself.
+    """Start of a replica, as the replica reports it.
 
     Attributes:
-        process_s: seconds from the first moment of its process until it began to load.
-        model_s: seconds that loading took.
-        import_s: those among them in which modules were imported.
+        process_s: seconds from the start of the process until it began to load.
+        model_s: seconds of loading.
+        import_s: seconds of loading that were imports of modules.
         way: fork, or import.
     """
 
@@ -190,7 +149,7 @@ class Loading:
     way: str
 
     def phases(self, began_s: float, ended_s: float) -> list[tuple[str, float, float]]:
-        """Names, begins and ends of the parts of a load that this start has ended; they follow each other."""
+        """Returns name, begin and end of each phase of a load that this start ended, in order and without gaps."""
         spent_s = (self.process_s, self.import_s, self.model_s - self.import_s)
         ends_s = [max(began_s, ended_s - sum(spent_s[part:])) for part in range(len(spent_s))] + [ended_s]
         return list(zip(LOAD_PHASES, [began_s, *ends_s], ends_s, strict=False))
@@ -201,9 +160,9 @@ class StageEntry:
     """A stage that a request has entered.
 
     Attributes:
-        began_s: `time.perf_counter()`.
-        engine: name of its deployment; empty where the stage is of none.
-        loading: of a load, what the replica says of its start; None where it has not.
+        began_s: `time.perf_counter()` at the start of the stage.
+        engine: name of the deployment; empty for a stage without an engine.
+        loading: report of the replica on its start, for a load; None if there is none.
     """
 
     stage: Stage
@@ -213,17 +172,20 @@ class StageEntry:
 
 
 class StageSpans:
-    """The spans of a request that are recorded: one of the operation, and one of each of its stages.
+    """Recorded spans of a request: one of the operation, and one of each of its stages.
 
     Attributes:
-        operation: the span that the others are children of.
-        parent: the span that the client names as the operation's parent.
+        operation: parent of the other spans.
+        parent: span that a proxy names as the parent of the operation.
+        link: span that a client names.
     """
 
-    def __init__(self, operation: TraceContext, parent: TraceContext | None) -> None:
-        self.operation, self.parent = operation, parent
+    def __init__(
+        self, operation: TraceContext, parent: TraceContext | None = None, link: TraceContext | None = None
+    ) -> None:
+        self.operation, self.parent, self.link = operation, parent, link
         self._ids: dict[int, str] = {}
 
     def of_stage(self, number: int) -> TraceContext:
-        """The span of the stage of this number, also before that has begun: for a call that begins it."""
+        """Returns the span of a stage by its number, even before it begins: the call that begins it needs the span."""
         return self.operation.child(self._ids.setdefault(number, new_span_id()))

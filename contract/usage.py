@@ -1,4 +1,4 @@
-"""What a client is told of its own usage: `GET /me/usage`."""
+"""Usage of a client: parameters and reply of `GET /me/usage`."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d))?", re.ASCII | re.IGNORECASE)
 
 Position = tuple[str, str]
-"""Day and model of a row; rows are in this order."""
+"""Day and model of a row, by which rows are sorted."""
 
 
 class UsageRow(TypedDict):
-    """What was billed for one model on one day.
+    """Billed usage of one model on one day.
 
     Attributes:
         day: from midnight to midnight, UTC.
-        requests: how many were billed.
-        quantities: what they had, by the units that have prices.
+        requests: number of billed requests.
+        quantities: quantities of the requests, by priced unit.
     """
 
     day: str
@@ -42,7 +42,7 @@ class UsageRow(TypedDict):
 
 
 class UsageReply(TypedDict):
-    """Usage by day and model, of the key's user where it has one, else of the whole organisation."""
+    """Usage by day and model, of the user of the key if it has one, else of the whole organisation."""
 
     object: Literal["list"]
     organisation: str
@@ -73,7 +73,7 @@ PARAMETERS = [
 
 @dataclass(frozen=True, slots=True)
 class UsageQuery:
-    """What a client wants to know: milliseconds since 1970 with `until_ms` excluded, rows, and after which one."""
+    """Query of a client: a range in milliseconds since 1970, without `until_ms`, most rows, and the row before them."""
 
     since_ms: int
     until_ms: int
@@ -82,14 +82,14 @@ class UsageQuery:
 
     @property
     def page_since_ms(self) -> int:
-        """Where the lines of the page begin: with the day of its cursor."""
+        """Start of the page: the day of its cursor."""
         if self.after is None:
             return self.since_ms
         return max(self.since_ms, 1000 * DAY_S * (date.fromisoformat(self.after[0]) - _EPOCH.date()).days)
 
     @classmethod
     def read(cls, parameters: Mapping[str, str], now_s: float) -> UsageQuery:
-        """The query of the parameters of an address; others than PARAMETERS are ignored. Raises INVALID_REQUEST."""
+        """Reads PARAMETERS from an address and ignores all others. Raises INVALID_REQUEST."""
         until = _moment(parameters, "to") or _EPOCH + timedelta(days=now_s // DAY_S + 1)
         since = _moment(parameters, "from") or until - timedelta(days=USAGE_DEFAULT_DAYS)
         if since > until:
@@ -108,7 +108,7 @@ class UsageQuery:
 
 
 def cursor_after(row: UsageRow) -> str:
-    """What leads to the rows after this one."""
+    """Returns the cursor of the rows after `row`."""
     return urlsafe_b64encode(f"{row['day']} {row['model']}".encode()).decode()
 
 

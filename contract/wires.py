@@ -1,6 +1,6 @@
-"""How replies are written: server-sent events, and the shape that errors have on each wire.
+"""Writing of replies: server-sent events, and the shape of errors on each wire.
 
-An error that comes before any route has the shape of the wire that owns its path.
+An error before any route has the shape of the wire that owns its path.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing_extensions import TypedDict
 from contract.errors import ApiError
 
 DONE = b"data: [DONE]\n\n"
-"""Ends a chat stream that is whole."""
+"""End of a complete chat stream."""
 
 KEEP_ALIVE = b": keep-alive\n\n"
-"""A comment: clients pass over it."""
+"""Comment, which clients ignore."""
 
 
 # Made once: `json.dumps` makes an encoder for each text that is not written in its default way.
@@ -27,31 +27,31 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def json_bytes(content: Mapping[str, Any]) -> bytes:
-    """`content` as JSON, in UTF-8."""
+    """Returns `content` as JSON, in UTF-8."""
     return _encode(content).encode()
 
 
 def event(content: Mapping[str, Any]) -> bytes:
-    """`content` as one event."""
+    """Returns `content` as one event."""
     return b"data: " + json_bytes(content) + b"\n\n"
 
 
 def named_event(name: str, content: Mapping[str, Any]) -> bytes:
-    """`content` as an event of this name."""
+    """Returns `content` as an event with a name."""
     return b"event: " + name.encode() + b"\n" + event(content)
 
 
 QUEUE_STATUS = "queue_status"
-"""The name of the events that tell of a wait."""
+"""Name of the events that report a wait."""
 
 
 class QueueStatus(TypedDict):
-    """What a stream is told while it waits. The times are null while nobody knows how long calls take there.
+    """Status of a stream that waits. The times are null until the duration of calls is known.
 
     Attributes:
-        position: its place among those that wait in this process; 1 is next.
-        of: how many wait there.
-        eta_ms: milliseconds until its work begins, as likely less as more.
+        position: place among the waiting calls of this process; 1 is next.
+        of: number of waiting calls.
+        eta_ms: median milliseconds until the work begins.
         eta_p90_ms: milliseconds until then in nine cases of ten.
         why: every slot is taken, the model is being loaded, or both.
     """
@@ -64,7 +64,7 @@ class QueueStatus(TypedDict):
 
 
 def contents(events: bytes) -> Iterator[dict[str, Any]]:
-    """The contents of events that `event` framed, for wires that say the same in another form."""
+    """Yields the contents of events that `event` framed, for wires that convert them to another form."""
     for framed in events.split(b"\n\n"):
         if framed.startswith(b"data: {"):
             content: dict[str, Any] = json.loads(framed.removeprefix(b"data: "))
@@ -89,13 +89,13 @@ TYPE_BY_STATUS = {
 
 
 class MessagesErrorDetails(TypedDict):
-    """Where the clients look for a code."""
+    """Details of an error, in which clients look for its code."""
 
     error_code: str
 
 
 class MessagesErrorObject(TypedDict):
-    """What went wrong. `code` and `param` are those of our other routes; Anthropic's schema has neither."""
+    """An error. `code` and `param` are those of other routes; Anthropic's schema has neither."""
 
     type: str
     message: str
@@ -105,7 +105,7 @@ class MessagesErrorObject(TypedDict):
 
 
 class MessagesErrorReply(TypedDict):
-    """Every error of these routes, in Anthropic's shape."""
+    """Body of every error of these routes, in Anthropic's shape."""
 
     type: Literal["error"]
     error: MessagesErrorObject
@@ -113,7 +113,7 @@ class MessagesErrorReply(TypedDict):
 
 
 def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
-    """The JSON body of `error`."""
+    """Returns the JSON body of `error`."""
     fault = error.fault
     content: MessagesErrorObject = {
         "type": TYPE_BY_STATUS.get(fault.status, "invalid_request_error"),
@@ -127,9 +127,9 @@ def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ErrorShape:
-    """How a wire tells an error: `body` makes the JSON body of an error and the id of its request.
+    """Shape of errors on a wire: `body` returns the JSON body for an error and the id of its request.
 
-    `id_headers` are the headers of every reply in which this wire's clients look for that id.
+    `id_headers` are the headers of every reply in which the clients of the wire look for that id.
     """
 
     body: Callable[[ApiError, str], dict[str, Any]]
@@ -140,4 +140,4 @@ OPENAI = ErrorShape(lambda error, _: error.body())
 ANTHROPIC = ErrorShape(error_body, ("x-request-id", "request-id"))
 
 ANTHROPIC_PATHS = re.compile(r"(/v1)?/messages(/.*)?", re.DOTALL)
-"""Paths whose errors have that shape, whether anything is there or not. All others have OpenAI's."""
+"""Paths with errors in Anthropic's shape, even without a route. All other paths have OpenAI's."""

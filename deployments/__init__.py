@@ -1,4 +1,4 @@
-"""Where it runs: one kind of replica per capability, and the ingress.
+"""Deployments of Ray Serve: one kind of replica per capability, and the ingress.
 
 replicas.py     the kinds of replicas, made from the protocols of their engines: load, warm, answer, health, close
 client/         typed handles for researchers (`graph.connect`)

@@ -79,8 +79,7 @@ class Replica:
         model_s, way = time.perf_counter() - started, "fork" if footprint.is_fork() else "import"
         self.loading = Loading(process_s, model_s, imports.spent_s, way)
         log.info("loaded %s in %.1f s, %.1f of them imports", model.id, model_s, imports.spent_s)
-        assert model.serving is not None, "only a model that is set up is loaded"
-        self._calls = StallDetector(*(share * model.serving.deadline_s for share in SILENCES))
+        self._calls = StallDetector(*(share * model.setup.deadline_s for share in SILENCES))
         self._send(ENGINE_START, (*self._labels, way), model_s)
 
     async def warm(self) -> Loading:
@@ -103,18 +102,14 @@ class Replica:
             self._calls.went_on(getattr(self._adapter, "active_s", 0.0))
             self._calls.check("calls wait, but none was answered for longer than calls before them took")
         except Stalled as stall:
-            if not self._has_stalled:
-                self._report(stall)
+            if not self._has_stalled:  # of each stall it is said once why the engine will be replaced
+                self._has_stalled = True
+                work, (engine,) = self._calls, self._labels
+                calls = ", ".join(f"{count} {name}" for name, count in work.at_work.items()) or "none"
+                log.error("%s stands still: %s; %.0f s of silence, calls: %s", engine, stall, work.silence_s, calls)
+                self._send(ENGINE_STALLS, self._labels, 1)
             raise
         self._has_stalled = False
-
-    def _report(self, stall: Stalled) -> None:
-        """Says once of each stall why the engine will be replaced."""
-        self._has_stalled = True
-        work, (engine,) = self._calls, self._labels
-        calls = ", ".join(f"{count} {name}" for name, count in work.at_work.items()) or "none"
-        log.error("%s stands still: %s; %.0f s of silence, calls: %s", engine, stall, work.silence_s, calls)
-        self._send(ENGINE_STALLS, self._labels, 1)
 
     @contextmanager
     def call(self, names: RequestNames | None, method: str) -> Iterator[None]:

@@ -2,16 +2,20 @@
 
 import sys
 
-match sys.argv[1:]:
-    case ["check", *arguments]:
-        from launch.check.cli import main as check
+try:
+    match sys.argv[1:]:
+        case ["check", *arguments]:
+            from launch.check.cli import main as check
 
-        check(arguments)
-    case ["weights", *arguments]:
-        from launch.weights import main as weights
+            check(arguments)
+        case ["weights", *arguments]:
+            from launch.weights import main as weights
 
-        weights(arguments)
-    case arguments:
-        from launch.start import main as start
+            weights(arguments)
+        case arguments:
+            from launch.start import main as start
 
-        start(arguments)
+            start(arguments)
+except KeyboardInterrupt:
+    print("parlance: interrupted; the next start continues from here", file=sys.stderr)
+    sys.exit(130)

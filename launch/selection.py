@@ -1,10 +1,10 @@
-"""Which models of a config file this machine runs, and which of them the ingress wakes: written into its `args`."""
+"""Models of a config file that this machine runs, and those that the ingress wakes: written into its `args`."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from contract.catalog import Model, Serving
 GRAPH = "graph:build"
 """Builder of the graph, as Serve config files name it. Those of tests and benchmarks take other arguments."""
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""What a container may take; the word `max` where nothing bounds it."""
+"""Bytes that a container may take; the word `max` where nothing bounds it."""
 GPU_MEMORY = ("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")
 """Asks the driver, which brings the command, for the MiB of each GPU."""
 SPARE_GPU_GIB = 0.5
@@ -27,28 +27,25 @@ def leave_out_large(config: dict[str, Any], memory_gib: float) -> list[str]:
 
     Raises CatalogError.
     """
-    left_out = []
-    for args in _graphs(config):
-        large = [id for id, serving in _servings(args).items() if (serving.machine_gib or 0) > memory_gib]
-        args["without"] = [*args.get("without", ()), *large]
-        left_out += large
-    return left_out
+
+    def large(servings: dict[str, Serving]) -> list[str]:
+        return [id for id, serving in servings.items() if (serving.machine_gib or 0) > memory_gib]
+
+    return _leave_out(config, large)
 
 
 def fit_gpu(config: dict[str, Any], gpu_gib: float) -> list[str]:
     """Leaves out the models that a GPU with `gpu_gib` has no room for beside smaller ones. Returns their ids.
 
-    Only models whose stanza says what they take (`Serving.gpu_gib`) are judged. Raises CatalogError.
+    Only models with a stanza that says what they take (`Serving.gpu_gib`) are judged. Raises CatalogError.
     """
-    left_out = []
-    for args in _graphs(config):
-        takes = {id: serving.gpu_gib for id, serving in _servings(args).items() if serving.gpu_gib}
-        smallest_first = sorted(takes, key=takes.__getitem__)
-        sums = accumulate(takes[id] for id in smallest_first)
-        large = [id for id, taken in zip(smallest_first, sums, strict=True) if taken > gpu_gib - SPARE_GPU_GIB]
-        args["without"] = [*args.get("without", ()), *large]
-        left_out += large
-    return left_out
+
+    def large(servings: dict[str, Serving]) -> list[str]:
+        takes = sorted(((id, s.gpu_gib) for id, s in servings.items() if s.gpu_gib), key=lambda pair: pair[1])
+        sums = accumulate(gib for _, gib in takes)
+        return [id for (id, _), taken in zip(takes, sums, strict=True) if taken > gpu_gib - SPARE_GPU_GIB]
+
+    return _leave_out(config, large)
 
 
 def wake_chat(config: dict[str, Any], models: list[Model]) -> None:
@@ -65,7 +62,7 @@ def woken(config: dict[str, Any]) -> list[str]:
 
 
 def memory_gib() -> float:
-    """How much memory this machine has, or its container may take of it."""
+    """Memory of this machine, or the part of it that its container may take."""
     import psutil
 
     there = psutil.virtual_memory().total
@@ -81,10 +78,15 @@ def gpu_gib() -> float | None:
     return float(reply.stdout.split()[0]) / 2**10 if reply.returncode == 0 and reply.stdout.split() else None
 
 
-def _servings(args: dict[str, Any]) -> dict[str, Serving]:
-    """How each model runs that a graph with `args` would set up. Raises CatalogError."""
-    catalog = configs.load(args.get("profile", "embedded")).without(args.get("without", ()))
-    return {model.id: model.serving for model in catalog.deployed() if model.serving}
+def _leave_out(config: dict[str, Any], choose: Callable[[dict[str, Serving]], list[str]]) -> list[str]:
+    """Leaves out the models that `choose` picks of those that each graph would set up. Returns their ids."""
+    left_out = []
+    for args in _graphs(config):
+        catalog = configs.load(args.get("profile", "embedded")).without(args.get("without", ()))
+        large = choose({model.id: model.serving for model in catalog.deployed() if model.serving})
+        args["without"] = [*args.get("without", ()), *large]
+        left_out += large
+    return left_out
 
 
 def _graphs(config: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""What computes: weights are loaded and inference runs here, without Ray and without HTTP.
+"""Models: weights are loaded and inference runs here, without Ray and without HTTP.
 
     weights/                        where weights come from; pinned, verified, never run as code
-    options.py                      what a stanza may tell its adapter
+    options.py                      options of adapters in stanzas
     cpu.py                          the floating-point type that suits a processor, and threads beside the steps
     stepping.py                     engines that block, advanced in threads; whether they hang
     provider.py                     engines behind a provider's HTTP API
@@ -73,7 +73,7 @@ def load(model: Model) -> Any:
 
 
 def imported_by(model: Model) -> Imports | None:
-    """What the adapter of `model` imports while it loads: its `imports`, a value, or a function of the model.
+    """Returns what the adapter of `model` imports while it loads: its `imports`, a value, or a function of the model.
 
     None where no process that has imported it beforehand can become its replica. Raises OptionsError.
     """

@@ -217,7 +217,7 @@ class TokenBatcher(Generic[Item, Result]):
         return entries
 
     def _first(self, owner: Hashable) -> _BatchItem[Item, Result] | None:
-        """The item of `owner` that is next; None if none is left. Jobs whose caller has gone are dropped."""
+        """The item of `owner` that is next; None if none is left. Jobs of callers that have gone are dropped."""
         while (job := self._queue.first(owner)) and job.is_over:
             self._queue.remove(owner, job)
             self._waiting_tokens -= sum(len(job.items[index]) for index in job.waiting)
@@ -232,7 +232,7 @@ class TokenBatcher(Generic[Item, Result]):
             self._queue.add(job.owner, job)
 
     def _call(self, entries: list[_BatchItem[Item, Result]]) -> None:
-        """One call of the model. Where it fails each item is tried alone, so that one fails nobody else."""
+        """One call of the model. Where it fails each item is tried alone, so that one fails no other."""
         entries = [entry for entry in entries if not entry.job.is_over]
         if not entries:
             return

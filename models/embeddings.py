@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from contract.base import Text
 from contract.catalog import EmbeddingModel
-from contract.embeddings import Embeddings, EmbeddingsEngine, EmbeddingsJob, Text
+from contract.embeddings import Embeddings, EmbeddingsEngine, EmbeddingsJob
 from contract.errors import CONTEXT_LENGTH_EXCEEDED, INVALID_REQUEST, ApiError
 from models.encoders import EncoderAdapter, SentenceEncoder
 from models.tokenizer import Tokens
@@ -19,10 +20,10 @@ class TransformerEmbedder(EncoderAdapter, EmbeddingsEngine):
 
     def __init__(self, model: EmbeddingModel, path: Path | None) -> None:
         self.model = model
-        self._sentences = SentenceEncoder(model, path)
-        self._batcher = self._sentences.batcher
-        self._ids = TokenIds(model.id, self._sentences.encoder.tokenizer)
-        size = self._sentences.encoder.network.config.hidden_size
+        self.sentences = SentenceEncoder(model, path)
+        self._workers = self.sentences.batcher
+        self._ids = TokenIds(model.id, self.sentences.encoder.tokenizer)
+        size = self.sentences.encoder.network.config.hidden_size
         if size != model.dimensions:
             raise WeightsError(
                 f"the weights of `{model.id}` give {size} dimensions, but its stanza says {model.dimensions}"
@@ -38,11 +39,11 @@ class TransformerEmbedder(EncoderAdapter, EmbeddingsEngine):
         if not job.truncate:
             self._refuse_long(texts)
         items: list[Tokens] = []
-        async for some in self._sentences.encoder.encoded(texts, job.owner):
+        async for some in self.sentences.encoder.encoded(texts, job.owner):
             if not job.truncate:
                 self._refuse_cut(some, before=len(items))
             items += some
-        vectors, tokens = await self._sentences.vectors_of(items, job.owner)
+        vectors, tokens = await self.sentences.vectors_of(items, job.owner)
         return Embeddings(vectors.astype("<f4").tobytes(), dimensions=vectors.shape[1], prompt_tokens=tokens)
 
     async def _texts(self, job: EmbeddingsJob) -> list[str]:
@@ -56,12 +57,12 @@ class TransformerEmbedder(EncoderAdapter, EmbeddingsEngine):
             read = zip(some, places, strict=False)
             return [text if isinstance(text, str) else self._ids.text(text, place) for text, place in read]
 
-        slices = self._sentences.encoder.slices(decoded, job.texts, job.owner)
+        slices = self.sentences.encoder.slices(decoded, job.texts, job.owner)
         return [f"{job.prompt}{text}" async for some in slices for text in some]
 
     def _refuse_long(self, texts: Sequence[str]) -> None:
-        """What would be cut before it is made tokens."""
-        most_chars = self._sentences.encoder.most_chars
+        """Text that would be cut before it is made tokens."""
+        most_chars = self.sentences.encoder.most_chars
         for index, text in enumerate(texts):
             if len(text) > most_chars:
                 raise self._too_long(index, f"{len(text)} characters", f" and at most {most_chars} characters")
@@ -73,7 +74,7 @@ class TransformerEmbedder(EncoderAdapter, EmbeddingsEngine):
 
     def _too_long(self, index: int, length: str, also: str = "") -> ApiError:
         return CONTEXT_LENGTH_EXCEEDED(
-            f"`input[{index}]` has {length}; `{self.model.id}` reads {self._sentences.encoder.window} tokens{also}, "
+            f"`input[{index}]` has {length}; `{self.model.id}` reads {self.sentences.encoder.window} tokens{also}, "
             "and `truncate` is false; shorten it or set `truncate`",
             param="input",
         )
@@ -85,8 +86,8 @@ INSTEAD = "send the text itself (LangChain: `check_embedding_ctx_length=False`)"
 class TokenIds:
     """Reads token ids that clients send instead of texts back as the texts that they came from.
 
-    Nothing in a request says which tokenizer made its ids, so the decoded text is tokenised again: ids that do not come
-    back are of another tokenizer, and are refused. A vector of some other text would be worse than an error.
+    Nothing in a request says which tokenizer made its ids. They are surely this model's where its special tokens stand
+    around them and their text becomes them again; a vector of some other text would be worse than an error.
     `tokenizer` is that of the model itself, of the `tokenizers` library.
     """
 
@@ -103,23 +104,18 @@ class TokenIds:
         self._head, self._tail = framed.ids[:before], framed.ids[before + plain :]
 
     def text(self, ids: Sequence[int], place: str) -> str:
-        """The text of `ids`, with or without the special tokens around it.
+        """The text of `ids`, which have the special tokens around them.
 
         Raises INVALID_REQUEST for ids that this tokenizer does not make; `place` is theirs in the request.
         """
         if (largest := max(ids)) >= self._vocabulary:
             raise self._refusal(f"token id {largest} of {place} is beyond the {self._vocabulary} ids of")
-        inner = self._unframed(list(ids))
+        inner = list(ids[len(self._head) : len(ids) - len(self._tail)])
         text: str = self._tokenizer.decode(inner, skip_special_tokens=False)
-        if not inner or self._tokenizer.encode(text, add_special_tokens=False).ids != inner:
-            raise self._refusal(f"the token ids of {place} are not from the tokenizer of")
+        is_framed = bool(self._head or self._tail) and [*self._head, *inner, *self._tail] == list(ids)
+        if not (is_framed and inner and self._tokenizer.encode(text, add_special_tokens=False).ids == inner):
+            raise self._refusal(f"the token ids of {place} are not those of a text, with all special tokens, from")
         return text
 
-    def _unframed(self, ids: list[int]) -> list[int]:
-        """The ids without the special tokens that the tokenizer puts around a text."""
-        head, tail = len(self._head), len(self._tail)
-        is_framed = len(ids) >= head + tail and ids[:head] == self._head and ids[len(ids) - tail :] == self._tail
-        return ids[head : len(ids) - tail] if is_framed else ids
-
     def _refusal(self, what: str) -> ApiError:
-        return INVALID_REQUEST(f"{what} `{self._model_id}`; {INSTEAD}", param="input")
+        return INVALID_REQUEST(f"{what} the tokenizer of `{self._model_id}`; {INSTEAD}", param="input")

@@ -1,4 +1,4 @@
-"""What encoders share: a checkpoint of transformers, batches of token ids, and vectors of sentences.
+"""Parts that encoders share: a checkpoint of transformers, batches of token ids, and vectors of sentences.
 
 Texts become ids in `WindowTokenizer`, ids become batches in `TokenBatcher`, and each batch passes the network in
 `forward`. What comes after the network is the business of the adapters; two of them want the vectors of whole texts,
@@ -20,6 +20,7 @@ from models import Imports
 from models.batching import TokenBatcher
 from models.cpu import fitting_dtype
 from models.options import read
+from models.stepping import ThreadedAdapter
 from models.tokenizer import Tokens, WindowTokenizer
 from models.weights.files import WeightsError, need_folder
 
@@ -32,12 +33,12 @@ MAX_WORKERS = 4
 GPU_SLICE_TOKENS, GPU_CALL_TOKENS = 16_384, 2_048
 
 IMPORTS = Imports(("torch", "transformers", "transformers.models.auto.modeling_auto", "transformers.modeling_layers"))
-"""What every encoder imports while it loads. What belongs to one architecture is little."""
+"""Modules that every encoder imports while it loads. Those of one architecture are few."""
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 
 Pooling = Literal["mean", "cls", "lasttoken"]
-"""How token vectors become one: as sentence-transformers calls them."""
+"""Ways to make one vector of token vectors, by their names in sentence-transformers."""
 
 
 class EncoderOptions(Frozen):
@@ -120,7 +121,7 @@ LOCAL_AND_SAFE = {
     "use_safetensors": True,
     "attn_implementation": "sdpa",
 }
-"""How checkpoints are loaded: from the verified folder only, and nothing in it is run."""
+"""Arguments with which checkpoints are loaded: from the verified folder only, and nothing in it is run."""
 
 
 def choose_dtype(name: str, device: str) -> Any:
@@ -142,29 +143,17 @@ def _window(window: int, path: Path, tokenizer_window: int, config: Any) -> int:
     return min(bound for bound in (window, sentence, tokenizer_window, positions) if bound)
 
 
-class EncoderAdapter:
-    """An adapter over one encoder, whose work goes through a batcher."""
+class EncoderAdapter(ThreadedAdapter):
+    """An adapter over one encoder, with a batcher."""
 
     options_type = EncoderOptions
     imports = IMPORTS
-    _batcher: TokenBatcher[Any, Any]
-
-    @property
-    def active_s(self) -> float:
-        """`time.monotonic()` of the last call of the model; now while one is under way."""
-        return self._batcher.stalls.active_s
-
-    async def check_health(self) -> None:
-        """Raises RuntimeError if the model makes no progress."""
-        self._batcher.check()
-
-    def close(self) -> None:
-        self._batcher.close()
+    _workers: TokenBatcher[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What follows the network."""
+    """Steps after the network."""
 
     pooling: Pooling
     normalise: bool

@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from contract.base import Frozen
+from contract.base import Frozen, ProfileError
 from contract.catalog import Model
 
 T = TypeVar("T", bound=Frozen)
 
 
-class OptionsError(ValueError):
-    """A stanza whose adapter or options cannot be used; the sentence names file, stanza and key."""
+class OptionsError(ProfileError, ValueError):
+    """A stanza with an adapter or options that cannot be used; the sentence names file, stanza and key."""
 
 
 class NoOptions(Frozen):

@@ -2,7 +2,7 @@
 
     speak("Guten Tag.", "de", rate=1.2)     its sound
 
-Its library was not made for the texts of strangers: `<genfile file="...">` in one makes it write a file, and a word of
+Its library was not made for texts of clients: `<genfile file="...">` in one makes it write a file, and a word of
 some hundred letters makes it run for ever. So it is given Latin letters, digits and a few signs, in words of a bounded
 length, and nothing else. It also reads memory that it never wrote, where the package leaves what an earlier text left.
 So its calls are made here, each text in zeroed memory of its own: no text hears of another, several threads may speak,
@@ -47,7 +47,7 @@ _DONE, _IDLE, _BUSY = 0, 200, 201
 _NAME = b"voice"
 
 _UNKNOWN = regex.compile(r"[^\p{Latin}0-9 .,;:!?'()%&€$§@/+*=#°-]|[^\P{Latin}\x00-\u024f]")
-"""What it does not read. Without `<` there is no markup."""
+"""Characters that it does not read. Without `<` there is no markup."""
 
 _SIGNS = str.maketrans("…’‘–", ".''-")
 """Signs that it does not know to those that it does."""
@@ -84,7 +84,7 @@ def speak(text: str, language: str, rate: float = 1.0, higher: float = 1.0) -> S
 
 
 def readable(text: str) -> str:
-    """What the library is given of a text."""
+    """Returns the text for the library."""
     known = _UNKNOWN.sub(" ", unicodedata.normalize("NFKC", text.translate(_SIGNS)))
     digits = _LONG_NUMBER.sub(lambda number: " ".join(number[0]), _REPEATED.sub(r"\1", known))
     words: str = _LONG_WORD.sub(r"\g<0> ", digits)

@@ -1,4 +1,4 @@
-"""What adapters of a provider's HTTP API share: where it is, which of two schemas it has, and what its failures become.
+"""Common parts of adapters of a provider's HTTP API: its address, which of two schemas it has, and its failures.
 
 A provider that takes no more answers 429, which becomes PROVIDER_BUSY. Whatever else is not what was requested is
 UPSTREAM_ERROR. httpx is a client, so the rule that models know no HTTP framework holds.
@@ -72,7 +72,7 @@ class ProviderOptions(Frozen):
 
 
 class ProviderError(Exception):
-    """What a provider sent is not what was requested. The text says why, for the log, in words of our own."""
+    """Error of an unexpected answer of a provider. The text says why, for the log, in words of this project."""
 
 
 def check_status(response: httpx.Response) -> None:

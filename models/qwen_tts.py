@@ -59,7 +59,7 @@ def most_frames(text: str) -> int:
 
 
 def ran_on(samples: Any, most_frames: int) -> bool:
-    """Whether the model was stopped; the last code that it may write makes no frame."""
+    """Says if the model was stopped; the last code that it may write makes no frame."""
     return len(samples) >= (most_frames - 1) * SAMPLES_PER_FRAME
 
 

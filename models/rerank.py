@@ -24,13 +24,13 @@ class CosineReranker(EncoderAdapter, RerankEngine):
     """
 
     def __init__(self, model: RerankModel, path: Path | None) -> None:
-        self._sentences = SentenceEncoder(model, path)
-        self._batcher = self._sentences.batcher
+        self.sentences = SentenceEncoder(model, path)
+        self._workers = self.sentences.batcher
 
     async def rerank(self, job: RerankJob) -> Ranking:
         import numpy as np
 
-        vectors, tokens = await self._sentences.vectors([job.query, *job.documents], job.owner)
+        vectors, tokens = await self.sentences.vectors([job.query, *job.documents], job.owner)
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return Ranking(tuple((vectors[1:] @ vectors[0]).clip(-1, 1).tolist()), prompt_tokens=tokens)
 
@@ -42,18 +42,18 @@ class CrossEncoderReranker(EncoderAdapter, RerankEngine):
     """
 
     def __init__(self, model: RerankModel, path: Path | None) -> None:
-        self._encoder = TextEncoder("AutoModelForSequenceClassification", model, need_folder(path, model.id))
-        if self._encoder.network.config.num_labels != 1:
+        self.encoder = TextEncoder("AutoModelForSequenceClassification", model, need_folder(path, model.id))
+        if self.encoder.network.config.num_labels != 1:
             raise WeightsError(f"the weights of `{model.id}` have several labels; a reranker needs exactly one")
-        self._batcher = self._encoder.batcher(self._run)
+        self._workers = self.encoder.batcher(self._run)
 
     async def rerank(self, job: RerankJob) -> Ranking:
-        items = await self._encoder.pairs(job.query, job.documents, job.owner)
-        return Ranking(tuple(await self._batcher.submit(items, job.owner)), prompt_tokens=sum(map(len, items)))
+        items = await self.encoder.pairs(job.query, job.documents, job.owner)
+        return Ranking(tuple(await self._workers.submit(items, job.owner)), prompt_tokens=sum(map(len, items)))
 
     def _run(self, items: list[Tokens]) -> Any:
         import torch
 
         with torch.inference_mode():
-            output, _mask = self._encoder.forward(items)
+            output, _mask = self.encoder.forward(items)
             return output.logits[:, 0].float().sigmoid().tolist()

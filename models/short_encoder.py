@@ -21,7 +21,7 @@ from models.cpu import has_layouts
 log = logging.getLogger(f"parlance.{__name__}")
 
 KINDS = ("bert", "roberta", "xlm-roberta", "camembert")
-"""Architectures of transformers whose layers compute what is computed here."""
+"""Architectures of transformers with layers that compute what is computed here."""
 
 
 class Linear(NamedTuple):
@@ -39,7 +39,7 @@ class Linear(NamedTuple):
 
 
 class EncoderLayer(NamedTuple):
-    """What one layer computes with."""
+    """Parameters of one layer."""
 
     qkv: Linear
     output: Linear
@@ -73,16 +73,16 @@ def shorten(network: Any) -> None:
 
 
 def _reason_against(base: Any) -> str:
-    """Why the layers of `base` stay; empty if nothing speaks against."""
+    """Returns why the layers of `base` stay; empty if nothing speaks against."""
     config = base.config
     if config.model_type not in KINDS:
         return f"the architecture {config.model_type} is not known here"
     if config.is_decoder or config.hidden_act != "gelu" or config._attn_implementation != "sdpa":
         return "its configuration asks for something else than an encoder with GELU"
-    if not has_layouts():
-        return "torch has no layout of weights for this processor"
     if base.dtype not in (torch.bfloat16, torch.float32):
         return f"no products were measured in {base.dtype}"
+    if not has_layouts(base.dtype):
+        return f"torch has no layout of weights in {base.dtype} for this processor"
     return ""
 
 

@@ -13,9 +13,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from concurrency.stalls import StallDetector
+from models.batching import TokenBatcher
 
 GRACE_S = 60.0
 """Seconds that a step may take beyond the deadline, whatever others do."""
@@ -62,19 +63,19 @@ class Stepper:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-class SteppedAdapter:
-    """An adapter whose engine blocks, so that its calls are advanced by a stepper."""
+class ThreadedAdapter:
+    """An adapter whose engine blocks, so that threads of its own do the work."""
 
-    _stepper: Stepper
+    _workers: Stepper | TokenBatcher[Any, Any]
 
     @property
     def active_s(self) -> float:
-        """`time.monotonic()` of the last step; now while one is under way."""
-        return self._stepper.stalls.active_s
+        """`time.monotonic()` of the last step or call; now while one is under way."""
+        return self._workers.stalls.active_s
 
     async def check_health(self) -> None:
-        """Raises Stalled when a step is under way for longer than it may be."""
-        self._stepper.check()
+        """Raises Stalled when a step or call is under way for longer than it may be."""
+        self._workers.check()
 
     def close(self) -> None:
-        self._stepper.close()
+        self._workers.close()

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from concurrency.semaphore import FairSemaphore
 from contract.limits import CHARS_PER_TOKEN
 
 INLINE_CHARS = 1_000
-"""Texts of so many characters together are tokenised in the event loop: a thread would take longer to start.
+"""Texts of that many characters together are tokenised in the event loop: a thread would take longer to start.
 
 It takes 1 ms. WordPiece takes the square of a word's length, so words of a hundred digits take 10.
 """
@@ -36,7 +35,7 @@ class Tokens:
     """Ids of one text or pair, special tokens included.
 
     Attributes:
-        segments: tells the two texts of a pair apart.
+        segments: distinguishes the two texts of a pair.
         cut: number of tokens beyond the window, in the part that was made tokens.
     """
 
@@ -46,55 +45,6 @@ class Tokens:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-
-SpecialTokens = tuple[tuple[int, ...], tuple[int, ...]]
-"""Ids of special tokens, and their segments."""
-
-
-@dataclass(frozen=True, slots=True)
-class PairFrame:
-    """What a tokenizer puts before, between and behind two texts that are read together, and the segment of each."""
-
-    before: SpecialTokens
-    between: SpecialTokens
-    behind: SpecialTokens
-    segments: tuple[int, int]
-
-    @classmethod
-    def of(cls, tokenizer: Any) -> PairFrame:
-        """The frame of `tokenizer`, read off a pair of texts."""
-        pair = tokenizer.encode("a", "a")
-        sequences, segments = pair.sequence_ids, pair.type_ids
-        first, second = sequences.index(0), sequences.index(1)
-        ends = first + sequences.count(0), second + sequences.count(1)
-
-        def special(start: int, end: int) -> SpecialTokens:
-            return tuple(pair.ids[start:end]), tuple(segments[start:end])
-
-        return cls(
-            before=special(0, first),
-            between=special(ends[0], second),
-            behind=special(ends[1], len(sequences)),
-            segments=(segments[first], segments[second]),
-        )
-
-    def around(self, first: list[int], second: list[int], window: int) -> Tokens:
-        """The pair, its longer text cut at its end to fit `window`; where neither is short, both are cut."""
-        room = window - sum(len(ids) for ids, _ in (self.before, self.between, self.behind))
-        short = min(len(first), len(second), room // 2)
-        keep = (room - short, short) if len(first) > len(second) else (short, room - short)
-        first, second = first[: keep[0]], second[: keep[1]]
-        return Tokens(
-            [*self.before[0], *first, *self.between[0], *second, *self.behind[0]],
-            [
-                *self.before[1],
-                *[self.segments[0]] * len(first),
-                *self.between[1],
-                *[self.segments[1]] * len(second),
-                *self.behind[1],
-            ],
-        )
 
 
 class WindowTokenizer:
@@ -112,7 +62,6 @@ class WindowTokenizer:
         # Files may carry a truncation and a fixed padding of their own; both would be applied silently.
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(window, strategy="longest_first", direction="right")
-        self._frame = PairFrame.of(tokenizer)
         self._slots = FairSemaphore(CONCURRENT_SLICES)
 
     async def encode(self, texts: Sequence[str], owner: str = "") -> list[Tokens]:
@@ -124,9 +73,9 @@ class WindowTokenizer:
 
     async def pairs(self, query: str, documents: Sequence[str], owner: str = "") -> list[Tokens]:
         """Token ids of `query` with each document; the query is made tokens once."""
-        (first,) = await self._all(self._ids, [query[: self.most_chars]], owner)
+        (first,) = await self._all(self._bare, [query[: self.most_chars]], owner)
         cut = [document[: self.most_chars] for document in documents]
-        return await self._all(partial(self._pairs, first), cut, owner)
+        return await self._all(lambda part: [self._pair(first, second) for second in self._bare(part)], cut, owner)
 
     async def windows(self, texts: Sequence[str], owner: str = "") -> list[list[Tokens]]:
         """Token ids of each text whole, in as many windows as it takes."""
@@ -159,11 +108,14 @@ class WindowTokenizer:
     def _encode(self, texts: Sequence[str]) -> list[Tokens]:
         return [Tokens(text.ids, text.type_ids, _cut(text)) for text in self.tokenizer.encode_batch_fast(texts)]
 
-    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
-        return [text.ids for text in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+    def _bare(self, texts: Sequence[str]) -> list[Any]:
+        """Encodings without special tokens."""
+        return list(self.tokenizer.encode_batch_fast(texts, add_special_tokens=False))
 
-    def _pairs(self, query: list[int], documents: Sequence[str]) -> list[Tokens]:
-        return [self._frame.around(query, document, self.window) for document in self._ids(documents)]
+    def _pair(self, first: Any, second: Any) -> Tokens:
+        """The pair, its longer text cut at its end to fit the window; where neither is short, both are cut."""
+        pair = self.tokenizer.post_process(first, second)
+        return Tokens(pair.ids, pair.type_ids)
 
     def _windows(self, texts: Sequence[str]) -> list[list[Tokens]]:
         encoded = self.tokenizer.encode_batch_fast(texts)
@@ -171,7 +123,7 @@ class WindowTokenizer:
 
 
 def _chars(text: str | Sequence[int]) -> int:
-    """How many characters a text has; an estimate where it comes as token ids."""
+    """Returns the number of characters of a text; an estimate if it comes as token ids."""
     return len(text) if isinstance(text, str) else len(text) * CHARS_PER_TOKEN
 
 

@@ -1,4 +1,4 @@
-"""What the service remembers: organisations, keys, rates, money, voices, drafts, tickets. No Ray, no HTTP.
+"""Persistent state: organisations, keys, rates, money, voices, drafts, tickets. No Ray, no HTTP.
 
 open.py            open_state(home) -> State: all of it; whether the database was made under this secret
 keys.py            API keys as text; the service's own secret, one derived key per purpose
@@ -11,7 +11,7 @@ blobs/             bytes by name, in a folder or S3; signed addresses
 facts.py           facts about the whole database, which replicas revise together
 voices.py          voices of organisations
 tickets.py         tickets for uploads
-verdicts.py        what our ears made of speech, for ten minutes
+verdicts.py        verdicts on speech, for ten minutes
 drafts/            drafts of voices, until they are adopted or end
 database/          run(transaction) over SQLite or PostgreSQL; tables and migrations
 cli/               python -m state, by way of __main__.py

@@ -10,7 +10,7 @@ from state.database.base import Database, insert_new
 from state.database.tables import facts
 
 Revisions = Mapping[str, Callable[[str | None], str]]
-"""What makes the new text of each fact of the old one, which is None at first."""
+"""Functions that make the new text of each fact from the old one, which is None at first."""
 
 
 async def revise(database: Database, revisions: Revisions) -> dict[str, str]:

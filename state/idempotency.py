@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -32,6 +33,7 @@ from contract.errors import (
     INVALID_REQUEST,
     without_text,
 )
+from contract.limits import SPARE_BYTES
 from state import replies
 from state.database.base import Database
 from state.keys import Keyring
@@ -69,11 +71,15 @@ class Idempotency:
     Args:
         database: where they are kept; leases are by its clock.
         keyring: of PURPOSE.
+
+    Attributes:
+        free_bytes: free space of the disk of the database, of which SPARE_BYTES are left to others.
     """
 
     def __init__(self, database: Database, keyring: Keyring) -> None:
         self._database = database
         self._keyring = keyring
+        self.free_bytes: Callable[[], float] = lambda: math.inf
         self._running: WeakSet[Attempt] = WeakSet()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -87,7 +93,7 @@ class Idempotency:
             raise INVALID_REQUEST(f"`{HEADER}` must be 1 to 255 visible ASCII characters", param=HEADER)
         message = "\n".join((caller.key_id, route, key, body_sha256)).encode()
         digest, kid = self._keyring.sign(message).hex(), self._keyring.kid
-        claim = Claim(caller.key_id, route, key, uuid.uuid4().hex, digest, kid)
+        claim = Claim(caller.org_id, caller.key_id, route, key, uuid.uuid4().hex, digest, kid)
         earlier = await self._database.run(partial(replies.claim, holder=claim))
         if earlier is None:
             attempt = Attempt(self, claim)
@@ -117,6 +123,8 @@ class Idempotency:
     async def finish(self, attempt: Attempt, status: int, headers: str, body: bytes | None) -> None:
         """See `Attempt.finish`."""
         keep = partial(replies.keep, holder=attempt.claim, status=status, headers=headers)
+        if body and self.free_bytes() < SPARE_BYTES + len(body):
+            body = None
         if not await self._is_kept(attempt, partial(keep, body=body)):
             task = asyncio.create_task(self._keep_later(attempt, partial(keep, body=None)))
             self._tasks.add(task)
@@ -177,8 +185,9 @@ class Attempt:
     async def finish(self, status: int, headers: Mapping[str, str], body: bytes | None) -> None:
         """Keeps the answer for repetitions.
 
-        Without a body (None, or more than 256 KiB) only the fact is kept, for answers that must not be stored and for
-        streams. Repetitions are then refused. If the database refuses, the fact is kept as soon as it can be.
+        Without a body (None, or more than 256 KiB) only the fact is kept, for answers that must not be stored, for
+        streams, and where the disk is nearly full. Repetitions are then refused. If the database refuses, the fact is
+        kept as soon as it can be.
         """
         stored = body if body is not None and len(body) <= MAX_BODY_BYTES else None
         await self._store.finish(self, status, json.dumps(dict(headers)), stored)

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from contract.errors import INVALID_API_KEY, MISSING_API_KEY
+from state.blobs.folder import sync_folder
 
 BASE62 = digits + ascii_uppercase + ascii_lowercase
 PUBLIC_ID_CHARS = 8
@@ -105,7 +106,7 @@ class Keyring:
         return hmac.digest(self.keys[kid or self.kid], message, "sha256")
 
     def verify(self, message: bytes, kid: str, signature: bytes) -> bool:
-        """Whether `signature` is of `message` under `kid`, in constant time. False for an unknown `kid`."""
+        """Says if `signature` is that of `message` under `kid`, in constant time. False for an unknown `kid`."""
         return kid in self.keys and hmac.compare_digest(self.sign(message, kid), signature)
 
 
@@ -161,6 +162,7 @@ def rotate(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:
     fresh = home / f"{FILE}.{secrets.token_hex(4)}"
     _write_private(fresh, "\n".join(root.hex() for root in roots))
     fresh.replace(home / FILE)
+    sync_folder(home)
     return Secrets(roots)
 
 
@@ -174,6 +176,7 @@ def _write_once(path: Path, text: str) -> None:
         pass
     finally:
         fresh.unlink()
+    sync_folder(path.parent)
 
 
 def _write_private(path: Path, text: str) -> None:

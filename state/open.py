@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, make_url, select, update
 
-from contract.errors import without_text
+from concurrency.background import Step, supervised
 from state.accounts import api_keys
 from state.accounts.authentication import PEPPER, Accounts
 from state.accounts.client_secrets import SECRETS_PURPOSE, ClientSecrets
@@ -19,6 +16,7 @@ from state.billing.daily import DailyUsage
 from state.billing.ledger import Ledger
 from state.billing.reservation import MARK_S
 from state.blobs.base import BLOBS_VARIABLE, Blobs, open_blobs
+from state.blobs.folder import free_bytes
 from state.blobs.signatures import FILES_PURPOSE, Signatures
 from state.database.base import Clock, Database, insert_new, open_database
 from state.database.tables import facts
@@ -83,8 +81,6 @@ def _value(secrets: Secrets) -> str:
     return f"{keyring.kid}:{keyring.sign(NAME.encode()).hex()}"
 
 
-log = logging.getLogger(f"parlance.{__name__}")
-
 HOME_VARIABLE = "PARLANCE_HOME"
 DATABASE_VARIABLE = "PARLANCE_DATABASE_URL"
 REDIS_VARIABLE = "PARLANCE_REDIS_URL"
@@ -93,7 +89,7 @@ SWEEP_S = 30.0
 
 
 class State:
-    """What an ingress replica remembers. `close` it when the process goes.
+    """State of an ingress replica. `close` it when the process ends.
 
     Attributes:
         accounts: keys and callers; client_secrets: what stands for a key in browsers.
@@ -106,7 +102,7 @@ class State:
         voices: of organisations.
         tickets: for uploads.
         drafts: of voices.
-        verdicts: what our ears made of speech.
+        verdicts: verdicts on speech.
         console: what ingress replicas share of it; None where this one is alone.
         secrets: derives keys for further purposes.
         database: for queries that no repository here covers.
@@ -131,8 +127,8 @@ class State:
         self.verdicts = Verdicts(rates.connection)
         self.console = SharedConsole(rates.connection) if rates.connection else None
         self._loops = [
-            asyncio.create_task(_repeat(self._sweeps(), SWEEP_S)),
-            asyncio.create_task(_repeat([self.ledger.mark, self.ledger.tend], MARK_S)),
+            supervised("renew leases and clean up", *self._sweeps(), every_s=SWEEP_S),
+            supervised("record what open requests have used", self.ledger.mark, self.ledger.tend, every_s=MARK_S),
         ]
 
     async def ensure_demo(self, home: Path) -> str | None:
@@ -151,10 +147,10 @@ class State:
         await self.rates.close()
         await self.database.close()
 
-    def _sweeps(self) -> list[Callable[[], Awaitable[object]]]:
+    def _sweeps(self) -> list[Step]:
         """Renews the leases of this process first, then cleans up after dead ones."""
         return [
-            self._adjust_clock,
+            partial(self.clock.adjust, self.database),
             self.ledger.renew,
             self.idempotency.renew,
             self.rates.renew,
@@ -166,20 +162,6 @@ class State:
             self.drafts.sweep,
             self.blobs.drop_unfinished,
         ]
-
-    async def _adjust_clock(self) -> None:
-        await self.clock.adjust(self.database)
-
-
-async def _repeat(steps: list[Callable[[], Awaitable[object]]], every_s: float) -> None:
-    while True:
-        await asyncio.sleep(every_s)
-        for step in steps:
-            try:
-                await step()
-            except Exception as error:
-                # Of any kind: if this ended, the leases of live reservations would expire.
-                log.error("could not %s; trying again in %g s: %s", step.__name__, every_s, without_text(error))
 
 
 def default_database(home: Path) -> str:
@@ -217,19 +199,22 @@ async def open_state(
     database = await open_database(url, upgrade=not is_shared(url) if upgrade is None else upgrade)
     try:
         await database.run(partial(record_secret, secrets=secrets))
-        return State(database, secrets, Rates(redis_url, replicas), blobs, await Clock.by(database))
+        state = State(database, secrets, Rates(redis_url, replicas), blobs, await Clock.by(database))
+        if not is_shared(url):
+            state.idempotency.free_bytes = partial(free_bytes, Path(make_url(url).database or home).parent)
+        return state
     except BaseException:
         await database.close()
         raise
 
 
 def is_shared(url: str) -> bool:
-    """Whether servers on other machines can use the database."""
+    """Says if servers on other machines can use the database."""
     return not url.startswith("sqlite")
 
 
 def splits(url: str | None, redis_url: str | None, blobs_url: str | None, replicas: int) -> list[str]:
-    """Why several replicas would not share rows, counters and bytes, a sentence each. No `url` is SQLite."""
+    """Returns the reasons for which several replicas would not share rows, counters and bytes. No `url` is SQLite."""
     if replicas == 1:
         return []
     sentences = []

@@ -1,4 +1,4 @@
-"""Requests per minute, per key or network address, and concurrent streams, per key.
+"""Requests per minute, per key or network address, and concurrent streams, per key. What a key issues has a share.
 
 Sliding window counters: in memory with one ingress replica, by the `limits` library in Redis with more. If Redis does
 not answer, each replica allows its share of the limit: it fails open, but bounded.
@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,7 +23,7 @@ from limits.errors import StorageError
 from redis.exceptions import RedisError
 
 from concurrency.fairness import OwnerCounter
-from contract.access import Caller
+from contract.access import Caller, RateOwner
 from contract.errors import RATE_LIMIT_EXCEEDED, ApiError
 from contract.limits import KEYLESS_REQUESTS, RATE_WINDOW_S
 from state.shared_streams import SharedStreams
@@ -39,7 +39,7 @@ REDIS_PAUSE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RateVerdict:
-    """Where a key, or an address, stands after this request.
+    """Standing of a key, or an address, after this request.
 
     Attributes:
         limit: requests per window.
@@ -66,10 +66,11 @@ class Rates:
 
     Attributes:
         fallbacks: requests counted in this process because Redis did not answer.
+        open_streams: streams that callers hold open in this process.
     """
 
     def __init__(self, redis_url: str | None = None, replicas: int = 1, window_s: int = RATE_WINDOW_S) -> None:
-        self.fallbacks = 0
+        self.fallbacks = self.open_streams = 0
         self._replicas = replicas
         self._window_s = window_s
         self._local = LocalWindows(window_s)
@@ -80,8 +81,16 @@ class Rates:
         self._shared_streams = SharedStreams(self._redis.bridge.get_connection()) if self._redis else None
 
     async def hit(self, caller: Caller) -> RateVerdict:
-        """Counts one request of the caller's key. A refused one does not count."""
-        return await self._count(caller.key_id, caller.tariff.requests_per_minute)
+        """Counts one request of the caller's key, and of what that has issued. A refused one does not count.
+
+        The verdict is that of the owner with the fewest requests left.
+        """
+        verdicts = list[RateVerdict]()
+        for owner in caller.rate_owners:
+            verdicts.append(await self._count(owner.name, owner.requests_per_minute))
+            if not verdicts[-1].allowed:
+                return verdicts[-1]
+        return min(verdicts, key=lambda verdict: verdict.remaining)
 
     async def hit_address(self, address: str) -> RateVerdict:
         """Counts one request without a key, by where it came from. A refused one does not count."""
@@ -105,30 +114,36 @@ class Rates:
 
     @asynccontextmanager
     async def stream(self, caller: Caller) -> AsyncIterator[None]:
-        """Holds one of the key's streams while the block runs. Raises RATE_LIMIT_EXCEEDED if all are taken."""
-        limit, name = caller.tariff.concurrent_streams, None
+        """Holds one of the caller's streams while the block runs. Raises RATE_LIMIT_EXCEEDED if all are taken."""
+        async with AsyncExitStack() as places:
+            for owner in caller.rate_owners:
+                await places.enter_async_context(self._stream_of(owner, caller))
+            self.open_streams += 1
+            try:
+                yield
+            finally:
+                self.open_streams -= 1
+
+    @asynccontextmanager
+    async def _stream_of(self, owner: RateOwner, caller: Caller) -> AsyncIterator[None]:
+        limit, place = owner.concurrent_streams, None
         if self._shared_streams is not None and time.monotonic() >= self._paused_until_s:
             try:
-                if (name := await self._shared_streams.take(caller.key_id, limit)) is None:
-                    raise _too_many(caller, limit)
+                if (place := await self._shared_streams.take(owner.name, limit)) is None:
+                    raise _too_many(owner, caller, limit)
             except RedisError as error:
                 self._pause(error)
-        share = max(1, limit // self._replicas) if name is None else limit
-        if not self._local_streams.take(caller.key_id, limit=share):
-            raise _too_many(caller, share)
+        share = max(1, limit // self._replicas) if place is None else limit
+        if not self._local_streams.take(owner.name, limit=share):
+            raise _too_many(owner, caller, share)
         try:
             yield
         finally:
-            self._local_streams.give_back(caller.key_id)
-            if name is not None and self._shared_streams is not None:
+            self._local_streams.give_back(owner.name)
+            if place is not None and self._shared_streams is not None:
                 # Should Redis not answer, the place is free when its lease ends.
                 with suppress(RedisError):
-                    await asyncio.shield(self._shared_streams.give_back(caller.key_id, name))
-
-    @property
-    def open_streams(self) -> int:
-        """How many streams keys hold open in this process."""
-        return self._local_streams.total
+                    await asyncio.shield(self._shared_streams.give_back(owner.name, place))
 
     async def renew(self) -> None:
         """Renews the leases of open streams. Called by the sweeper."""
@@ -177,7 +192,7 @@ class LocalWindows:
         """Counts one request of `who`, unless it is beyond `limit`."""
         number, spent = divmod(time.time() / self._window_s, 1)
         if number != self._number:
-            # Also where somebody has set the clock back.
+            # Also after the clock was set back.
             self._earlier = self._counts if number == self._number + 1 else {}
             self._number, self._counts = int(number), {}
         earlier, count, left_s = self._earlier.get(who, 0), self._counts.get(who, 0), (1 - spent) * self._window_s
@@ -196,11 +211,11 @@ def whole_reset_s(reset_s: float, window_s: int) -> int:
     return min(max(math.floor(reset_s) + 1, 1), window_s)
 
 
-def _too_many(caller: Caller, limit: int) -> ApiError:
-    return RATE_LIMIT_EXCEEDED(
-        f"this key has {limit} open streams, the limit of its plan `{caller.tariff.name}`; close one first",
-        retry_after_s=1,
-    )
+def _too_many(owner: RateOwner, caller: Caller, limit: int) -> ApiError:
+    streams = f"{limit} open streams, the limit of its plan `{caller.tariff.name}`"
+    if owner.name != caller.key_id:
+        streams = f"issued credentials with {limit} open streams, which is their limit"
+    return RATE_LIMIT_EXCEEDED(f"this key has {streams}; close one first", retry_after_s=1)
 
 
 def _redis(url: str) -> Any:  # the library does not type the client behind `bridge`

@@ -1,7 +1,8 @@
 """Answers kept for `Idempotency-Key`, as SQL: every change of a row is one of these transactions.
 
-How many rows and bytes each API key has is counted with every change, so that no key can fill the database: beyond
-KEPT_REPLIES a new key is refused, beyond KEPT_REPLY_BYTES only the fact is kept. Rows are locked before their count.
+The rows and bytes of each API key are counted with every change, so that no organisation can fill the database with
+those of all its keys: beyond KEPT_REPLIES a new key is refused, beyond KEPT_REPLY_BYTES only the fact is kept. Rows are
+locked before their count.
 """
 
 from __future__ import annotations
@@ -11,13 +12,26 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, case, delete, func, select, tuple_, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    case,
+    cast,
+    delete,
+    func,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from contract.errors import IDEMPOTENCY_IN_PROGRESS, RATE_LIMIT_EXCEEDED
 from contract.limits import KEPT_REPLIES, KEPT_REPLY_BYTES
 from state.database.base import NOW_S, insert_new, now_s
-from state.database.tables import replies, reply_quotas
+from state.database.tables import api_keys, replies, reply_quotas
 
 KEEP_S = 86_400
 LEASE_S = 600
@@ -27,7 +41,7 @@ AT_ONCE = 500
 """Old rows that are deleted in one transaction."""
 
 RECOUNT_S = 300
-"""A count that says `too many` is counted anew, but not more often than this."""
+"""A count that is too high is recounted, but not more often than this."""
 
 _key = (replies.c.key_id, replies.c.route, replies.c.idempotency_key)
 _same_key = and_(
@@ -44,12 +58,20 @@ _DROP = delete(replies).where(_same_attempt)
 _old = select(*_key).where(replies.c.created_at <= NOW_S - KEEP_S).limit(AT_ONCE)
 _FORGET = delete(replies).where(tuple_(*_key).in_(_old)).returning(replies.c.key_id, _size.label("size"))
 _COUNT = select(func.count(), func.coalesce(func.sum(_size), 0)).where(replies.c.key_id == bindparam("of_key_id"))
+_quota = reply_quotas.c
+_sums = [cast(func.sum(_quota[name]), BigInteger).label(name) for name in ("replies", "body_bytes")]
+_of_organisation = (_quota.key_id == bindparam("of_key_id")) | _quota.key_id.in_(
+    select(api_keys.c.public_id).where(api_keys.c.org_id == bindparam("of_org_id"))
+)
+_QUOTAS: Any = select(*_sums, func.min(_quota.counted_at).label("counted_at")).where(_of_organisation)
+_KEYS = select(_quota.key_id).where(_of_organisation).order_by(_quota.key_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one attempt writes. `kid` is the generation of the secret that the digest is keyed with."""
+    """Row of one attempt. `kid` is the generation of the secret that the digest is keyed with."""
 
+    org_id: int
     key_id: str
     route: str
     idempotency_key: str
@@ -73,9 +95,9 @@ def claim(connection: Connection, holder: Claim) -> Row[Any] | None:
     fresh = {"attempt": holder.attempt, "body_sha256": holder.body_sha256, "kid": holder.kid}
     times = {"created_at": NOW_S, "lease_until": NOW_S + LEASE_S}
     if connection.execute(insert_new(connection, replies).values(**names, **fresh, **times)).rowcount:
-        if _count(connection, holder.key_id, replies=1).replies > KEPT_REPLIES:
+        if _add_and_sum(connection, holder, replies=1).replies > KEPT_REPLIES:
             raise RATE_LIMIT_EXCEEDED(
-                f"{KEPT_REPLIES} answers are already stored for this API key, each for 24 hours; send the request "
+                f"{KEPT_REPLIES} answers are already stored for this organisation, each for 24 hours; send the request "
                 "without `Idempotency-Key`, or later",
                 retry_after_s=60,
             )
@@ -94,26 +116,26 @@ def claim(connection: Connection, holder: Claim) -> Row[Any] | None:
         return row
     emptied = {"status": None, "headers": None, "body": None}
     connection.execute(_CHANGE.values(**emptied, **fresh, **times), holder.where | {"of_attempt": row.attempt})
-    _count(connection, holder.key_id, body_bytes=-row.size)
+    _add(connection, holder.key_id, 0, -row.size)
     return None
 
 
 def keep(connection: Connection, holder: Claim, status: int, headers: str, body: bytes | None) -> None:
     """Stores the answer of an attempt that still has its key; without the body where there is no room for it."""
     stored = connection.execute(_CHANGE.values(status=status, headers=headers, body=body), holder.where).rowcount
-    if stored and body and _count(connection, holder.key_id, body_bytes=len(body)).body_bytes > KEPT_REPLY_BYTES:
+    if stored and body and _add_and_sum(connection, holder, body_bytes=len(body)).body_bytes > KEPT_REPLY_BYTES:
         connection.execute(_CHANGE.values(body=None), holder.where)
-        _count(connection, holder.key_id, body_bytes=-len(body))
+        _add(connection, holder.key_id, 0, -len(body))
 
 
 def drop(connection: Connection, holder: Claim) -> None:
     """Frees the key of an attempt that still has it."""
     if connection.execute(_DROP, holder.where).rowcount:
-        _count(connection, holder.key_id, replies=-1)
+        _add(connection, holder.key_id, -1, 0)
 
 
 def renew(connection: Connection, running: Collection[Claim]) -> None:
-    """Extends the leases of attempts whose work goes on."""
+    """Extends the leases of attempts under way."""
     ordered = sorted(running, key=lambda holder: (holder.key_id, holder.route, holder.idempotency_key))
     connection.execute(_RENEW, [holder.where for holder in ordered])
 
@@ -126,35 +148,36 @@ def forget(connection: Connection) -> int:
     for row in gone:
         sizes[row.key_id] += row.size
     for key_id in sorted(rows):
-        _count(connection, key_id, replies=-rows[key_id], body_bytes=-sizes[key_id])
+        _add(connection, key_id, -rows[key_id], -sizes[key_id])
     return len(gone)
 
 
-def _count(connection: Connection, key_id: str, *, replies: int = 0, body_bytes: int = 0) -> Row[Any]:
-    """Adds to what an API key has, and returns it. What seems too much is counted anew."""
-    row = _add(connection, key_id, replies, body_bytes)
+def _add_and_sum(connection: Connection, holder: Claim, *, replies: int = 0, body_bytes: int = 0) -> Row[Any]:
+    """Adds to the count of an API key, and returns that of its organisation, recounted where it seems too much."""
+    _add(connection, holder.key_id, replies, body_bytes)
+    names = {"of_key_id": holder.key_id, "of_org_id": holder.org_id}
+    row = connection.execute(_QUOTAS, names).one()
     is_much = row.replies > KEPT_REPLIES or row.body_bytes > KEPT_REPLY_BYTES
     if is_much and row.counted_at < now_s(connection) - RECOUNT_S:
-        row = _recount(connection, key_id)
+        for key_id in connection.execute(_KEYS, names).scalars().all():
+            _recount(connection, key_id)
+        row = connection.execute(_QUOTAS, names).one()
     return row
 
 
-def _add(connection: Connection, key_id: str, rows: int, body_bytes: int) -> Row[Any]:
+def _add(connection: Connection, key_id: str, rows: int, body_bytes: int) -> None:
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    quota = reply_quotas.c
     # Never below zero: an older version beside this one writes rows without counting them.
     changed = {
-        "replies": case((quota.replies + rows > 0, quota.replies + rows), else_=0),
-        "body_bytes": case((quota.body_bytes + body_bytes > 0, quota.body_bytes + body_bytes), else_=0),
+        "replies": case((_quota.replies + rows > 0, _quota.replies + rows), else_=0),
+        "body_bytes": case((_quota.body_bytes + body_bytes > 0, _quota.body_bytes + body_bytes), else_=0),
     }
     first = {"key_id": key_id, "replies": max(0, rows), "body_bytes": max(0, body_bytes)}
     statement = dialect.insert(reply_quotas).values(**first)
-    statement = statement.on_conflict_do_update(index_elements=["key_id"], set_=changed)
-    return connection.execute(statement.returning(*reply_quotas.c)).one()
+    connection.execute(statement.on_conflict_do_update(index_elements=["key_id"], set_=changed))
 
 
-def _recount(connection: Connection, key_id: str) -> Row[Any]:
+def _recount(connection: Connection, key_id: str) -> None:
     rows, size = connection.execute(_COUNT, {"of_key_id": key_id}).one()
-    statement = update(reply_quotas).where(reply_quotas.c.key_id == key_id)
-    counted = statement.values(replies=rows, body_bytes=size, counted_at=NOW_S)
-    return connection.execute(counted.returning(*reply_quotas.c)).one()
+    statement = update(reply_quotas).where(_quota.key_id == key_id)
+    connection.execute(statement.values(replies=rows, body_bytes=size, counted_at=NOW_S))

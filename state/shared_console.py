@@ -1,4 +1,4 @@
-"""What ingress replicas share of the console, in Redis: what each sees of the graph, and the last requests.
+"""Console data that ingress replicas share in Redis: each one's view of the graph, and the last requests.
 
 What each replica sees is a text under its name, with a lease: what a dead one saw is gone when that ends. The last
 requests of an organisation are a list of ids, the newest first, and a hash of texts by id, which lose their oldest
@@ -40,14 +40,27 @@ return redis.call('HGETALL', KEYS[1])
 
 REMEMBER = """
 for place = 3, #ARGV, 2 do
-  redis.call('HSET', KEYS[2], ARGV[place], ARGV[place + 1])
-  redis.call('LPUSH', KEYS[1], ARGV[place])
+  if redis.call('HSET', KEYS[2], ARGV[place], ARGV[place + 1]) == 1 then redis.call('LPUSH', KEYS[1], ARGV[place]) end
 end
 for _, old in ipairs(redis.call('LRANGE', KEYS[1], ARGV[1], -1)) do redis.call('HDEL', KEYS[2], old) end
 redis.call('LTRIM', KEYS[1], 0, ARGV[1] - 1)
 redis.call('EXPIRE', KEYS[1], ARGV[2])
 redis.call('EXPIRE', KEYS[2], ARGV[2])
 """
+"""A request that is added again, because its first command was cancelled or not answered, stays the same one."""
+
+READ = """
+local start = 0
+if ARGV[1] ~= '' then
+  local place = redis.call('LPOS', KEYS[1], ARGV[1])
+  if not place then return {} end
+  start = place + 1
+end
+local ids = redis.call('LRANGE', KEYS[1], start, start + ARGV[2] - 1)
+if #ids == 0 then return {} end
+return {ids[#ids], redis.call('HMGET', KEYS[2], unpack(ids))}
+"""
+"""A batch of texts that follow an id, and the last id of the batch: requests that come meanwhile move no other."""
 
 
 class SharedConsole:
@@ -64,6 +77,7 @@ class SharedConsole:
         self._redis, self._most = redis, most
         self._exchange = redis.register_script(EXCHANGE)
         self._remember = redis.register_script(REMEMBER)
+        self._read = redis.register_script(READ)
 
     async def exchange(self, name: str, view: str, past: str) -> list[bytes]:
         """Stores what the process of that name sees, and saw; returns what all others see that live."""
@@ -71,7 +85,7 @@ class SharedConsole:
         return [text for other, text in zip(pairs[::2], pairs[1::2], strict=True) if _text(other) != name]
 
     async def past(self) -> bytes | None:
-        """What a process saw that was here before, or has begun before."""
+        """View of a process that was here before, or has begun before."""
         text: bytes | None = await self._redis.get(PAST)
         return text
 
@@ -86,14 +100,12 @@ class SharedConsole:
             texts = [text for request in requests for text in request]
             await self._remember(keys=_names(org_id), args=[self._most, KEPT_S, *texts])
 
-    async def newest_first(self, org_id: int) -> AsyncIterator[list[bytes]]:
-        """The texts of an organisation's requests, BATCH at a time."""
-        ids, texts = _names(org_id)
-        for start in range(0, self._most, self.BATCH):
-            batch = await self._redis.lrange(ids, start, start + self.BATCH - 1)
-            if not batch:
-                return
-            yield [text for text in await self._redis.hmget(texts, batch) if text is not None]
+    async def newest_first(self, org_id: int, before: str | None) -> AsyncIterator[tuple[str, list[bytes]]]:
+        """The texts of an organisation's requests that ended before one, BATCH at a time, and the last id of each."""
+        last_id = before or ""
+        while batch := await self._read(keys=_names(org_id), args=[last_id, self.BATCH]):
+            last_id = _text(batch[0])
+            yield last_id, [text for text in batch[1] if text is not None]
 
     async def find(self, org_id: int, request_id: str) -> bytes | None:
         """The text of one request of an organisation."""

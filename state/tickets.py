@@ -2,7 +2,7 @@
 
     issued      issue               nothing has come
     uploaded    uploaded            the bytes of one PUT are in `blobs`, on the disk
-    consumed    consume             a transcription has it; nobody else gets it any more
+    consumed    consume             a transcription has it; no other gets it any more
     gone        discard, sweep      the bytes are deleted; the row too, once its address has expired
 
 The bytes of each PUT have a name of their own in the folder of their ticket: a PUT that comes too late replaces
@@ -40,11 +40,11 @@ FOLDER = "uploads"
 ID_PATTERN = re.compile(r"upl_[a-z2-7]{26}", re.ASCII)
 
 AT_WORK_S = 900
-"""Longer than any transcription reads its recording, and than any PUT goes on after its address has expired."""
+"""Longer than any transcription reads its recording, and than any PUT continues after its address has expired."""
 
 SWEPT_AT_ONCE = 50
 ROUNDS = 20
-"""Times that so many are swept at once: what is left then waits for the next sweep."""
+"""Times that this many are swept at once: what is left then waits for the next sweep."""
 
 SWEEP_AGAIN_S = 300
 """Pause after bytes could not be deleted."""
@@ -71,7 +71,7 @@ class Ticket:
 
     @property
     def name(self) -> str:
-        """What its address is signed for: the folder of its bytes."""
+        """Folder of its bytes, for which its address is signed."""
         return f"{FOLDER}/{self.id}"
 
     def new_blob(self) -> str:

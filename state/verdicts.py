@@ -1,6 +1,7 @@
-"""What our ears made of speech, for the minutes in which it can be fetched: in Redis, in this process without it.
+"""Verdicts on speech, for the minutes in which they can be fetched: in Redis, in this process without it.
 
-It is a help, and never a reason to fail: what Redis does not take is as if nobody had listened.
+A verdict belongs to an organisation and a user. It is a help, and never a reason to fail: what Redis does not take is
+as if the speech had not been verified.
 """
 
 from __future__ import annotations
@@ -11,45 +12,74 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE
 from contract.speech.verdict import VERDICT_KEPT_S, VERDICTS_KEPT
-from state.accounts.authentication import TtlCache
 
 log = logging.getLogger(f"parlance.{__name__}")
 
-PREFIX = "parlance:verdicts:1"
+PREFIX = "parlance:verdicts:2"
+
+KEEP = """
+local is_new = redis.call('EXISTS', KEYS[2]) == 0
+if is_new or ARGV[2] ~= '' then redis.call('SET', KEYS[2], ARGV[1] .. ' ' .. ARGV[2], 'EX', ARGV[3]) end
+if is_new then
+  redis.call('LPUSH', KEYS[1], KEYS[2])
+  redis.call('EXPIRE', KEYS[1], ARGV[3])
+  for _, old in ipairs(redis.call('LRANGE', KEYS[1], ARGV[4], -1)) do redis.call('DEL', old) end
+  redis.call('LTRIM', KEYS[1], 0, ARGV[4] - 1)
+end
+"""
+"""Of two commands for one request each may come first, and the verdict stays."""
 
 
 class Verdicts:
-    """Texts by organisation and request, for VERDICT_KEPT_S. `redis` is a client of redis-py that processes share."""
+    """Texts by organisation and request, for VERDICT_KEPT_S. `redis` is a client of redis-py that processes share.
+
+    Of more than VERDICTS_KEPT the oldest are gone: of an organisation in Redis; in a process without it those of the
+    organisation that has most.
+    """
 
     def __init__(self, redis: Any | None = None) -> None:
         self._redis = redis
-        self._local: TtlCache[str, bytes] = TtlCache(VERDICTS_KEPT, VERDICT_KEPT_S)
+        self._keep = redis.register_script(KEEP) if redis is not None else None
+        self._local: dict[int, dict[str, tuple[float, bytes]]] = {}
+        """By organisation and request, the oldest first: until when, and the text as in Redis."""
 
-    async def keep(self, org_id: int, request_id: str, text: bytes) -> None:
+    async def keep(self, caller: Caller, request_id: str, text: bytes) -> None:
         """Stores the verdict of a request, or that there will be one: an empty text."""
-        name = _name(org_id, request_id)
-        if self._redis is None:
-            self._local.put(name, text, time.monotonic())
+        if self._keep is None:
+            self._keep_here(caller, request_id, b"%d %b" % (caller.user_id or 0, text))
             return
+        names = _names(caller.org_id, request_id)
         try:
-            # Each of two commands may come first, and the verdict stays.
-            await self._redis.set(name, text, ex=VERDICT_KEPT_S, nx=not text)
+            await self._keep(keys=names, args=[caller.user_id or 0, text, VERDICT_KEPT_S, VERDICTS_KEPT])
         except RedisError as error:
             log.error("a verdict could not be kept: %s", type(error).__name__)
 
-    async def find(self, org_id: int, request_id: str) -> bytes | None:
-        """What is stored; None where nothing is, or it is another organisation's. Raises STATE_UNAVAILABLE."""
-        name = _name(org_id, request_id)
+    async def find(self, caller: Caller, request_id: str) -> bytes | None:
+        """The text that is stored; None where nothing is, or it is not the caller's. Raises STATE_UNAVAILABLE.
+
+        A key without a user may see what belongs to any user of its organisation.
+        """
         if self._redis is None:
-            return self._local.get(name, time.monotonic())
-        try:
-            text: bytes | None = await self._redis.get(name)
-        except RedisError:
-            raise STATE_UNAVAILABLE() from None
-        return text
+            until_s, stored = self._local.get(caller.org_id, {}).get(request_id, (0.0, b""))
+            stored = stored if time.monotonic() < until_s else b""
+        else:
+            try:
+                stored = await self._redis.get(_names(caller.org_id, request_id)[1])
+            except RedisError:
+                raise STATE_UNAVAILABLE() from None
+        user, _, text = (stored or b"").partition(b" ")
+        return text if user and caller.user_id in {None, int(user)} else None
+
+    def _keep_here(self, caller: Caller, request_id: str, text: bytes) -> None:
+        line = self._local.setdefault(caller.org_id, {})
+        line[request_id] = time.monotonic() + VERDICT_KEPT_S, text
+        if sum(map(len, self._local.values())) > VERDICTS_KEPT:
+            longest = max(self._local.values(), key=len)
+            del longest[next(iter(longest))]
 
 
-def _name(org_id: int, request_id: str) -> str:
-    return f"{PREFIX}:{org_id}:{request_id}"
+def _names(org_id: int, request_id: str) -> list[str]:
+    return [f"{PREFIX}:{org_id}", f"{PREFIX}:{org_id}:{request_id}"]

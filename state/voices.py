@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, delete, func, select
 
 from contract.errors import VOICE_LIMIT_REACHED, ApiError
 from contract.limits import OWN_VOICES
-from contract.speech.voices import SYSTEM_VOICES, Voice, check_slug_form
+from contract.speech.voices import SYSTEM_VOICES, Voice, checked_slug
 from state.accounts import organisations
 from state.database.base import Database, insert_new
 from state.database.tables import voices
@@ -58,7 +58,7 @@ def check_slug(slug: str, in_use: Iterable[str]) -> None:
 
     Case is ignored: `m1` beside `M1` would be a trap.
     """
-    check_slug_form(slug)
+    checked_slug(slug)
     if slug in {name.lower() for name in (*in_use, *SYSTEM_VOICES)}:
         raise slug_taken(slug)
 
@@ -98,7 +98,7 @@ def insert_voice(connection: Connection, org_id: int, own_voice: OwnVoice) -> No
 
 
 def delete_voice(connection: Connection, org_id: int, slug: str) -> None:
-    """Deletes the row of a voice whose bytes somebody else deletes."""
+    """Deletes the row of a voice; its bytes are deleted elsewhere."""
     connection.execute(delete(voices).where(voices.c.org_id == org_id, voices.c.slug == slug))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from contract.limits import RATE_WINDOW_S
-from state.database.migrate import bring_to
+from state.database.migrate import upgrade_schema
 from tests.tiers import marker_of, scope_of, turn_of
 
 ROOT = Path(__file__).parents[1]
@@ -34,6 +35,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if marker := marker_of(files[item.path]):
             item.add_marker(marker)
     items.sort(key=lambda item: turn_of(files[item.path]))
+
+
+MAY_SKIP = {
+    "this processor has no int8 in AVX-512": "the machine's own",
+    "this processor has no kernel for 8 bits beside bfloat16": "the same, or `-p tests.avx2`",
+    "there is a GPU": "and one test is of a machine without",
+    "this onnxruntime can use CUDA": "the same",
+    "network namespaces want root and iproute2": "containers of some runners may not make any",
+    "only root can be two users": "some runners are no root",
+    "it has no such language": "no pair of engine and language that could be tried",
+}
+"""Reasons for which a test may be skipped where CI is set, and why."""
+
+
+def _counted(report: Any) -> Any:
+    """The report of a test or file; a skip is a failure in CI, where everything that a test needs is to be there."""
+    if report.skipped and os.environ.get("CI") and not hasattr(report, "wasxfail"):
+        reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+        if reason not in MAY_SKIP:
+            report.outcome, report.longrepr = "failed", f"{report.nodeid} was skipped in CI: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """A test that was skipped has failed in CI."""
+    return _counted((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    """The same of a file."""
+    return _counted((yield))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -59,7 +93,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("migrated") / "parlance.db"
     engine = create_engine(f"sqlite:///{path}")
     with engine.begin() as connection:
-        bring_to(connection)
+        upgrade_schema(connection)
     engine.dispose()
     return path
 

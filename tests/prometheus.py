@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import time
@@ -23,7 +22,7 @@ def program(name: str) -> str:
     path = shutil.which(name)
     if path is None:
         reason = f"needs `{name}`: install the package prometheus"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+        pytest.skip(reason)
     return path
 
 

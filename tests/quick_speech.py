@@ -11,8 +11,8 @@ from contract.speech.engine import SpeechJob
 from models import Imports
 from models.espeak.voices import VoiceSettings, language_of, settings_for
 from models.options import read
-from models.speech.expressive import ExpressiveAdapter
-from models.speech.kokoro import EspeakSynthesizer, median_pitch_hz
+from models.speech.expressive import ExpressiveAdapter, Synthesizer
+from models.speech.kokoro import espeak_synthesizer, median_pitch_hz
 from text.sentences import TextPart, sentences
 
 SENTENCE_CHARS = 300
@@ -37,11 +37,11 @@ class Espeak(ExpressiveAdapter):
     def cut(self, text: str) -> Iterator[TextPart]:
         return sentences(text, SENTENCE_CHARS)
 
-    def synthesizer(self, job: SpeechJob) -> EspeakSynthesizer:
+    def synthesizer(self, job: SpeechJob) -> Synthesizer:
         language = language_of(job.language)
         settings = self.stored(self._voices, job.voice or next(iter(self._voices)))
         f0_hz = median_pitch_hz(job.clip) if job.clip else None
-        return EspeakSynthesizer(language, settings_for(f0_hz, language) if f0_hz else settings, job.speed)
+        return espeak_synthesizer(language, settings_for(f0_hz, language) if f0_hz else settings, job.speed)
 
 
 def quick(model: SpeechModel) -> SpeechModel:

@@ -32,8 +32,8 @@ class Call:
         return {"id": self.id, "type": self.type, self.type: {"name": self.name, self._key: self.given}}
 
     def opening(self, index: int) -> Delta:
-        """All but what it is given."""
-        opened = {"index": index, "id": self.id, "type": self.type, self.type: {"name": self.name}}
+        """All but what it is given, which is empty yet."""
+        opened = {"index": index, "id": self.id, "type": self.type, self.type: {"name": self.name, self._key: ""}}
         return {"tool_calls": [opened]}
 
     def piece(self, index: int, text: str) -> Delta:

@@ -23,8 +23,11 @@ def test_a_push_leaves_out_what_the_table_marks_and_a_merge_leaves_out_nothing_o
     (left_out,) = re.findall(r"^LONG := (.*)$", MAKEFILE, re.MULTILINE)
     assert {*left_out.split(" or ")} == {*MARKERS.values(), "crashes", "slow"} - {"cluster"}
     assert '$(TOGETHER) -m "not (slow or cluster)"' in MAKEFILE
-    assert '$(ALONE) -m "not slow"' in MAKEFILE
-    assert "make test-all\n" in (ROOT / ".ci/run").read_text("utf-8")
+    assert '$(ALONE) -m "$(or $(TIER),not slow)"' in MAKEFILE
+    assert "test-all: test-units test-cluster " in MAKEFILE
+    merge = (ROOT / ".ci/run").read_text("utf-8")
+    assert "\nmake test-units\n" in merge
+    assert re.search(r"^if \[ \$SECONDS -lt \d+ \]; then make test-cluster; else$", merge, re.MULTILINE)
 
 
 def test_the_smoke_tests_are_of_the_cluster() -> None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Set
 
+import regex
+
 UNCERTAIN = "de"
-"""The language of a text that is too short to tell."""
+"""The language of a text that is too short."""
 
 MAX_CHARS = 2000
 """Characters of a text that are read; more of them change no result."""
@@ -29,22 +32,13 @@ CLOSEST = {"no": "da", "nb": "da", "nn": "da", "af": "nl", "ms": "id", "sr": "hr
 CLOSEST_CYRILLIC = {"sr": "bg", "mk": "bg"}
 """As CLOSEST, for Cyrillic texts."""
 
-_BEYOND_LATIN = re.compile(
-    "[\u0370-\u1dff\u2c00-\ua6ff\ua800-\ufaff\ufb1d-\ufdff\ufe70-\ufeff\uff66-\uffdc\U00020000-]"
+_SCRIPTS = regex.compile(
+    r"(?P<latin>\p{Latin}+)|(?P<kana>[\p{Hiragana}\p{Katakana}ー]+)|(?P<han>\p{Han}+)|(?P<ko>\p{Hangul}+)"
+    r"|(?P<ru>\p{Cyrillic}+)|(?P<el>\p{Greek}+)|(?P<hi>\p{Devanagari}+)|(?P<ar>\p{Arabic}+)|(?P<he>\p{Hebrew}+)"
+    r"|(?P<th>\p{Thai}+)"
 )
-_LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
-_KANA = re.compile("[\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9d]")
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
-_CYRILLIC = re.compile("[\u0400-\u052f]")
-_OTHER_SCRIPTS = {
-    "ko": re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]"),
-    "el": re.compile("[\u0370-\u03ff\u1f00-\u1fff]"),
-    "hi": re.compile("[\u0900-\u097f]"),
-    "ar": re.compile("[\u0600-\u06ff\u0750-\u077f\ufb50-\ufdff\ufe70-\ufeff]"),
-    "he": re.compile("[\u0590-\u05ff]"),
-    "th": re.compile("[\u0e00-\u0e7f]"),
-}
-_EAST_ASIAN = frozenset({"ja", "zh", "ko"})
+_DENSE = {"kana": 3, "han": 3, "ko": 3}
+"""Scripts in which one sign says as much as three letters."""
 
 _NOT_LANGUAGE = re.compile(r"<[^<>]{0,40}>|\[[^\[\]]{0,40}\]|\S+@\S+|https?://\S+|www\.\S+")
 _NO_LETTER = re.compile(r"[^\w\s'’]|[\d_]")
@@ -56,24 +50,22 @@ def detect(text: str, spoken: Set[str]) -> str:
     `spoken` are the languages that at least one engine speaks; others are accepted for long texts only.
     """
     plain = unicodedata.normalize("NFC", _NOT_LANGUAGE.sub(" ", text[:MAX_CHARS]))
-    if _BEYOND_LATIN.search(plain) and (language := _by_script(plain, spoken)):
-        return language
-    return _latin(" ".join(_NO_LETTER.sub(" ", plain).split()), spoken)
+    language = _by_script(plain)
+    if language == "ru":
+        return _cyrillic(plain.lower(), spoken)
+    return language or _latin(" ".join(_NO_LETTER.sub(" ", plain).split()), spoken)
 
 
-def _by_script(text: str, spoken: Set[str]) -> str | None:
-    """The language of the script that most of the text is in; None if that is the Latin one."""
-    counts = {name: len(script.findall(text)) for name, script in _OTHER_SCRIPTS.items()}
-    kana, han = len(_KANA.findall(text)), len(_HAN.findall(text))
+def _by_script(text: str) -> str | None:
+    """The language of the script that most of the text is in; None if that is the Latin one, `ru` for Cyrillic."""
+    counts = Counter({"latin": 0})
+    for match in _SCRIPTS.finditer(text):
+        counts[match.lastgroup] += len(match[0]) * _DENSE.get(match.lastgroup, 1)
+    kana, han = counts.pop("kana", 0), counts.pop("han", 0)
     # A single kana is fashion in Chinese; Japanese has far more than one in eight.
     counts["ja" if kana and 8 * kana >= kana + han else "zh"] = kana + han
-    counts["ru"] = len(_CYRILLIC.findall(text))
-    # One of these signs tells as much as three letters.
-    weights = {name: 3 * n if name in _EAST_ASIAN else n for name, n in counts.items()}
-    language = max(weights, key=lambda name: weights[name])
-    if weights[language] <= len(_LATIN.findall(text)):
-        return None
-    return _cyrillic(text.lower(), spoken) if language == "ru" else language
+    language = max(counts, key=lambda name: counts[name])
+    return None if language == "latin" else language
 
 
 def _cyrillic(text: str, spoken: Set[str]) -> str:
@@ -90,7 +82,7 @@ def _cyrillic(text: str, spoken: Set[str]) -> str:
 def _latin(text: str, spoken: Set[str]) -> str:
     language = _guess(text)
     if language == "en" or " " not in text:
-        # German borrows from English, and one word tells little: the guess must hold against a hint of German.
+        # German borrows from English, and one word says little: the guess must hold against a hint of German.
         language = _guess(text, hint=UNCERTAIN)
     if language not in spoken:
         language = CLOSEST.get(language, language)

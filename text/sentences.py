@@ -1,4 +1,4 @@
-"""Where sentences end, in any language.
+"""Ends of sentences, in any language.
 
 sentences("Hello. How are you?", 200)    TextPart("Hello. ", 7), TextPart("How are you?", 19)
 passages("Hello. How are you?", 200)     TextPart("Hello. How are you?", 19)        as many sentences as fit
@@ -21,7 +21,7 @@ ABBREVIATIONS = (
 )
 """After these a dot does not end a sentence, nor after one letter ("J. Smith") or a small number ("3. Mai")."""
 OPEN_ENDS = " etc usw"
-"""After these a dot may end a sentence, which only what follows can tell."""
+"""After these a dot may end a sentence; only the text behind it shows that."""
 
 
 def _unfinished(abbreviations: str) -> str:
@@ -40,9 +40,10 @@ _SENTENCE_END = rf"""
   | \n [^\S\n]* \n \s*
   | \n \s* (?!\p{{Ll}})
 """
-"""Where a sentence ends. `STerm` is Unicode's class of !, ?, 。, ।, ؟ and their like, `ATerm` that of dots.
+"""The end of a sentence. `STerm` is Unicode's class of !, ?, 。, ।, ؟ and their like, `ATerm` that of dots.
 
-In scripts with spaces, white space must follow. Behind dots, and behind a single line break, a small letter goes on.
+In scripts with spaces, white space must follow. Behind dots, and behind a single line break, a small letter continues
+the sentence.
 """
 
 _LAST_STOP = regex.compile(
@@ -65,7 +66,7 @@ class TextPart(NamedTuple):
 
 
 def ends_sentence(text: str, end: int | None = None) -> bool:
-    """Whether a sentence ends in `text` at `end`, by default at its end; white space and quotes may be between."""
+    """Says if a sentence ends in `text` at `end`, by default at its end; white space and quotes may be between."""
     return _LAST_STOP.match(text, 0, len(text) if end is None else end) is not None
 
 

@@ -1,4 +1,4 @@
-"""Whether a transcript says what a text says, as far as a transcriber can be believed.
+"""Comparison of a transcript with the text that was to be said, as far as a transcriber can be believed.
 
 compare("Room 12, please.", "room twelve please", "en") -> Comparison(word_error_rate=0.0, first=None, longest=0)
 
@@ -9,7 +9,8 @@ units and titles as one word for each (`spoken.toml`). The words are aligned. A 
     or its letters differ by LETTERS at least, and are not spelled alike otherwise
 
 so a word that is left out counts, and a name that is written as it may sound does not. Where each passage that counts
-has words for words, ears may have misheard them, and listen again with a hint: to a long sound part by part (`doubts`).
+has words for words, the transcriber may have mistaken them, and gets the sound again with a hint: of a long sound, part
+by part (`doubts`).
 """
 
 from __future__ import annotations
@@ -26,18 +27,19 @@ from typing import NamedTuple
 from rapidfuzz.distance import Levenshtein
 
 from text.sentences import sentences
+from text.speakable import with_fractions
 
 LETTERS = 4
-"""Letters that must be added, dropped or replaced in a passage for it to count: shorter words are often misheard."""
+"""Letters that must be added, dropped or replaced in a passage for it to count: shorter words are often mistaken."""
 
 ALIKE = 0.5
 """Share of its letters that a passage may lose in another spelling of the same sound."""
 
 MISHEARD = 5
-"""Words in a row that ears may mishear, and hear with a hint. More of them are another sentence, or language."""
+"""Words in a row that a transcriber may mistake, but not with a hint. More are another sentence, or language."""
 
 COUNTED = frozenset({"en", "es", "fr", "it", "pt", "de", "nl"})
-"""Languages whose words for numbers are read as digits."""
+"""Languages with words for numbers that are read as digits."""
 
 _UNITS: dict[str, str] = {
     spelling: word
@@ -52,15 +54,15 @@ _NO_DIGIT = re.compile(r"\D")
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How two texts differ.
+    """Differences of two texts.
 
     Attributes:
         words: of the text that was to be said, in the spelling in which it is compared.
         word_error_rate: words that were added, dropped or replaced, as a share of these.
-        first: the first passage that counts, expected and heard; None where none does.
+        first: the first passage that counts, expected and transcribed; None where none does.
         longest: words of the longest passage that differs at all.
-        is_doubtful: whether a second hearing with the text as a hint may tell otherwise. One word is misheard for
-            another; where nothing was heard, or something more, ears would make it up from the hint, or leave it out.
+        is_doubtful: a second transcription with the text as a hint may differ. One word is mistaken for another;
+            where a word is missing or added, a transcriber would make it up from the hint, or leave it out.
     """
 
     words: int
@@ -71,15 +73,15 @@ class Comparison:
 
 
 def compare(text: str, transcript: str, language: str, letters: int = LETTERS) -> Comparison:
-    """How `transcript` differs from `text`, which has words."""
-    expected, heard_words = spelled(text, language), spelled(transcript, language)
+    """The differences of `transcript` from `text`, which has words."""
+    expected, actual = spelled(text, language), spelled(transcript, language)
     edits, longest, counted = 0, 0, list[tuple[str, str]]()
-    for is_same, codes in groupby(Levenshtein.opcodes(expected, heard_words), key=lambda code: code.tag == "equal"):
+    for is_same, codes in groupby(Levenshtein.opcodes(expected, actual), key=lambda code: code.tag == "equal"):
         if is_same:
             continue
         run = list(codes)
         old = expected[run[0].src_start : run[-1].src_end]
-        new = heard_words[run[0].dest_start : run[-1].dest_end]
+        new = actual[run[0].dest_start : run[-1].dest_end]
         edits, longest = edits + max(len(old), len(new)), max(longest, len(old), len(new))
         if counts(old, new, letters):
             counted.append((" ".join(old), " ".join(new)))
@@ -96,9 +98,10 @@ class Doubt(NamedTuple):
 
 
 def doubts(text: str, pieces: Sequence[str], language: str) -> list[Doubt]:
-    """Where ears should listen again, with a hint at what should be there: whole sentences and whole pieces, in order.
+    """Parts to transcribe again, with their sentences as hints: whole sentences and whole pieces, in order.
 
-    Ears take a hint for what was said before, so of a long sound they would leave out what the hint has beside.
+    A transcriber takes a hint for the text before the sound, so of a long sound it would leave out the words of the
+    hint.
     """
     parts = [part.text for part in sentences(text, max(len(text), 1))]
     expected, transcript = ([spelled(part, language) for part in some] for some in (parts, pieces))
@@ -112,11 +115,9 @@ def doubts(text: str, pieces: Sequence[str], language: str) -> list[Doubt]:
     }
     joints = [(0, 0)]
     for number, end in enumerate(ends[:-1], 1):
-        # Each part has a piece at least, or there would be nothing to hear.
-        if (
-            places.get(end) in piece_ends
-            and joints[-1][1] <= (piece := piece_ends.index(places[end])) < len(pieces) - 1
-        ):
+        # Each part has a piece at least, or there would be no sound of it.
+        piece = piece_ends.index(places[end]) if places.get(end) in piece_ends else -1
+        if joints[-1][1] <= piece < len(pieces) - 1:
             joints.append((number, piece + 1))
     every = pairwise([*joints, (len(parts), len(pieces))])
     together = (("".join(parts[a:b]).strip(), first, end) for (a, first), (b, end) in every)
@@ -125,7 +126,7 @@ def doubts(text: str, pieces: Sequence[str], language: str) -> list[Doubt]:
 
 def spelled(text: str, language: str) -> list[str]:
     """The words of `text`, in the spelling in which texts are compared."""
-    plain = unicodedata.normalize("NFKC", text).casefold()
+    plain = unicodedata.normalize("NFKC", with_fractions(text, language)).casefold()
     plain = _PRICE.sub(r"\2 \1", plain)  # as it is read
     if language in COUNTED:
         from text_to_num import alpha2digit
@@ -141,14 +142,14 @@ def spelled(text: str, language: str) -> list[str]:
     numbers = [
         whole
         for is_number, row in groupby(words, key=lambda word: word[0].isdigit())
-        # "19 84" is 1984, and 1,500 is 1500: how digits are grouped is not heard.
+        # "19 84" is 1984, and 1,500 is 1500: groups of digits have no sound.
         for whole in (("".join(_NO_DIGIT.sub("", number) for number in row),) if is_number else row)
     ]
     return ["one" if word == "1" else word for word in numbers]  # "any one" may be one word
 
 
 def counts(old: list[str], new: list[str], letters: int = LETTERS) -> bool:
-    """Whether a passage says something else, and is not the same in another spelling."""
+    """Says if a passage is something else, and not the same in another spelling."""
     expected, transcript = "".join(old), "".join(new)
     if _NO_DIGIT.sub("", expected) != _NO_DIGIT.sub("", transcript):
         return True

@@ -15,7 +15,7 @@ AHEAD_S = 600.0
 
 
 def backlog_wait_s(calls: float, running: int, lefts_s: Sequence[float], slots: int, service_s: float) -> float:
-    """How long the last of `calls` waits for a slot, in seconds. Infinite where no replica comes.
+    """Returns the seconds for which the last of `calls` waits for a slot; infinite if no replica will run.
 
     `lefts_s` says of each replica that starts how long that still takes.
     """
@@ -30,7 +30,7 @@ def backlog_wait_s(calls: float, running: int, lefts_s: Sequence[float], slots: 
 
 
 def _ends_s(calls: float, replicas: int, start_sum_s: float, slots: int, service_s: float) -> float:
-    """When so many replicas, whose starts take `start_sum_s` together, have begun all calls."""
+    """Returns when that number of replicas, with starts of `start_sum_s` in all, have begun all calls."""
     if not replicas:
         return math.inf if calls > 0 else 0.0
     return max(0.0, (start_sum_s + (calls / slots - replicas) * service_s) / replicas)
@@ -46,7 +46,7 @@ def replicas_to_start(
     load_s: float,
     target_s: float,
 ) -> int:
-    """Replicas to start now so that nobody waits for longer than `target_s`, or than a start and half of it.
+    """Replicas to start now so that no call waits for longer than `target_s`, or than a start and half of it.
 
     That holds for the `calls` that are here, and for those that come in the AHEAD_S after them, `rate` a second. 0
     where all of them begin in time on what runs and starts.

@@ -1,4 +1,4 @@
-"""What goes into the policy, and what comes out. Plain data, without Ray."""
+"""Input and output of the policy. Plain data, without Ray."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contract.hours import WarmHours
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What an operator has set for one engine. Times in seconds.
+    """Settings of an operator for one engine. Times in seconds.
 
     Attributes:
         slots: calls that one replica works on at once.
@@ -43,7 +43,7 @@ class Terms:
 
     @classmethod
     def read(cls, table: Mapping[str, Any]) -> Terms:
-        """What was `written`."""
+        """Reads what was `written`."""
         return cls(**{**table, "warm": tuple(WarmHours(**hours) for hours in table.get("warm", ()))})
 
 
@@ -70,7 +70,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class ScalingDecision:
-    """How many replicas an engine is to have, and why, in a few words for a log."""
+    """Target of an engine, with the reason in a few words for a log."""
 
     replicas: int
     why: str

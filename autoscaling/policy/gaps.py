@@ -20,10 +20,10 @@ BUCKETS = 75
 """The last begins after ten days."""
 
 FADE = 0.98
-"""What one gap weighs when the next of its hour has come: about the last fifty count."""
+"""Weight of one gap when the next of its hour has come: about the last fifty count."""
 
 UNSEEN = 1.0
-"""What gaps weigh together of which none was seen yet: of any length alike, up to some times the longest stay."""
+"""Weight of all unseen gaps together: of any length alike, up to some times the longest stay."""
 UNSEEN_TIMES = 4.0
 
 HOURS = 7 * 24
@@ -51,7 +51,7 @@ class Gaps:
         weights[bucket] = weights.get(bucket, 0.0) + 1
 
     def idle_s(self, now_s: float, price_s: float, least_s: float, most_s: float) -> float | None:
-        """How long to stay warm from now on, in seconds; None where too little is known.
+        """Returns the seconds to stay warm from now on; None if too little is known.
 
         `price_s` is what a cold hit costs, in seconds of one idle replica.
         """
@@ -64,7 +64,7 @@ class Gaps:
         return min(choices, key=lambda stay_s: sum(_costs(weights, stay_s, price_s)))
 
     def chance(self, now_s: float, idle_s: float, within_s: float) -> float | None:
-        """The chance that a gap that has lasted for `idle_s` ends within so many seconds more; None as above."""
+        """The chance that a gap that has lasted for `idle_s` ends within that many seconds more; None as above."""
         weights = self._at(now_s)
         if weights is None:
             return None
@@ -92,7 +92,7 @@ class Gaps:
         }
 
     def read(self, table: Mapping[str, Mapping[str, float]]) -> None:
-        """Goes on from what was `written`. Raises an Exception where it is something else."""
+        """Continues from what was `written`. Raises an Exception where it is something else."""
         read = {
             int(hour) % HOURS: {min(BUCKETS, int(bucket)): float(weight) for bucket, weight in weights.items()}
             for hour, weights in table.items()

@@ -1,4 +1,4 @@
-"""What the policy remembers of one engine from one look to the next."""
+"""Memory of the policy about one engine between two passes."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from autoscaling.policy.facts import Facts, Terms
 from autoscaling.policy.gaps import Gaps
 
 CALM_S = 120.0
-"""Over about so many seconds the mean of calls is taken that decides whether a replica may go."""
+"""Over about this many seconds the mean of calls is taken that decides whether a replica may go."""
 
 RATE_S = 15.0
-"""Over about so many seconds the rate is taken in which calls come."""
+"""Over about this many seconds the rate is taken in which calls come."""
 
 RECENT = 200
-"""Of so many calls that ended the mean time is taken."""
+"""Of this many calls that ended the mean time is taken."""
 
-SURE = 3.0
-"""Standard deviations of a count by which what came in one look may be more than usual, and tell nothing."""
+Z_SCORE = 3.0
+"""Standard deviations of a count by which what came in one look may be more than usual, and mean nothing."""
 
-NEARLY = 0.1
+OVERDUE_FRACTION = 0.1
 """A start that takes longer than expected is taken to need this part of it still."""
 
 SETTLED_S = 4.0
-"""An engine is idle after so many seconds without a call: reports are as old as that."""
+"""An engine is idle after this many seconds without a call: reports are as old as that."""
 
 
 @dataclass(slots=True)
 class Memory:
-    """What is known of one engine. Instants are Unix times in seconds; None: it was not seen yet.
+    """Observations of one engine. Instants are Unix times in seconds; None: not seen yet.
 
     Attributes:
         gaps: between its requests.
@@ -65,7 +65,7 @@ class Memory:
     grown_s: float = -math.inf
     turned_s: float = -math.inf
     _has_called: bool = False
-    """Whether `active_s` is the time of a call, and not of the first look."""
+    """Says if `active_s` is the time of a call, and not of the first look."""
     _calls: float = 0.0
     _running: int | None = None
     _stay: tuple[tuple[float, ...], float] | None = None
@@ -79,7 +79,7 @@ class Memory:
         if passed_s:
             came = max(0.0, facts.calls - self._calls + facts.ended)
             self.rate += (came / passed_s - self.rate) * (1 - math.exp(-passed_s / RATE_S))
-            self.surge = max(0.0, came - SURE * math.sqrt(came)) / passed_s
+            self.surge = max(0.0, came - Z_SCORE * math.sqrt(came)) / passed_s
         self._calls = facts.calls
         if facts.ended > 0:
             mean_s = facts.worked_s / facts.ended
@@ -114,7 +114,7 @@ class Memory:
         self.active_s, self._has_called = now_s, True
 
     def turn(self, more: int, now_s: float) -> None:
-        """So many replicas come because of load, or go where it is less than 0."""
+        """Number of replicas that come because of load, or go where it is less than 0."""
         if more > 0:
             self.grown_s = now_s
         elif more < 0 and self.is_growing:
@@ -122,7 +122,7 @@ class Memory:
 
     @property
     def is_growing(self) -> bool:
-        """Whether load has sent none away since it brought one."""
+        """Says if load has stopped no replica since it started one."""
         return self.grown_s > self.turned_s
 
     def shift(self, by_s: float) -> None:
@@ -141,7 +141,7 @@ class Memory:
         return now_s - self.active_s if self.active_s is not None else 0.0
 
     def price_s(self, terms: Terms) -> float:
-        """What a cold hit costs, in seconds of one idle replica: as much more than `idle_s` as a start takes longer."""
+        """Price of a cold hit in seconds of one idle replica: above `idle_s` by as much as a start takes longer."""
         return terms.idle_s * (1.0 if self.load_s is None else self.load_s / terms.load_s)
 
     def stay_s(self, terms: Terms) -> float:
@@ -155,16 +155,16 @@ class Memory:
         return self._stay[1]
 
     def lefts_s(self, terms: Terms, now_s: float) -> list[float]:
-        """How long each replica that starts will still do so, in seconds."""
+        """Seconds for which each starting replica will still start."""
         load_s = self.load_s or terms.load_s
-        return [max(NEARLY * load_s, load_s - (now_s - asked_s)) for asked_s in self.asked_s]
+        return [max(OVERDUE_FRACTION * load_s, load_s - (now_s - asked_s)) for asked_s in self.asked_s]
 
     def written(self) -> dict[str, Any]:
-        """What lasts longer than this process, for JSON."""
+        """Part that outlives this process, for JSON."""
         return {"service_s": self.service_s, "load_s": self.load_s, "gaps": self.gaps.written()}
 
     def read(self, table: Mapping[str, Any]) -> None:
-        """Goes on from what was `written`. Raises an Exception where it is something else, and nothing is changed."""
+        """Continues from what was `written`. Raises an Exception where it is something else, and nothing is changed."""
         gaps = Gaps()
         gaps.read(table["gaps"])
         service_s, load_s = (None if table[name] is None else float(table[name]) for name in ("service_s", "load_s"))

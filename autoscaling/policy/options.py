@@ -14,7 +14,7 @@ from contract.catalog import Serving
 
 
 class Scaling(Frozen):
-    """Who decides how many replicas an engine has.
+    """Policy that sets the number of replicas of an engine.
 
     Attributes:
         by: `policy`, or `serve`: Serve's default, with `idle_s` as its delay. `dry-run`: the same, and the policy says
@@ -31,7 +31,7 @@ BY_POLICY = Scaling()
 
 
 def needs(options: Mapping[str, Any]) -> dict[str, float]:
-    """What one replica takes, by Ray's names: in a placement group, in whose first bundle it is, all of the group."""
+    """Resources of one replica by Ray's names; those of a whole placement group if it is in the first bundle."""
     actor = options["ray_actor_options"]
     alone = {"CPU": actor["num_cpus"], "GPU": actor.get("num_gpus", 0), "memory": actor.get("memory", 0)}
     total: Counter[str] = Counter()
@@ -41,7 +41,7 @@ def needs(options: Mapping[str, Any]) -> dict[str, float]:
 
 
 def terms_of(serving: Serving, options: Mapping[str, Any], *, is_constant: bool = False) -> Terms:
-    """What a stanza asks. CPUs are no budget, for engines share them by time; a constant idle time learns nothing."""
+    """Limits from a stanza. CPUs are no budget, since engines share them; a constant idle time learns nothing."""
     config = options["autoscaling_config"]
     idle_s = config["downscale_to_zero_delay_s"]
     return Terms(

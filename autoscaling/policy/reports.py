@@ -1,4 +1,4 @@
-"""What replicas tell Serve's controller (`Replica.record_autoscaling_stats`), and what the policy makes of it."""
+"""Reports of replicas to Serve's controller (`Replica.record_autoscaling_stats`), read for the policy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 KNOWN = 1000
-"""Replicas that are missing whose last counts are kept: more than come back."""
+"""Missing replicas for which the last counts are kept: more than come back."""
 
 
 class Reader:
@@ -25,7 +25,7 @@ class Reader:
         self._seen: dict[Any, tuple[float, float]] | None = None
 
     def facts(self, ctx: AutoscalingContext) -> Facts:
-        """What Serve knows of the deployment now, and what its replicas have told."""
+        """Reads what Serve knows of the deployment now, and the reports of its replicas."""
         latest = {
             name: {replica: points[-1].value for replica, points in of_replicas.items() if points}
             for name, of_replicas in (ctx.raw_metrics or {}).items()

@@ -1,7 +1,7 @@
-"""What the policies of all deployments of a cluster share, in the process of Serve's controller.
+"""State that the policies of all deployments of a cluster share, in the process of Serve's controller.
 
-Serve starts the first replica of a cold engine that somebody calls without asking its policy. So a cold engine that was
-not asked in a round of looks is one that somebody waits for. Its replica waits, too, until there is room for it. One
+Serve starts the first replica of a cold engine that is called without asking its policy. So a cold engine that was
+not asked in a round of looks is one that a call waits for. Its replica waits, too, until there is room for it. One
 that was not cold and is not asked is being deleted: it holds what it has, and wants no more.
 """
 
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from autoscaling.policy.brain import Brain
 from autoscaling.policy.facts import Facts, ScalingDecision, Terms
 from autoscaling.policy.memory import Memory
+from autoscaling.policy.scaling import ScalingPolicy
 from contract.telemetry import SCALING_FAILURES, SCALING_REPLICAS
 
 if TYPE_CHECKING:
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from autoscaling.policy.serve import EnginePolicy
 
 ROOM_S = 10.0
-"""How old what is known of the resources of the cluster may be."""
+"""Age in seconds up to which the known resources of the cluster are used."""
 
 SAVE_S = 300.0
 FILE = "warmth.json"
 """In PARLANCE_HOME of the machine with Serve's controller: what was learned, to go on from after a restart."""
 
-SOMEBODY_WAITS = Facts(running=0, target=1, calls=1.0)
+COLD_REQUEST = Facts(running=0, target=1, calls=1.0)
 
 log = logging.getLogger("ray.serve")
 
 
 def cluster_resources() -> Mapping[str, float]:
-    """What there is in all, by Ray's names. Memory is in bytes."""
+    """Resources in all, by Ray's names. Memory is in bytes."""
     import ray
 
     resources: Mapping[str, float] = ray.cluster_resources()
@@ -65,7 +65,7 @@ class SharedPolicy:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._resources, self._file, self._clock = resources, file, clock
-        self._brain = Brain()
+        self._policy = ScalingPolicy()
         self._members: WeakValueDictionary[str, EnginePolicy] = WeakValueDictionary()
         """Serve lets go of the policy of a deployment that is deleted."""
         self._looks: dict[str, Facts] = {}
@@ -89,7 +89,7 @@ class SharedPolicy:
         self._looks[key] = look = policy.reader.facts(ctx)
         self._seen[key] = Facts(look.running, look.target, look.calls)
         if known is not policy:
-            self._brain.terms[key] = Terms.read(policy.terms)
+            self._policy.terms[key] = Terms.read(policy.terms)
         self._members[key] = policy
         if failure := self._failures.get(key):
             raise failure
@@ -112,8 +112,8 @@ class SharedPolicy:
         members = dict(self._members)
         facts = {key: looks.get(key) or self._unasked(key) for key in members}
         try:
-            self._decisions = self._brain.decide(facts, self._room_of(members, facts), now_s)
-            self._failures = self._brain.failures
+            self._decisions = self._policy.decide(facts, self._room_of(members, facts), now_s)
+            self._failures = self._policy.failures
         except Exception as error:
             self._failures = dict.fromkeys(members, error)
         if self._clock() - self._saved_s >= SAVE_S:
@@ -121,14 +121,14 @@ class SharedPolicy:
             self._write()
 
     def _unasked(self, key: str) -> Facts:
-        seen = self._seen.get(key, SOMEBODY_WAITS)
-        return seen if seen.running else SOMEBODY_WAITS
+        seen = self._seen.get(key, COLD_REQUEST)
+        return seen if seen.running else COLD_REQUEST
 
     def _room_of(self, members: Mapping[str, EnginePolicy], facts: Mapping[str, Facts]) -> dict[str, float]:
-        """What engines share. What runs has room, also where a node has just come."""
+        """Room that engines share. Running replicas have room, also on a node that has just joined."""
         runs: Counter[str] = Counter()
         for key, seen in facts.items():
-            runs.update({name: need * seen.running for name, need in self._brain.terms[key].needs.items()})
+            runs.update({name: need * seen.running for name, need in self._policy.terms[key].needs.items()})
         if runs and self._clock() - self._asked_s >= ROOM_S:
             self._asked_s, self._there_is = self._clock(), self._resources()
         room = {name: max(taken, self._there_is.get(name, 0.0)) for name, taken in runs.items()}
@@ -142,7 +142,7 @@ class SharedPolicy:
             for key, table in json.loads(self._file.read_text("utf-8")).items():
                 memory = Memory()
                 memory.read(table)
-                self._brain.memories[key] = memory
+                self._policy.memories[key] = memory
         except Exception as error:
             log.warning("scaling: %s cannot be read, so idle times are learned anew: %r", self._file, error)
 
@@ -151,7 +151,9 @@ class SharedPolicy:
             return
         try:
             new = self._file.with_suffix(".new")
-            new.write_text(json.dumps({key: memory.written() for key, memory in self._brain.memories.items()}), "utf-8")
+            new.write_text(
+                json.dumps({key: memory.written() for key, memory in self._policy.memories.items()}), "utf-8"
+            )
             new.replace(self._file)
         except OSError as error:
             log.warning("scaling: what was learned cannot be kept in %s: %r", self._file, error)

@@ -1,4 +1,4 @@
-"""Our lines go where Serve's go, and every line tells which request it is of.
+"""Log lines go where Serve's go, and every line names its request.
 
 Serve configures a logger of its own in each replica, and no other: lines of a level below WARNING would be nowhere.
 It keeps lines of a replica back until there are a thousand; here a warning takes all of them out at once.

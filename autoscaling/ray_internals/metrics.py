@@ -1,14 +1,14 @@
-"""Tells Serve's controller what waits: it adds replicas for calls that run and calls that wait at a handle.
+"""Reports to Serve's controller what waits: it adds replicas for calls that run and calls that wait at a handle.
 
     hurried                at once, for an engine at zero, and has the controller act on it at once
     counted_as_waiting     with the handle's next report, for a call that waits in the gate's room
-    report_only_news       a handle at which nothing happens is silent
+    skip_unchanged_reports a handle at which nothing happens is silent
     record_later           what is measured goes to Ray's exporter in one go
 
 Serve means to do the first: a handle without replicas reports when its first call comes. But it reports what it had
 counted before that call, which is nothing, and the count goes out with its next report, up to two seconds later. The
 controller then looks once a second, and a start takes three looks: to decide, to start, to see that the replica runs.
-More reports and looks would cost a tenth of a core while nobody asks for anything; so whoever waits for a start turns
+More reports and looks would cost a tenth of a core while no request comes; so a call that waits for a start turns
 the controller's loop. The second it cannot know: in its own queue the calls would stand behind each other whoever made
 them. The third costs it nothing: of a handle that says nothing for ten seconds it takes nothing to wait or run. The
 fourth is for requests: Ray's exporter lets go of the interpreter's lock for each value, and Serve and we have seven of
@@ -40,11 +40,11 @@ LOOKS_APART_S, MOST_APART_S = 0.1, 1.0
 once it does so by itself. Each look waits for the one before, so that many who wait do not bury the controller."""
 
 LATER = 0.05
-"""Of the time that was waited so far, so much passes until the next look: what takes longer needs no such hurry."""
+"""This share of the time waited so far passes until the next look: what takes longer needs no such hurry."""
 
 Record = tuple[Metric, float, dict[str, str]]
 RECORDS: deque[Record] = deque(maxlen=100_000)
-"""What was recorded and not handed over, the oldest first. Of a process that never does so, the newest are kept."""
+"""Records that were not handed over, oldest first. If a process never does so, the newest are kept."""
 RECORDS_AT_ONCE = 200
 """Handed over without others having a turn: a millisecond."""
 RECORD_NOW = Metric._record
@@ -101,7 +101,7 @@ def counted_as_waiting(handle: DeploymentHandle) -> Iterator[None]:
         metrics.dec_num_queued_requests()
 
 
-def report_only_news() -> None:
+def skip_unchanged_reports() -> None:
     """Called in the constructor of the ingress, before handles are made. Acts on all handles of this process."""
     RouterMetricsManager.push_autoscaling_metrics_to_controller = partialmethod(
         _push_news, RouterMetricsManager.push_autoscaling_metrics_to_controller
@@ -150,6 +150,6 @@ def _push_news(metrics: RouterMetricsManager, push: Callable[[RouterMetricsManag
 
 
 def _metrics(handle: DeploymentHandle) -> RouterMetricsManager | None:
-    """What counts for `handle`; None where that runs in a thread of its own."""
+    """Returns the counter for `handle`; None if that runs in a thread of its own."""
     router = getattr(handle, "_router", None)
     return router._asyncio_router._metrics_manager if isinstance(router, CurrentLoopRouter) else None

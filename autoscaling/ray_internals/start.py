@@ -1,4 +1,4 @@
-"""What a start asks of Ray: machines, accelerators, applications of a config file, few processes, and hurry."""
+"""Starts with Ray: machines, accelerators, applications of a config file, few processes, and little delay."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 NOT_STARTED = {"no_monitor": True, "include_log_monitor": False}
 """Parameters of a node of Ray that is alone and whose driver reads no logs of workers: nobody is asked for more nodes,
@@ -31,6 +32,41 @@ def nodes() -> int | None:
     return sum(1 for node in ray.nodes() if node["Alive"])
 
 
+def join(address: str) -> None:
+    """Connects this process to the Ray at `address`, also to one whose ports are on loopback."""
+    import ray
+    from ray._private import ray_constants
+
+    # While it is set, Ray takes 127.0.0.1 for another name of an address in the network.
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+
+
+class OwnNode(NamedTuple):
+    """The node that this process has started, as Ray describes it to workers.
+
+    Attributes:
+        worker: program of a worker, and the arguments with the folders and the id of the node.
+        environment: variables that Ray sets for workers.
+    """
+
+    worker: list[str]
+    environment: dict[str, str]
+
+
+def own_node() -> OwnNode:
+    """Describes the node that `ray.init` has started in this process."""
+    import ray
+    from ray._private import worker
+
+    node = worker._global_node
+    arguments = {"temp-dir": node.get_temp_dir_path(), "session-name": node.session_name, "node-id": node.node_id}
+    program = Path(ray.__file__).parent / "_private/workers/default_worker.py"
+    raylet = node.all_processes["raylet"][0].process
+    variables = {"RAY_RAYLET_PID": str(raylet.pid), "RAY_JOB_ID": ray.get_runtime_context().get_job_id()}
+    return OwnNode([str(program), *(f"--{name}={value}" for name, value in arguments.items())], variables)
+
+
 def gpus_here() -> int:
     """GPUs of this machine as Ray would count them: less those that are hidden from this process."""
     from ray._private.accelerators import get_accelerator_manager_for_resource
@@ -50,7 +86,7 @@ def build_application(app: Mapping[str, Any]) -> Any:
 
 
 @contextmanager
-def lean_node() -> Iterator[None]:
+def minimal_node() -> Iterator[None]:
     """While the block runs, `ray.init` starts a node without the processes of `NOT_STARTED`, and no dashboard."""
     from ray._private import node, parameter
 

@@ -13,7 +13,9 @@ turns.py        control tokens inside messages
 idempotency.py  races with one `Idempotency-Key`
 recordings.py   hostile audio, forged and misused upload tickets; the files are made in bombs.py
 messages.py     floods of MCP, pages that reach for it through a browser
-sockets.py      live sessions that are torn off, flooded, not read; bombs in frames
+sockets.py      live sessions that are torn off, not read, or sent frames of the wrong kind; bombs in frames
+frames.py       live sessions that are flooded, and messages without an end, over plain sockets
+tenants.py      looks at other organisations, stores that one could fill
 voices.py       floods of voice design, drafts of somebody else
 
 What they stand on:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from benchmarks.servers import ROOT, free_port, running, working_folder
+from benchmarks.servers import customer, parlance, working_folder
 
 PLAN = "pro"
 
@@ -27,27 +23,6 @@ class Graph:
 @contextmanager
 def graph(config: str) -> Iterator[Graph]:
     """The graph of a Serve config as `make serve` runs it, on loopback. Its log is lost with it, unless it fails."""
-    weights = Path(os.environ.get("PARLANCE_HOME", ROOT / "var")).resolve() / "weights"
-    with working_folder("attacks-") as home:
-        weights.mkdir(parents=True, exist_ok=True)
-        (home / "weights").symlink_to(weights)
-        environment = {"PARLANCE_HOME": str(home)}
-        key, other_key = _customer("attacker", environment), _customer("bystander", environment)
-        url = f"http://127.0.0.1:{(port := free_port())}"
-        command = [sys.executable, "-m", "launch", config, "--port", str(port)]
-        with running(command, f"{url}/healthz", home / "log", environment, worst_status=200):
-            yield Graph(url, key, other_key)
-
-
-def _customer(name: str, environment: dict[str, str]) -> str:
-    """A key of a new organisation."""
-
-    def state(*arguments: str) -> str:
-        command = [sys.executable, "-m", "state", *arguments]
-        done = subprocess.run(
-            command, cwd=ROOT, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=True
-        )
-        return done.stdout.strip()
-
-    state("org", "create", name, "--plan", PLAN)
-    return state("key", "create", "--org", name, "--scopes", "all")
+    with working_folder("attacks-") as folder, parlance(folder, config) as server:
+        environment = {"PARLANCE_HOME": str(next(folder.glob("home-*")))}
+        yield Graph(server.url, *(customer(environment, name, PLAN) for name in ("attacker", "bystander")))

@@ -58,11 +58,6 @@ async def _error(socket: ClientConnection, message: str | bytes) -> str:
         return f"close {closed.rcvd.code if closed.rcvd else 'without a word'}"
 
 
-async def _is_alive(socket: ClientConnection) -> bool:
-    """Whether the session answers an event that is not one."""
-    return await _error(socket, '{"type": "are you there"}') != "close without a word"
-
-
 async def _opened(target: Target, count: int) -> tuple[int, int]:
     """How many of `count` sessions open at one time, and the status of the first that does not."""
     async with AsyncExitStack() as stack:
@@ -123,21 +118,6 @@ async def sessions_that_read_nothing(target: Target) -> Saw:
                     kept += len(await socket.recv())
     said = f"{sent / MIB:.1f} MiB were taken, {kept / MIB:.1f} MiB kept"
     return Saw(f"{said}; {waits}", kept < KEPT_BYTES and waits.passed)
-
-
-@attack("the session answers afterwards or is closed, and nobody else waits")
-async def ping_floods(target: Target) -> Saw:
-    """Pings without a pause, 125 bytes each."""
-    count = target.size(20_000, 200_000)
-    with standing_by(target) as waits:
-        try:
-            async with session(target) as socket:
-                for number in range(count):
-                    await socket.ping(number.to_bytes(125, "big"))
-                end = "answers" if await _is_alive(socket) else "gone"
-        except ConnectionClosed as closed:
-            end = f"close {closed.rcvd.code if closed.rcvd else 'without a word'}"
-    return Saw(f"{count} pings: {end}; {waits}", end != "gone" and waits.passed)
 
 
 @attack("an error or a close for each, and nobody else waits")

@@ -72,15 +72,16 @@ class Target:
 
     async def replicas(self) -> dict[str, int]:
         """Running replicas of each engine."""
-        counts: dict[str, int] = (await self.send("GET", "/healthz", key=NOBODY)).json()["replicas"]
+        counts: dict[str, int] = (await self.send("GET", "/healthz")).json()["replicas"]
         return counts
 
     async def rested(self) -> None:
         """Waits until the attacker may send ENOUGH_REQUESTS again: what is refused for its rate shows nothing."""
-        reply = await self.send("GET", "/v1/me")
-        remaining = int(reply.headers.get("x-ratelimit-remaining", 0))
-        if reply.status_code == 429 or remaining < min(ENOUGH_REQUESTS, self.requests_per_minute - 1):
-            await asyncio.sleep(int(reply.headers.get("x-ratelimit-reset", 60)))
+        while "x-ratelimit-limit" in (headers := (await self.send("GET", "/v1/me")).headers):
+            enough = min(ENOUGH_REQUESTS, int(headers["x-ratelimit-limit"]) - 1)
+            if int(headers["x-ratelimit-remaining"]) >= enough:
+                return
+            await asyncio.sleep(max(1, int(headers["x-ratelimit-reset"])))
 
     def stranger(self) -> httpx.AsyncClient:
         """A client without a key, on loopback from an address that was not seen before: its rate is its own."""
@@ -95,6 +96,7 @@ async def opened(url: str, key: str, other_key: str, *, is_short: bool) -> Targe
     client = httpx.AsyncClient(base_url=url, timeout=REPLY_S, limits=limits)
     target = Target(url, key, other_key, is_short, client)
     try:
+        await target.rested()
         listed, me = await target.send("GET", "/v1/models"), await target.send("GET", "/v1/me")
     except httpx.HTTPError as error:
         raise SystemExit(f"{url} does not answer: {type(error).__name__}") from None

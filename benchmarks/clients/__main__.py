@@ -29,7 +29,6 @@ from benchmarks.servers import parlance, working_folder
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point."""
     # So that a graph of its own ends with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = _parser()

@@ -30,17 +30,14 @@ class Program:
 
     @property
     def is_python(self) -> bool:
-        """Otherwise it is Node's."""
         return self.name.endswith(".py")
 
     @property
     def language(self) -> str:
-        """As a reader calls it."""
         return "Python" if self.is_python else "Node"
 
     @property
     def file(self) -> Path:
-        """Where it lies."""
         return ROOM / ("python" if self.is_python else "node") / self.name
 
     @property
@@ -50,7 +47,6 @@ class Program:
 
     @property
     def release(self) -> str:
-        """Of its client, as it is pinned."""
         if not self.is_python:
             dependencies = json.loads((ROOM / "node/package.json").read_text("utf-8"))["dependencies"]
             return str(dependencies[self.package])

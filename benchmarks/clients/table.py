@@ -10,7 +10,7 @@ from benchmarks.clients.running import Verdict
 
 PAGE = Path(__file__).parents[2] / "docs/clients.md"
 BEGIN, END = "<!-- made by python -m benchmarks.clients --write -->\n", "<!-- end -->"
-HEAD = "| client | release | works | cannot, and why |\n|---|---|---|---|\n"
+HEAD = "| client | release | steps that work | cannot, and why |\n|---|---|---|---|\n"
 WORDS = {True: "works", False: "**fails**", None: "not run"}
 
 
@@ -29,7 +29,7 @@ def table(verdicts: Sequence[Verdict]) -> str:
 
 
 def _row(program: Program, verdicts: Sequence[Verdict]) -> str:
-    works = "<br>".join(each.step for each in verdicts if not each.cannot)
+    works = sum(not each.cannot for each in verdicts)
     cannot = "<br>".join(f"{each.step}: {each.cannot}" for each in verdicts if each.cannot)
     release = f"`{program.package}` {program.release}, {program.language}"
     return (

@@ -12,7 +12,6 @@ spoken.py          how surely our ears find out that a voice did not say its tex
 live.py            whether live ears account for every second; hour.py makes the conversation, live_session.py plays it,
                    live_score.py judges
 kokoro.py          how near the sound of Kokoro in bfloat16 is to float32, and how it is understood
-german.py          how many words are misheard of German, by each who can speak it
 drift.py           how far probabilities move with what else the engine reads
 
 examples/          labelled states, and what reads them

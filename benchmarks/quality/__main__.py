@@ -13,7 +13,6 @@ from benchmarks.quality import (
     chat,
     decisions,
     drift,
-    german,
     injections,
     kokoro,
     live,
@@ -32,14 +31,12 @@ EVALUATIONS = {
     "drift": drift,
     "transcription": transcription,
     "kokoro": kokoro,
-    "german": german,
     "spoken": spoken,
     "live": live,
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__, formatter_class=form)
     names = parser.add_subparsers(dest="name", required=True, metavar="NAME")

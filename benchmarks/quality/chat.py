@@ -47,7 +47,6 @@ Scores = dict[str, list[Any]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `python -m benchmarks.quality chat` takes."""
     parser.add_argument("--profile", default="embedded", choices=configs.PROFILES, help="whose model (embedded)")
     parser.add_argument("--model", default="smollm2-135m-instruct", metavar="ID")
     parser.add_argument("--formats", nargs="+", default=list(FORMATS), choices=FORMATS)
@@ -55,7 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the table."""
     model = configs.load(options.profile).chat[options.model]
     if options.here:
         print(json.dumps(asyncio.run(scores(in_format(model, options.formats[0])))), flush=True)
@@ -71,14 +69,11 @@ def _child(options: argparse.Namespace, name: str) -> Scores:
 
 
 def in_format(model: ChatModel, name: str) -> ChatModel:
-    """`model` with the options of one format."""
-    assert model.serving
-    serving = model.serving.model_copy(update={"options": model.serving.options | FORMATS[name]})
+    serving = model.setup.model_copy(update={"options": model.setup.options | FORMATS[name]})
     return model.model_copy(update={"serving": serving})
 
 
 async def scores(model: ChatModel) -> Scores:
-    """Everything about one model in one format."""
     engine, examples = models.load(model), tomllib.loads(FILE.read_text("utf-8"))
     turns = asyncio.Semaphore(AT_ONCE)
 
@@ -158,7 +153,7 @@ async def likelihoods(engine: Any) -> list[float]:
 
     params, figures = SamplingParams(max_tokens=1, temperature=0, prompt_logprobs=0), []
     for number, text in enumerate(texts()):
-        async for output in engine._engine.generate(text, params, f"text {number}"):
+        async for output in engine.engine.generate(text, params, f"text {number}"):
             last = output
         steps = zip(last.prompt_token_ids[1:], last.prompt_logprobs[1:], strict=True)
         figures += [step[token].logprob for token, step in steps]
@@ -182,7 +177,6 @@ def _prose(text: str) -> Iterator[str]:
 
 
 def table(found: Mapping[str, Scores]) -> str:
-    """One row for each format."""
     lines = ["| format | tokens | perplexity | against the first | questions | JSON | calls |", "|---" * 7 + "|"]
     first = next(iter(found.values()))["read"]
     for name, scored in found.items():

@@ -44,7 +44,6 @@ MARKS = ("<!-- tables of evaluations.decisions -->", "<!-- end of the tables -->
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `python -m benchmarks.quality decisions` takes."""
     parser.add_argument("--profile", default="embedded", choices=configs.PROFILES, help="whose models (embedded)")
     parser.add_argument("--models", nargs="+", metavar="ID", help="only these decision models")
     parser.add_argument(

@@ -13,6 +13,7 @@ import json
 import random
 import wave
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import cycle
 from pathlib import Path
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import configs
 import models
+from audio.sandbox import TooLong, decode
+from benchmarks.quality import transcription
 from benchmarks.quality.spoken import SPEECH, VOICES, sentences
 from contract.speech.engine import SpeechJob
 from models.espeak import library
@@ -44,6 +47,8 @@ OVERLAP_S, OVERLAPS = (0.4, 1.2), 0.05
 """How far a turn may reach into the last one, and the share that does. Shares of long pauses are meant likewise."""
 NOISE_DB = (None, 20.0, None, 10.0)
 """Below the speech, a minute each in turn; None is a quiet room."""
+LONGEST_S = 30.0
+"""A recording of a person that lasts longer is no turn."""
 LOUDNESS = 0.06
 """Effective value of speech, of 1."""
 AUDIBLE = 0.01
@@ -77,15 +82,19 @@ class Clip:
     samples: Samples
 
 
-def prepare(folder: Path, seed: int, languages: Sequence[str], sentences: int) -> list[Turn]:
-    """The turns of the hour, whose sound is `track.wav` in `folder`; both are made unless they lie there.
+def prepare(
+    folder: Path, seed: int, languages: Sequence[str], sentences: int, people: Path | None = None
+) -> list[Turn]:
+    """Turns of the hour, whose sound is `track.wav` in `folder`; both are made unless they lie there.
 
-    `sentences` are spoken; the rest of the hour says them again, in another order and room.
+    `sentences` are spoken, or those recorded in the folder `people`; the rest of the hour says them again, in another
+    order and room.
     """
     turns_file = folder / "turns.json"
     if not turns_file.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        turns, track = lay(asyncio.run(_clips(seed, languages, sentences)), HOUR_S, random.Random(seed))
+        clips = _recorded(people, languages) if people else _clips(seed, languages, sentences)
+        turns, track = lay(asyncio.run(clips), HOUR_S, random.Random(seed))
         with wave.open(str(folder / "track.wav"), "wb") as file:
             file.setparams((1, 2, SAMPLE_RATE, 0, "NONE", ""))
             file.writeframes((track * 32767).astype("<i2").tobytes())
@@ -110,6 +119,16 @@ async def _clips(seed: int, languages: Sequence[str], count: int) -> list[Clip]:
             clips.append(Clip(code, voice, text, _trimmed(_floats(frames), rate)))
     mouth.close()
     return clips
+
+
+async def _recorded(people: Path, languages: Sequence[str]) -> list[Clip]:
+    """Recordings of people as clips, whose `voice` is the kind of recording; none that would be more than a turn."""
+    made = []
+    for clip in transcription.clips(people, languages):
+        with suppress(TooLong):
+            sound = await decode(clip.file, SAMPLE_RATE, LONGEST_S, "")
+            made.append(Clip(clip.language, clip.kind, clip.text, _trimmed(_floats(bytes(sound.samples)), SAMPLE_RATE)))
+    return made
 
 
 def _floats(frames: bytes) -> Samples:

@@ -1,7 +1,7 @@
 """How near Kokoro's sound in bfloat16 is to float32, and whether it is understood as well as what is published.
 
     python -m benchmarks.quality kokoro
-    python -m benchmarks.quality kokoro --languages en fr --keep var/spoken       keeps the sounds, for ears
+    python -m benchmarks.quality kokoro --keep var/spoken       keeps the sounds
 
 Preset voices say sentences in each language: by the published network in 8 bits, and by the one that is cut, in
 bfloat16 and in float32. The distance is the mean difference of two spectra on the mel scale, in decibels, where the
@@ -11,6 +11,7 @@ sentence is within 45 dB of its loudest: to float32, from each of the other two.
 from __future__ import annotations
 
 import argparse
+import tomllib
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import configs
 from benchmarks.quality.transcription import errors
-from models.kokoro.network import CutNetwork, Network, PublishedNetwork
+from models.kokoro.network import CutNetwork, PublishedNetwork
 from models.kokoro.speaker import SAMPLE_RATE, Kokoro
 from models.kokoro.styles import KokoroVoice, at_home
 from models.weights import store
@@ -29,46 +30,16 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[np.float32]]
 
-SENTENCES = {
-    "en": (
-        "The morning train to the coast leaves from platform nine at half past seven.",
-        "Please hold the line while I look for your order.",
-        "Where did you put the keys of the old house?",
-        "Nobody knows how long the winter will last this year.",
-    ),
-    "es": (
-        "El tren de la mañana sale del andén nueve a las siete y media.",
-        "Espere un momento mientras busco su pedido.",
-        "¿Dónde has puesto las llaves de la casa vieja?",
-        "Nadie sabe cuánto durará el invierno este año.",
-    ),
-    "fr": (
-        "Le train du matin part du quai neuf à sept heures et demie.",
-        "Veuillez patienter pendant que je cherche votre commande.",
-        "Où avez-vous mis les clés de la vieille maison ?",
-        "Personne ne sait combien de temps durera l'hiver cette année.",
-    ),
-    "it": (
-        "Il treno del mattino parte dal binario nove alle sette e mezza.",
-        "Resti in linea mentre cerco il suo ordine.",
-        "Dove hai messo le chiavi della vecchia casa?",
-        "Nessuno sa quanto durerà l'inverno quest'anno.",
-    ),
-    "pt": (
-        "O trem da manhã sai da plataforma nove às sete e meia.",
-        "Aguarde na linha enquanto procuro o seu pedido.",
-        "Onde você colocou as chaves da casa velha?",
-        "Ninguém sabe quanto tempo vai durar o inverno este ano.",
-    ),
-}
+VOICES: dict[str, dict[str, list[str]]] = tomllib.loads(
+    (Path(__file__).parent / "examples/voices.toml").read_text("utf-8")
+)
+SENTENCES = VOICES["kokoro"]
 PUBLISHED, REFERENCE, CUT = "8 bits", "float32", "bfloat16"
 WEIGHTS = "kokoro-82m"
 WINDOW, HOP, BANDS, AUDIBLE_DB = 1024, 256, 80, 45
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `python -m benchmarks.quality kokoro` takes."""
-    parser.add_argument("--languages", nargs="+", default=list(SENTENCES), choices=SENTENCES)
     parser.add_argument("--keep", type=Path, help="folder for the sounds")
 
 
@@ -79,9 +50,9 @@ def run(options: argparse.Namespace) -> None:
     voices = cycle(_presets())
     print(f"| language | {PUBLISHED}: dB mean, most | {CUT}: dB mean, most | loudness | as long | words wrong |")
     print("|---" * 6 + "|", flush=True)
-    for language in options.languages:
+    for language, texts in SENTENCES.items():
         spoken = []
-        for number, text in enumerate(SENTENCES[language]):
+        for number, text in enumerate(texts):
             voice = next(voices)
             voice = voice.model_copy(update={"styles": at_home(voice.styles, language)})
             sounds = said_by_all(kokoro, networks, text, language, voice)
@@ -91,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
         print(_row(language, spoken, understood), flush=True)
 
 
-def networks_of(folder: Path) -> dict[str, Network]:
+def networks_of(folder: Path) -> dict[str, CutNetwork | PublishedNetwork]:
     """The three ways to make the same sound."""
     return {
         PUBLISHED: PublishedNetwork(folder, 2),
@@ -101,7 +72,7 @@ def networks_of(folder: Path) -> dict[str, Network]:
 
 
 def said_by_all(
-    kokoro: Kokoro, networks: dict[str, Network], text: str, language: str, voice: KokoroVoice
+    kokoro: Kokoro, networks: dict[str, CutNetwork | PublishedNetwork], text: str, language: str, voice: KokoroVoice
 ) -> dict[str, Array]:
     """The sound of each network, by its name."""
     sounds = {}

@@ -3,7 +3,7 @@
     python -m benchmarks.quality live --seconds 600                      as fast as one speaks, on a graph of its own
     python -m benchmarks.quality live --seconds 3600 --speed 20          as fast as it is heard
     python -m benchmarks.quality live --seconds 600 --kills 2            the engine is killed so often meanwhile
-    python -m benchmarks.quality live --base-url http://127.0.0.1:8000   one that runs, with the key in PARLANCE_KEY
+    python -m benchmarks.quality live --clips FOLDER                     people, as `transcription --help` describes it
 
 `hour.py` makes the conversation, of which each word and its time are known. It goes through OpenAI's socket in pieces
 of 100 ms; a piece that is refused because too much waits is sent again when the error says so. Speech is accounted for
@@ -20,9 +20,7 @@ import os
 import signal
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -35,39 +33,30 @@ from benchmarks.speed.idle_memory import memory_mib
 from benchmarks.speed.waits import replica
 
 DEPLOYMENT = "transcription-voxtral-mini-transcribe"
-KEPT = ("seconds", "noise_db", "words", "wrong", "final_s", "partial_s")
 SHORT_S = 5.0
 """A turn up to here is short."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `python -m benchmarks.quality live` takes."""
     parser.add_argument("--seconds", type=float, default=600.0, help="of the hour that are played")
     parser.add_argument("--speed", type=float, default=1.0, help="times as fast as it is spoken, at most")
     parser.add_argument("--kills", type=int, default=0, help="how often the engine is killed, at even distances")
     parser.add_argument("--languages", nargs="+", default=["en"], help="one is named to the session, several are not")
     parser.add_argument("--sentences", type=int, default=120, help="that are spoken before any comes again")
+    parser.add_argument("--clips", type=Path, metavar="FOLDER", help="recordings of people in place of our voices")
     parser.add_argument("--seed", type=int, default=29)
-    parser.add_argument("--base-url", help="of a graph that runs, without a path; its engine cannot be killed")
-    parser.add_argument("--out", type=Path, help="turns of one speaker as JSON, and every event beside them")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Makes the track unless it lies there, plays it, and prints the tables."""
-    folder = ROOT / "var" / "live" / f"{options.seed}-{'-'.join(options.languages)}-{options.sentences}"
-    turns = hour.prepare(folder, options.seed, options.languages, options.sentences)
-    with (
-        tempfile.TemporaryDirectory(prefix="live-") as rays,
-        working_folder("live-") as home,
-        _server(options, home, rays) as server,
-    ):
-        session = asyncio.run(_play(options, server, folder / "track.wav"))
+    """Makes the track unless it lies there, plays it, and prints the tables. A track of people is not kept."""
+    with tempfile.TemporaryDirectory(prefix="live-") as rays, working_folder("live-") as home:
+        name = f"{options.seed}-{'-'.join(options.languages)}-{options.sentences}"
+        folder = Path(rays) / "track" if options.clips else ROOT / "var" / "live" / name
+        turns = hour.prepare(folder, options.seed, options.languages, options.sentences, options.clips)
+        with parlance(home, RAY_TMPDIR=rays) as server:
+            session = asyncio.run(_play(options, server, folder / "track.wav"))
     rows = judged([turn for turn in turns if turn.end_s < options.seconds], session)
     print(report(rows, session))
-    if options.out:
-        kept = [{name: value for name, value in asdict(row).items() if name in KEPT} for row in rows if row.turns == 1]
-        options.out.write_text("[\n" + ",\n".join(map(json.dumps, kept)) + "\n]\n", "utf-8")
-        options.out.with_suffix(".events.json").write_text(json.dumps(session.events, ensure_ascii=False), "utf-8")
 
 
 async def _play(options: argparse.Namespace, server: Server, track: Path) -> Session:
@@ -78,16 +67,6 @@ async def _play(options: argparse.Namespace, server: Server, track: Path) -> Ses
         await play(session, server, track, options.seconds, options.speed, language)
         watch.cancel()
     return session
-
-
-@contextmanager
-def _server(options: argparse.Namespace, home: Path, rays: str) -> Iterator[Server]:
-    if options.base_url:
-        port = int(options.base_url.rpartition(":")[2])
-        yield Server("graph", port, os.environ["PARLANCE_KEY"])
-        return
-    with parlance(home, RAY_TMPDIR=rays) as server:
-        yield server
 
 
 async def _watch(options: argparse.Namespace, session: Session) -> None:
@@ -108,7 +87,6 @@ async def _watch(options: argparse.Namespace, session: Session) -> None:
 
 
 def report(rows: Sequence[Judged], session: Session) -> str:
-    """Every table as Markdown."""
     spoken_s = sum(row.seconds for row in rows)
     lost_s = sum(row.lost_s for row in rows)
     kinds: dict[str, Callable[[Judged], bool]] = {

@@ -139,7 +139,6 @@ def _differences(words: list[str], written: list[str]) -> tuple[int, int]:
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same time without overlaps, in order."""
     merged: list[Interval] = []
     for begin_s, end_s in sorted(intervals):
         if merged and begin_s <= merged[-1][1]:
@@ -150,7 +149,6 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def length(intervals: Iterable[Interval]) -> float:
-    """Seconds in all."""
     return sum(end_s - begin_s for begin_s, end_s in intervals)
 
 

@@ -46,7 +46,6 @@ class Session:
 
     @property
     def played_s(self) -> float:
-        """Seconds of the track that were sent."""
         return len(self.sent) * PIECE_S
 
     def sent_at(self, second: float) -> float:
@@ -63,7 +62,6 @@ class Session:
                 self._back, self._wait_until = int(piece), time.monotonic() + error["retry_after_ms"] / 1000
 
     async def send(self, socket: Any, pieces: list[bytes], speed: float) -> None:
-        """All pieces, in their time."""
         number, begun = 0, time.monotonic()
         while number < len(pieces) or self._back is not None:
             if self._back is not None:
@@ -81,7 +79,6 @@ class Session:
                 await asyncio.sleep(1)  # the last one may still be refused
 
     async def read(self, socket: Any) -> None:
-        """Takes what comes until the socket closes."""
         async for message in socket:
             self.take(json.loads(message))
 

@@ -23,7 +23,7 @@ from contract.catalog import Catalog
 from contract.decisions.decision import FAILS, HOLDS
 from contract.decisions.engine import DecisionJob
 from contract.decisions.questions import BinaryQuestion, Question
-from models.decisions.similarity import EXAMPLE_SCALE, OPTION_SCALE, STATEMENT_SCALE, Likeness, SimilarityScorer
+from models.decisions.similarity import EXAMPLE_SCALE, OPTION_SCALE, STATEMENT_SCALE, Similarity, SimilarityScorer
 from models.weights import store as weights
 
 FILE = Path(__file__).parent / "examples/development.jsonl"
@@ -37,7 +37,7 @@ class Compared:
 
     kind: str
     group: str
-    likeness: Likeness
+    likeness: Similarity
     expected: int
 
 
@@ -65,9 +65,8 @@ def run(_options: argparse.Namespace) -> None:
 
 async def _compared(catalog: Catalog) -> list[Compared]:
     model = catalog.decisions[MODEL]
-    assert model.serving
-    assert model.serving.weights
-    scorer = SimilarityScorer(model, weights.ensure(model.serving.weights))
+    assert model.setup.weights
+    scorer = SimilarityScorer(model, weights.ensure(model.setup.weights))
     try:
         await scorer.prepare(list(catalog.presets.values()))
         results = []

@@ -2,6 +2,8 @@
 
     python -m benchmarks.quality spoken              speaks and listens, and goes on where it stopped
     python -m benchmarks.quality spoken --judge      tables and `ears.toml`, from what was heard already
+    python -m benchmarks.quality spoken --clips FOLDER   how often people are blamed who say their text; the folder is
+                                                         as `transcription --help` describes it
 
 Kokoro says sentences as they are, and others with a fault of which the ears are not told: a word or a number left out,
 another number, a clause said twice, a tail cut off, a sentence of another language, silence. The embedded transcriber
@@ -14,7 +16,7 @@ import argparse
 import asyncio
 import io
 import json
-import os
+import operator
 import random
 import re
 import statistics
@@ -31,10 +33,11 @@ import configs
 import contract
 import models
 from autoscaling.engine import CallContext, Engine, Timings
+from benchmarks.quality.transcription import clips
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.verdict import LEAST_FOUND, MOST_FALSE_ALARMS
 from contract.transcription.engine import TranscriptionJob
-from deployments.ingress.ears import Ears, wav
+from deployments.ingress.ears import SpeechVerifier, wav
 from text.spoken import LETTERS, compare
 
 SENTENCES: dict[str, list[str]] = {
@@ -51,7 +54,6 @@ HEAD = """\
 # `python -m benchmarks.quality spoken`.
 """
 SPEECH, LISTENER = "supertonic-3", "voxtral-mini-transcribe"
-THRESHOLDS = range(1, 13)
 FAULTS = ("word", "number", "digits", "clause", "tail", "language", "silence")
 OF_NUMBERS = ("number", "digits")
 """Faults that come twice as often, as not every sentence can have them."""
@@ -138,26 +140,23 @@ def _other(number: int, dice: random.Random) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `python -m benchmarks.quality spoken` takes."""
-    parser.add_argument("--sounds", type=Path, default=SOUNDS, help="what was heard, a line of JSON for each sentence")
     parser.add_argument("--judge", action="store_true", help="only judge what was heard already")
-    parser.add_argument("--cost", action="store_true", help="only say what verdicts on short and long sounds take")
+    parser.add_argument("--clips", type=Path, metavar="FOLDER", help="only judge recordings of people")
 
 
 def run(options: argparse.Namespace) -> None:
     """Speaks and listens, then prints the tables and makes the table of the contract of them."""
-    if options.cost:
-        return asyncio.run(_print_cost())
+    if options.clips:
+        asyncio.run(_print_people(options.clips))
+        return
     if not options.judge:
-        asyncio.run(_listen(options.sounds))
-    sounds = read(options.sounds)
+        asyncio.run(_listen(SOUNDS))
+    sounds = read(SOUNDS)
     print(*report(sounds), sep="\n\n")
     EARS.write_text(table(sounds), "utf-8")
-    return None
 
 
 def read(file: Path) -> list[Sound]:
-    """What was heard until now."""
     return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
 
 
@@ -183,6 +182,20 @@ async def _listen(file: Path) -> None:
             lines.flush()
     for adapter in (mouth, ear):
         adapter.close()
+
+
+async def _print_people(folder: Path) -> None:
+    """Recordings of people that are blamed although they say their text, by language and by kind."""
+    adapter = _on_one_core(configs.load("embedded").transcription[LISTENER])
+    sounds: list[Sound] = []
+    for clip in clips(folder, list(SENTENCES)):
+        verifier = SpeechVerifier(cast(Engine, Direct(adapter)), clip.language)
+        context = CallContext("org-1", Timings())
+        verdict = await verifier.verdict(clip.file.read_bytes(), clip.text, context)
+        row = {"language": clip.language, "kind": clip.kind, "text": clip.text, "fault": ""}
+        sounds.append(row | {"heard": verdict.transcript or ""})
+    adapter.close()
+    print(*(_rates(key, sounds, operator.itemgetter(key)) for key in ("language", "kind")), sep="\n\n")
 
 
 def _on_one_core(model: Any) -> Any:
@@ -217,41 +230,16 @@ class Direct:
         """It is."""
 
     def stream(self, method: Any, job: TranscriptionJob, *, context: CallContext) -> Any:
-        """What the adapter hears."""
         self.hearings += 1
         return self._adapter.transcribe(job)
 
 
-async def _print_cost() -> None:
-    """A row for each of some sounds: of two sentences, and of as many as make about a minute."""
-    catalog = configs.load("embedded")
-    mouth, ear = models.load(catalog.speech[SPEECH]), models.load(catalog.transcription[LISTENER])
-    print("| sentences | language | seconds | hearings | processor time | of the length | verdict |")
-    print("|---|---|---|---|---|---|---|")
-    for count, start in ((2, 5), (2, 35), (14, 60)):
-        for language, voice in zip(SENTENCES, VOICES, strict=False):
-            text = " ".join(SENTENCES[language][start : start + count])
-            sound, seconds = _cut((await mouth.speak_whole(SpeechJob(text, language, voice))).data, 1.0)
-            engine, before_s = Direct(ear), sum(os.times()[:4])
-            verdict = await Ears(cast(Engine, engine), language).verdict(sound, text, CallContext("org-1", Timings()))
-            spent_s = sum(os.times()[:4]) - before_s
-            cells = (count, language, f"{seconds:.1f}", engine.hearings, f"{spent_s:.1f} s", f"{spent_s / seconds:.2f}")
-            print(f"| {' | '.join(map(str, cells))} | {verdict.judgement} |", flush=True)
-            if verdict.first:
-                print(f"  {verdict.first}", flush=True)
-    for adapter in (mouth, ear):
-        adapter.close()
-
-
 def report(sounds: list[Sound]) -> list[str]:
-    """Every table in Markdown."""
     unseen = [sound for sound in sounds if int(sound["id"].split("-")[1]) % UNSEEN == UNSEEN - 1]
     return [
         _rates("language", sounds, lambda sound: sound["language"]),
         _rates("language, unseen", unseen, lambda sound: sound["language"]),
         _rates("fault", [sound for sound in sounds if sound["fault"]], lambda sound: sound["fault"]),
-        _rates("voice", sounds, lambda sound: sound["voice"]),
-        _head("letters") + "\n".join(_row(f"{letters}", sounds, letters) for letters in THRESHOLDS),
         _costs(sounds),
     ]
 

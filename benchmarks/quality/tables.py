@@ -15,7 +15,6 @@ THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def report(results: Sequence[Evaluated]) -> str:
-    """Every table as Markdown."""
     return "\n\n".join(
         [overview(results), by_group(results, "questions", _kind), by_group(results, "of", _pack), released(results)]
     )
@@ -30,7 +29,6 @@ def _pack(verdict: Verdict) -> str:
 
 
 def overview(results: Sequence[Evaluated]) -> str:
-    """One row for each model."""
     lines = [
         "| model | questions | right | 95 % interval | calibration error | label mass | temperature |",
         "|---|---|---|---|---|---|---|",

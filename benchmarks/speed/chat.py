@@ -76,7 +76,6 @@ class Stream(asyncio.Protocol):
             self._done.set_exception(ConnectionError(f"{status}: {self.tail.decode()}"))
 
     async def finish(self) -> None:
-        """Waits for the end of the answer."""
         await self._done
         self._transport.close()
 
@@ -122,7 +121,6 @@ def make_request(server: Server, max_tokens: int = MAX_TOKENS, words: int = PROM
 
 
 async def send(server: Server, streams: int, max_tokens: int = MAX_TOKENS, words: int = PROMPT_WORDS) -> Round:
-    """One round."""
     loop = asyncio.get_running_loop()
     requests = [make_request(server, max_tokens, words) for _ in range(streams)]
     started_s = time.perf_counter()
@@ -218,23 +216,17 @@ def _figures(rounds: list[Round]) -> tuple[float, float, float, float, str]:
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, STREAMS])
     parser.add_argument("--turns", type=int, default=2, help="of each server")
     parser.add_argument("--rounds", type=int, default=3, help="of each turn and number of streams")
-    parser.add_argument("--only", choices=("parlance", "vllm", "llama"), help="one server alone, without ratios")
-    parser.add_argument(
-        "--llama", type=Path, metavar="PYTHON", default=of_its_own("llama"), help="a peer's interpreter"
-    )
     options = parser.parse_args()
     with working_folder("chat-") as folder:
         python = vllm_python(folder / "peer")
-        starts: dict[str, Start] = {"parlance": lambda: parlance(folder), "vllm": lambda: vllm(python, folder)}
-        if options.llama:
-            starts["llama"] = lambda: llama(options.llama, folder)
-        chosen = [start for name, start in starts.items() if options.only in (None, name)]
-        results = compare(chosen, options.turns, options.streams, options.rounds)
+        starts: list[Start] = [lambda: parlance(folder), lambda: vllm(python, folder)]
+        if peer := of_its_own("llama"):
+            starts.append(lambda: llama(peer, folder))
+        results = compare(starts, options.turns, options.streams, options.rounds)
     print(table(results, options.streams))
     print(f"load average {os.getloadavg()[0]:.1f}")
 

@@ -23,8 +23,6 @@ STARTED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """Seconds of one start."""
-
     wait: float
     process: float
     loading: float
@@ -32,7 +30,6 @@ class Phases:
 
     @property
     def total(self) -> float:
-        """As the client sees it."""
         return self.wait + self.process + self.loading + self.answer
 
 
@@ -52,5 +49,4 @@ def newest(session: Path, deployment: str, requested_at: float, total_s: float) 
 
 
 def median(starts: Sequence[Phases]) -> Phases:
-    """Of each phase by itself."""
     return Phases(*(statistics.median(values) for values in zip(*map(astuple, starts), strict=True)))

@@ -1,13 +1,11 @@
 """From a request at zero replicas to its first answer: with the fork server, without it, and beside `vllm serve`.
 
     python -m benchmarks.speed.cold_start
-    python -m benchmarks.speed.cold_start --turns 1 --rounds 10 --engines chat --peers         ten starts in a row
-    python -m benchmarks.speed.cold_start --against ../before                                 beside an earlier checkout
+    python -m benchmarks.speed.cold_start --turns 1 --rounds 10 --engines chat --alone         ten starts in a row
 
 A turn runs the graph with the fork server, then without it, then starts `vllm serve` once, from its process's start to
-its first token, and wakes Ray's LLM package once, from the request (`make setup-batch` has what that needs). Each graph
-has every engine asked `rounds` times, at zero each time, and once three of them together. All read their files from the
-page cache: first starts, which warm it, are not counted. One thing runs at a time.
+its first token. Each graph has every engine asked `rounds` times, at zero each time, and once three of them together.
+All read their files from the page cache: first starts, which warm it, are not counted. One thing runs at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ import yaml
 from benchmarks.servers import ROOT, Server, parlance, working_folder
 from benchmarks.speed.cold_phases import Phases, median, newest
 from benchmarks.speed.cold_requests import CAPABILITIES, First
-from benchmarks.speed.peers import serve_llm, serve_llm_python, vllm, vllm_python
+from benchmarks.speed.peers import vllm, vllm_python
 
 IDLE_S = 2
 """Until an engine is at zero. Short, so that a round does not take minutes."""
@@ -41,33 +39,30 @@ SETTLED_S = 5.0
 WITHIN_S = 120
 TOGETHER = ("chat", "embeddings", "speech")
 
-WITH, WITHOUT, EARLIER = "with the fork server", "without", "earlier"
+WITH, WITHOUT = "with the fork server", "without"
 
 Starts = defaultdict[tuple[str, str], list[Phases]]
 """By engine and way."""
 
 
 @contextmanager
-def graph(folder: Path, way: str, checkout: Path = ROOT) -> Iterator[tuple[Server, Path]]:
+def graph(folder: Path, way: str) -> Iterator[tuple[Server, Path]]:
     """The graph, and Ray's folder of it. Its path is short, because sockets are in it."""
-    config = yaml.safe_load((checkout / "configs/embedded.yaml").read_text("utf-8"))
-    if way != EARLIER:
-        config["applications"][0]["args"]["fork_server"] = way == WITH
+    config = yaml.safe_load((ROOT / "configs/embedded.yaml").read_text("utf-8"))
+    config["applications"][0]["args"]["fork_server"] = way == WITH
     file = folder / "graph.yaml"
     file.write_text(yaml.safe_dump(config))
     rays = tempfile.mkdtemp(prefix="cold-")
     try:
-        with parlance(folder, file, checkout=checkout, PARLANCE_IDLE_S=str(IDLE_S), RAY_TMPDIR=rays) as server:
+        with parlance(folder, file, PARLANCE_IDLE_S=str(IDLE_S), RAY_TMPDIR=rays) as server:
             yield server, next(Path(rays).rglob("session_latest")).resolve()
     finally:
         shutil.rmtree(rays, ignore_errors=True)
 
 
-def graph_turn(
-    folder: Path, way: str, checkout: Path, engines: Sequence[str], rounds: int, starts: Starts
-) -> list[float]:
+def graph_turn(folder: Path, way: str, engines: Sequence[str], rounds: int, starts: Starts) -> list[float]:
     """Adds the starts of each engine, each from zero; returns the slowest first answer of three asked together."""
-    with graph(folder, way, checkout) as (server, session):
+    with graph(folder, way) as (server, session):
         warm_up(server, session, way)
         for engine in engines:
             for count in range(rounds + 1):  # the first has its files read
@@ -92,7 +87,6 @@ def warm_up(server: Server, session: Path, way: str) -> None:
 
 
 def start(server: Server, session: Path, request: First) -> Phases:
-    """One start from zero."""
     await_zero(server, request.deployment)
     at = time.time()
     total_s = request.answered_s(server)
@@ -112,8 +106,7 @@ def together(server: Server) -> float:
 
 
 def replicas(server: Server) -> dict[str, int]:
-    """Running replicas by deployment."""
-    replicas: dict[str, int] = httpx.get(f"{server.url}/healthz").json()["replicas"]
+    replicas: dict[str, int] = httpx.get(f"{server.url}/healthz", headers=server.headers).json()["replicas"]
     return replicas
 
 
@@ -142,24 +135,7 @@ def vllm_turn(folder: Path) -> float:
             return time.perf_counter() - started_s
 
 
-def serve_llm_turn(folder: Path) -> float | None:
-    """The first token of Ray's LLM package, from the request; None without the environment for it."""
-    with tempfile.TemporaryDirectory(dir=folder) as environment:
-        python = serve_llm_python(Path(environment))
-        if python is None:
-            print("ray.serve.llm is left out: it needs `make setup-batch`", file=sys.stderr, flush=True)
-            return None
-        with serve_llm(python, folder) as server:
-            return CAPABILITIES["chat"].answered_s(server)
-
-
-PEERS: dict[str, Callable[[Path], float | None]] = {
-    "vllm serve, from its start": vllm_turn,
-    "ray.serve.llm, from the request": serve_llm_turn,
-}
-
-
-def table(starts: Mapping[tuple[str, str], list[Phases]], peers: Mapping[str, Sequence[float]]) -> str:
+def table(starts: Mapping[tuple[str, str], list[Phases]], peer: Sequence[float]) -> str:
     """Markdown: seconds of each engine and way, and of the phases of their median."""
     lines = ["| | first answer s: median | all | asked | process | loading | answer |", "|---|---|---|---|---|---|---|"]
     for (engine, way), samples in starts.items():
@@ -167,43 +143,33 @@ def table(starts: Mapping[tuple[str, str], list[Phases]], peers: Mapping[str, Se
         parts = " | ".join(f"{seconds:.2f}" for seconds in astuple(median(samples)))
         each = ", ".join(f"{phases.total:.1f}" for phases in samples)
         lines.append(f"| {engine}, {way} | {whole:.1f} | {each} | {parts} |")
-    ours = starts.get(("chat", WITH), [])
-    for name, seconds in peers.items():
-        theirs, each = statistics.median(seconds), ", ".join(f"{value:.1f}" for value in seconds)
-        lines.append(f"| {name} | {theirs:.1f} | {each} | | | | |")
-        if ours:
+    if peer:
+        theirs, each = statistics.median(peer), ", ".join(f"{value:.1f}" for value in peer)
+        lines.append(f"| vllm serve, from its start | {theirs:.1f} | {each} | | | | |")
+        if ours := starts.get(("chat", WITH)):
             ratio = statistics.median(phases.total for phases in ours) / theirs
             lines.append(f"| **chat beside it** | **{ratio:.2f}** | | | | | |")
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=2, help="of each way")
     parser.add_argument("--rounds", type=int, default=3, help="of each engine in each turn")
     parser.add_argument("--engines", nargs="+", choices=CAPABILITIES, default=list(CAPABILITIES), metavar="ENGINE")
-    parser.add_argument("--ways", nargs="+", choices=(WITH, WITHOUT), default=[WITH, WITHOUT], metavar="WAY")
-    parser.add_argument(
-        "--against", type=Path, metavar="FOLDER", help="a checkout of an earlier commit, as a third way"
-    )
-    parser.add_argument(
-        "--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="PEER", help="none: ours only"
-    )
+    parser.add_argument("--alone", action="store_true", help="without `vllm serve`")
     options = parser.parse_args()
-    checkouts = dict.fromkeys(options.ways, ROOT) | ({EARLIER: options.against.resolve()} if options.against else {})
     starts: Starts = defaultdict(list)
     at_once: defaultdict[str, list[float]] = defaultdict(list)
-    peers: defaultdict[str, list[float]] = defaultdict(list)
+    peer: list[float] = []
     with working_folder("cold-") as folder:
         for _ in range(options.turns):
-            for way, checkout in checkouts.items():
-                at_once[way] += graph_turn(folder, way, checkout, options.engines, options.rounds, starts)
-            for name in options.peers:
-                if (first_s := PEERS[name](folder)) is not None:
-                    peers[name].append(first_s)
-                    print(f"{name}: {first_s:.1f} s", file=sys.stderr, flush=True)
-    print(table(starts, peers))
+            for way in (WITH, WITHOUT):
+                at_once[way] += graph_turn(folder, way, options.engines, options.rounds, starts)
+            if not options.alone:
+                peer.append(vllm_turn(folder))
+                print(f"vllm serve: {peer[-1]:.1f} s", file=sys.stderr, flush=True)
+    print(table(starts, peer))
     for way, seconds in at_once.items():
         if seconds:
             each = ", ".join(f"{value:.1f}" for value in seconds)

@@ -2,49 +2,43 @@
 
     python -m benchmarks.speed.decisions                    decision-v2 beside vLLM's own /v1/systemone, both on a small
                                                         random Qwen3
-    python -m benchmarks.speed.decisions --peer chat          the same beside one chat call a question, on SmolLM2-135M
     python -m benchmarks.speed.decisions --ours decision-v1   decision-v1, with weights of its own, beside /v1/systemone
-    python -m benchmarks.speed.decisions --vllm=--block-size=32   with further arguments of the peer
 
 Ours is the whole graph: HAProxy, keys, limits, bills. In a turn each server runs alone: it is started, warmed for 20 s,
 because a cold start leaves work behind, measured, and stopped. Two that run side by side disturb one another even while
 one of them is idle: threads of vLLM spin for a while after a step, and a graph reports of itself twice a second. A
-round is one state of `--chars` characters with so many questions. No state is sent twice to one server. A chat call
-requests one token with the log-probabilities of the 20 likeliest; those of one round are sent at one moment.
+round is one state of `--chars` characters with so many questions. No state is sent twice to one server.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import httpx
 
 from benchmarks.servers import Server, parlance, working_folder
 from benchmarks.speed import small_qwen3
-from benchmarks.speed.peers import MODEL, vllm, vllm_python, vllm_serve
+from benchmarks.speed.peers import MODEL, vllm_python, vllm_serve
 
 LABELS, SIMILARITY = small_qwen3.MODEL, "decision-v1"
 OPTIONS = ("billing", "technical", "sales", "other")
 WARM_ROUNDS = 1
 WINDOW_S = 4.0
 TEXT = "My invoice of last month is wrong, and the app that I pay for is slow since Tuesday. "
-JSON = "application/json"
 
 Ask = Callable[[str, int], Awaitable[None]]
 """One decision: a state, and how many questions."""
 Connect = Callable[[httpx.AsyncClient, Server], Ask]
-Start = Callable[[], AbstractContextManager[tuple[Server, Connect]]]
+Start = Callable[[], AbstractContextManager[Server]]
 
 
 @dataclass(slots=True)
@@ -56,25 +50,20 @@ class Figures:
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer", choices=("systemone", "chat"), default="systemone")
     parser.add_argument("--ours", choices=(LABELS, SIMILARITY), default=LABELS, help="model that decides")
     parser.add_argument("--chars", type=int, default=4000, help="of the state in a round")
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9, help="of each count of questions in a turn")
     parser.add_argument("--questions", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--vllm", action="append", default=[], metavar="ARGUMENT", help="of `vllm serve` on the Qwen3")
     parser.add_argument("--warm-s", type=float, default=20.0, help="seconds of questions before a turn is measured")
     options = parser.parse_args()
     with working_folder("decisions-") as folder:
         print(tables(*compare(options, folder), options))
 
 
-SHORT = argparse.Namespace(
-    peer="systemone", ours=LABELS, chars=4000, turns=1, rounds=5, questions=[1, 16], clients=[1, 8], vllm=[], warm_s=6.0
-)
+SHORT = argparse.Namespace(ours=LABELS, chars=4000, turns=1, rounds=5, questions=[1, 16], clients=[1, 8], warm_s=6.0)
 
 
 def ratios(folder: Path) -> dict[str, float]:
@@ -88,40 +77,29 @@ def ratios(folder: Path) -> dict[str, float]:
 
 
 def compare(options: argparse.Namespace, folder: Path) -> tuple[Figures, Figures]:
-    """Ours and the peer's, in turns."""
     servers = _servers(options, folder)
-    figures = {starts: Figures() for starts in servers}
+    figures = [Figures() for _ in servers]
     for turn in range(options.turns):
-        for starts in servers if turn % 2 else servers[::-1]:
-            with starts() as (server, connect):
-                asyncio.run(measure(server, connect, options, figures[starts]))
-    ours, theirs = figures.values()
+        both = list(zip(servers, figures, strict=True))
+        for (start, connect), results in both if turn % 2 else both[::-1]:
+            with start() as server:
+                asyncio.run(measure(server, connect, options, results))
+    ours, theirs = figures
     return ours, theirs
 
 
-def _servers(options: argparse.Namespace, folder: Path) -> tuple[Start, Start]:
+def _servers(options: argparse.Namespace, folder: Path) -> tuple[tuple[Start, Connect], tuple[Start, Connect]]:
     """What starts ours, and what starts the peer."""
     python = vllm_python(folder / "venv")
     decide = partial(_decide, options.ours)
-    if options.peer == "chat":
-        return _starting(partial(parlance, folder), decide), _starting(partial(vllm, python, folder), _chat)
     weights = small_qwen3.make(folder / "weights")
     ours = partial(parlance, folder)
     if options.ours == LABELS:
         ours = partial(ours, small_qwen3.config_file(folder), weights_toml=small_qwen3.stanza(weights))
     # The slots, the window and the cache of our stanza.
     alike = ["--max-num-seqs", "32", "--max-model-len", "8192", "--kv-cache-memory-bytes", str(1 << 28)]
-    peer = partial(vllm_serve, python, weights, folder, *alike, *options.vllm)
-    return _starting(ours, decide), _starting(peer, _system_one)
-
-
-def _starting(start: Callable[[], AbstractContextManager[Server]], connect: Connect) -> Start:
-    @contextmanager
-    def run() -> Iterator[tuple[Server, Connect]]:
-        with start() as server:
-            yield server, connect
-
-    return run
+    peer = partial(vllm_serve, python, weights, folder, *alike)
+    return (ours, decide), (peer, _system_one)
 
 
 async def measure(server: Server, connect: Connect, options: argparse.Namespace, figures: Figures) -> None:
@@ -164,8 +142,7 @@ async def _window(ask: Ask, clients: int) -> int:
 
 
 def tables(ours: Figures, theirs: Figures, options: argparse.Namespace) -> str:
-    """Markdown."""
-    peer = "`/v1/systemone`" if options.peer == "systemone" else "as many chat calls"
+    peer = "`/v1/systemone`"
     lines = [
         f"| questions | one decision through the whole graph, p50 ms (p95) | {peer}, p50 ms (p95) | ratio of p50 |",
         "|---|---|---|---|",
@@ -186,7 +163,6 @@ def tables(ours: Figures, theirs: Figures, options: argparse.Namespace) -> str:
 
 
 def _cuts_ms(seconds: list[float]) -> tuple[float, float]:
-    """Median and 95th percentile."""
     ordered = sorted(seconds)
     return statistics.median(ordered) * 1000, ordered[int(0.95 * (len(ordered) - 1) + 0.5)] * 1000
 
@@ -220,21 +196,6 @@ def _system_one(client: httpx.AsyncClient, _: Server) -> Ask:
         questions = {f"q{index}": question | {"instructions": _instructions(index)} for index in range(count)}
         reply = await client.post("/v1/systemone", json={"model": MODEL, "state": state, "questions": questions})
         assert len(reply.raise_for_status().json()["answers"]) == count
-
-    return ask
-
-
-def _chat(client: httpx.AsyncClient, _: Server) -> Ask:
-    async def decide(state: str, index: int) -> None:
-        listed = "\n".join(f"{letter}: {option}" for letter, option in zip("ABCD", OPTIONS, strict=True))
-        text = f"{state}\n\nQuestion: {_instructions(index)}\n{listed}\nAnswer with one letter."
-        body: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": text}]}
-        body |= {"max_tokens": 1, "temperature": 0, "logprobs": True, "top_logprobs": 20}
-        reply = await client.post("/v1/chat/completions", content=json.dumps(body), headers={"content-type": JSON})
-        assert reply.raise_for_status().json()["choices"][0]["logprobs"]
-
-    async def ask(state: str, count: int) -> None:
-        await asyncio.gather(*(decide(state, index) for index in range(count)))
 
     return ask
 

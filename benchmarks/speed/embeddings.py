@@ -21,7 +21,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 
@@ -43,8 +42,6 @@ WORDS_OF_20_TOKENS = 18
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One case in one round."""
-
     texts_per_s: float
     p50_ms: float
     p95_ms: float
@@ -73,13 +70,13 @@ async def measure(embed: Embed, clients: int, texts: int, seconds: float) -> Fig
 
 
 @contextmanager
-def adapter(dtype: str, threads: int) -> Iterator[Embed]:
+def adapter(dtype: str) -> Iterator[Embed]:
     """The adapter in this process, as a replica has it."""
     serving = Serving(
         adapter="models.embeddings:TransformerEmbedder",
         runtime=WEIGHTS,
         weights=WEIGHTS,
-        threads=threads,
+        threads=os.cpu_count() or 1,
         options={"dtype": dtype},
     )
     facts = EmbeddingModel(id=WEIGHTS, owned_by="", dimensions=384, context_window=256, serving=serving)
@@ -96,7 +93,6 @@ def adapter(dtype: str, threads: int) -> Iterator[Embed]:
 
 
 def over_http(server: Server, path: str) -> Embed:
-    """A server with OpenAI's schema."""
     client = httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=120)
 
     async def embed(texts: list[str]) -> object:
@@ -137,7 +133,7 @@ def table(systems: list[str], figures: dict[tuple[str, int, int], list[Figures]]
 def ratios(server: Server) -> dict[str, float]:
     """Texts a second through the whole graph, divided by those of the adapter in this process, of a short run."""
     ours, bare = "graph", "adapter"
-    with adapter("float32", os.cpu_count() or 1) as in_process:
+    with adapter("float32") as in_process:
         systems = {ours: over_http(server, "/v1/embeddings"), bare: in_process}
         figures = asyncio.run(compare(systems, 1, 2.0))
 
@@ -152,13 +148,8 @@ def _latency(rounds: list[Figures]) -> str:
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--in-process", nargs="+", choices=("bfloat16", "float32"), default=[], help="bare adapters")
-    parser.add_argument(
-        "--infinity", type=Path, metavar="PYTHON", default=of_its_own("infinity"), help="a peer's interpreter"
-    )
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
     options = parser.parse_args()
@@ -166,10 +157,10 @@ def main() -> None:
         folder = stack.enter_context(working_folder("embeddings-"))
         systems: dict[str, Embed] = {}
         for dtype in options.in_process:
-            systems[f"adapter in process, {dtype}"] = stack.enter_context(adapter(dtype, options.threads))
+            systems[f"adapter in process, {dtype}"] = stack.enter_context(adapter(dtype))
         systems["the whole graph"] = over_http(stack.enter_context(parlance(folder)), "/v1/embeddings")
-        if options.infinity:
-            peer = stack.enter_context(infinity(options.infinity, WEIGHTS, folder))
+        if python := of_its_own("infinity"):
+            peer = stack.enter_context(infinity(python, WEIGHTS, folder))
             systems["infinity's own server"] = over_http(peer, "/embeddings")
         figures = asyncio.run(compare(systems, options.rounds, options.seconds))
     print(table(list(systems), figures))

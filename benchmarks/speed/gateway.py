@@ -7,10 +7,9 @@ Everything answers with the same instant engine (`benchmarks.speed.instant`): a 
 hops of Ray Serve behind HAProxy; this project with every check on (key, scope, rate, body, a spend limit that is
 reserved and settled in SQLite, one usage line a request); and LiteLLM's proxy, one worker, with a master key and no
 database, in front of that ASGI app over HTTP. Clients are a process of their own (`benchmarks.speed.load`). Streams are
-50 events without a pause. All of them run the whole time and are measured in turns; `--against` adds a second graph on
-a cluster of its own, started with that checkout's launcher and this interpreter. The last column divides by the last
-system: LiteLLM where it is there, otherwise the other checkout. `make bench` makes the
-peer's environment.
+50 events without a pause. All of them run the whole time and are measured in turns. `--against` adds a second
+graph on a cluster of its own. The last column divides by the last system: LiteLLM where `make bench` has made its
+environment, otherwise the other checkout.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ CONFIG = "benchmarks/speed/instant.yaml"
 WARM_WITHIN_S = 120
 WHOLE = "the whole graph"
 
-# The engine of older checkouts obeys the last message, so that message asks for what this one answers anyway.
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": f"say {WORDS}"}]}
 STREAM = {"model": MODEL, "messages": [{"role": "user", "content": f"stream {EVENTS} 0"}], "stream": True}
 
@@ -57,11 +55,9 @@ class System:
 
     @property
     def name(self) -> str:
-        """In the tables."""
         return self.server.name
 
     def job(self, clients: int, stream: bool, seconds: float) -> Job:
-        """One case."""
         body = json.dumps(STREAM if stream else BODY)
         return Job(self.server.port, self.path, self.server.headers, body, clients, seconds)
 
@@ -71,7 +67,6 @@ class System:
 
 @contextmanager
 def direct(folder: Path) -> Iterator[System]:
-    """The engine's answer without anything around it."""
     server = Server("bare ASGI app", free_port())
     command = [sys.executable, "-m", "uvicorn", "benchmarks.speed.instant:answer", "--port", str(server.port)]
     with running([*command, "--no-access-log", "--lifespan", "off"], server.url, folder / "direct.log"):
@@ -98,7 +93,6 @@ def other_graph(checkout: Path, folder: Path) -> Iterator[System]:
 
 @contextmanager
 def proxy(python: Path, upstream: System, folder: Path) -> Iterator[System]:
-    """LiteLLM in front of `upstream`."""
     with litellm(python, MODEL, upstream.server, folder) as server:
         yield System(server, "its proxy, over the bare ASGI app")
 
@@ -114,7 +108,6 @@ CASES: tuple[Case, ...] = tuple((stream, clients) for stream in (False, True) fo
 def compare(
     systems: list[System], rounds: int, seconds: float, cases: tuple[Case, ...] = CASES
 ) -> dict[tuple[str, Case], list[Figures]]:
-    """Every case with every system in turns."""
     figures: dict[tuple[str, Case], list[Figures]] = {}
     for system in systems:
         warm(system)
@@ -185,11 +178,7 @@ def _median(rounds: list[Figures]) -> Figures:
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--litellm", type=Path, metavar="PYTHON", default=of_its_own("litellm"), help="a peer's interpreter"
-    )
     parser.add_argument(
         "--against", type=Path, metavar="PATH", help="another checkout, whose graph is measured as well"
     )
@@ -201,8 +190,8 @@ def main() -> None:
         systems = [stack.enter_context(direct(folder)), *stack.enter_context(graph(folder))]
         if options.against:
             systems.append(stack.enter_context(other_graph(options.against, folder)))
-        if options.litellm:
-            systems.append(stack.enter_context(proxy(options.litellm, systems[0], folder)))
+        if python := of_its_own("litellm"):
+            systems.append(stack.enter_context(proxy(python, systems[0], folder)))
         print(table(systems, compare(systems, options.rounds, options.seconds)))
     print(f"load average {os.getloadavg()[0]:.1f}")
 

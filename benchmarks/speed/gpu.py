@@ -117,8 +117,7 @@ def run(selection: Sequence[Model], options: argparse.Namespace) -> int:
 
 def asked_of(model: Model, options: argparse.Namespace) -> dict[str, Any]:
     """What a process of its own saw of `model`; or `error`, the last lines that it wrote."""
-    assert model.serving
-    environment = model.serving.deployment.get("ray_actor_options", {}).get("runtime_env", {})
+    environment = model.setup.deployment.get("ray_actor_options", {}).get("runtime_env", {})
     command = [environment.get("py_executable", sys.executable), "-m", "benchmarks.speed.gpu"]
     command += ["--profile", options.profile, "--only", model.deployment]
     if options.recording:

@@ -1,48 +1,32 @@
-"""How cost grows: what more clients, longer prompts, more models and more ingress replicas do to a graph.
+"""Growth of cost with clients and with the length of prompts.
 
-    python -m benchmarks.speed.growth clients prompts models
-    python -m benchmarks.speed.growth replicas --database postgresql://... --redis redis://...
+    python -m benchmarks.speed.growth
+    python -m benchmarks.speed.growth clients
 
 clients     requests a second and p99 of 1 to 256 clients, beside two bare hops of Ray Serve (the instant engine)
 prompts     time to the first token and between tokens of one chat stream, by the length of its prompt
-models      start, rate and memory of graphs of 1 to 30 models, all but one of them asleep (the instant engine)
-replicas    processor time of a request with 1 to 4 ingress replicas; they share PostgreSQL and Redis
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import secrets
 import statistics
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import asyncpg
-import psutil
-import yaml
-from sqlalchemy.engine import make_url
-
-from benchmarks.servers import ROOT, Server, parlance, working_folder
+from benchmarks.servers import Server, parlance, working_folder
 from benchmarks.speed import chat, gateway
-from benchmarks.speed.load import measure
-from state.database.base import migrate
 
 CLIENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 PROMPT_WORDS = (16, 64, 256, 1024, 2048)
-MODELS = (1, 10, 30)
-REPLICAS = (1, 2, 4)
 ROUNDS = 3
 SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A figure by what grows."""
-
     name: str
     unit: str
     points: Mapping[int, float]
@@ -59,7 +43,7 @@ class Part:
 # --- the parts -------------------------------------------------------------------------------------------------------
 
 
-def clients(options: argparse.Namespace, folder: Path) -> Part:
+def clients(folder: Path) -> Part:
     """More clients of an engine that answers at once."""
     rates: dict[str, dict[int, float]] = {}
     lasts: dict[str, dict[int, float]] = {}
@@ -73,8 +57,7 @@ def clients(options: argparse.Namespace, folder: Path) -> Part:
     return Part("clients", lines + [Line(f"{name}, p99", "ms", points) for name, points in lasts.items()])
 
 
-def prompts(options: argparse.Namespace, folder: Path) -> Part:
-    """Longer prompts of one chat stream."""
+def prompts(folder: Path) -> Part:
     firsts: dict[int, float] = {}
     gaps: dict[int, float] = {}
 
@@ -91,105 +74,7 @@ def prompts(options: argparse.Namespace, folder: Path) -> Part:
     return Part("tokens of the prompt", [Line("first token", "ms", firsts), Line("between tokens", "ms", gaps)])
 
 
-def models(options: argparse.Namespace, folder: Path) -> Part:
-    """More models in one graph; one of them is asked."""
-    starts: dict[int, float] = {}
-    rates: dict[int, float] = {}
-    memory: dict[int, float] = {}
-    for count in MODELS:
-        began_s = time.perf_counter()
-        with instant(folder, models=count) as (server, processes):
-            starts[count] = time.perf_counter() - began_s
-            rates[count] = _rate(server, 16)
-            memory[count] = processes.memory_mib()
-    return Part(
-        "models",
-        [
-            Line("start", "s", starts),
-            Line("16 clients", "requests/s", rates),
-            Line("memory of the graph", "MiB", memory),
-        ],
-    )
-
-
-def replicas(options: argparse.Namespace, folder: Path) -> Part:
-    """More ingress replicas on one machine."""
-    rates: dict[int, float] = {}
-    costs: dict[int, float] = {}
-    if not (options.database and options.redis):
-        raise SystemExit("the part `replicas` needs --database and --redis: ingress replicas share both")
-    (folder / "files").mkdir()
-    shared = {"PARLANCE_REDIS_URL": options.redis, "PARLANCE_SECRET": secrets.token_hex(32)}
-    shared["PARLANCE_BLOBS_URL"] = (folder / "files").as_uri()
-    for count in REPLICAS:
-        shared["PARLANCE_DATABASE_URL"] = asyncio.run(fresh_database(options.database))
-        with instant(folder, replicas=count, **shared) as (server, processes):
-            _rate(server, 64)
-            before_s = processes.processor_s()
-            rates[count] = _rate(server, 64)
-            costs[count] = (processes.processor_s() - before_s) * 1000 / (rates[count] * SECONDS + 64)
-    return Part(
-        "ingress replicas",
-        [Line("64 clients", "requests/s", rates), Line("processor time of all processes", "ms a request", costs)],
-    )
-
-
-async def fresh_database(url: str) -> str:
-    """The address of a new database with its tables, beside the one at `url`."""
-    name = f"growth_{secrets.token_hex(4)}"
-    connection = await asyncpg.connect(url)
-    await connection.execute(f"CREATE DATABASE {name}")
-    await connection.close()
-    fresh = make_url(url).set(database=name).render_as_string(hide_password=False)
-    await migrate(fresh)
-    return fresh
-
-
-@dataclass(frozen=True, slots=True)
-class Processes:
-    """All processes that started after `earlier` did."""
-
-    earlier: frozenset[int]
-
-    def _running(self) -> Iterator[psutil.Process]:
-        yield from (process for process in psutil.process_iter() if process.pid not in self.earlier)
-
-    def memory_mib(self) -> float:
-        """Shared pages are counted once for all that share them."""
-        return float(sum(process.memory_full_info().pss for process in self._running())) / 2**20
-
-    def processor_s(self) -> float:
-        """In all, so far."""
-        return float(sum(sum(process.cpu_times()[:2]) for process in self._running()))
-
-
-@contextmanager
-def instant(
-    folder: Path, *, models: int = 1, replicas: int = 1, **environment: str
-) -> Iterator[tuple[Server, Processes]]:
-    """A graph of so many instant models behind so many ingress replicas."""
-    config = yaml.safe_load((ROOT / gateway.CONFIG).read_text("utf-8"))
-    config["applications"] = config["applications"][:1]
-    config["applications"][0]["args"] |= {"models": models, "replicas": replicas}
-    file = folder / f"{models}-{replicas}.yaml"
-    file.write_text(yaml.safe_dump(config), "utf-8")
-    processes = Processes(frozenset(psutil.pids()))
-    with parlance(folder, file, checkout=ROOT, **environment) as server:
-        gateway.warm(gateway.System(server, gateway.WHOLE))
-        yield server, processes
-
-
-def _rate(server: Server, count: int) -> float:
-    """Requests a second of so many clients."""
-    return measure(gateway.System(server, gateway.WHOLE).job(count, False, SECONDS)).requests_per_s
-
-
-PARTS: Mapping[str, Callable[[argparse.Namespace, Path], Part]] = {
-    "clients": clients,
-    "prompts": prompts,
-    "models": models,
-    "replicas": replicas,
-}
+PARTS: Mapping[str, Callable[[Path], Part]] = {"clients": clients, "prompts": prompts}
 
 
 # --- the page --------------------------------------------------------------------------------------------------------
@@ -209,21 +94,18 @@ def _number(value: float) -> str:
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.speed.growth",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--database", metavar="URL", help="a PostgreSQL whose user may make databases, for `replicas`")
-    parser.add_argument("--redis", metavar="URL", help="for `replicas`")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     for name in options.parts or PARTS:
         with working_folder("growth-") as folder:
-            print(f"\n{table(PARTS[name](options, folder))}", flush=True)
+            print(f"\n{table(PARTS[name](folder))}", flush=True)
 
 
 if __name__ == "__main__":

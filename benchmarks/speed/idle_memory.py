@@ -1,6 +1,6 @@
 """What a graph takes in memory while every engine is at zero, process by process.
 
-    python -m benchmarks.speed.idle_memory                  with the fork server, then without it
+    python -m benchmarks.speed.idle_memory
     python -m benchmarks.speed.idle_memory --awake          and with the engines awake one after the other
 
 PSS shares out what several processes have in common, so the sum is what the machine would have back. Its own is what
@@ -18,25 +18,9 @@ import psutil
 
 from benchmarks.servers import Server, working_folder
 from benchmarks.speed.cold_requests import CAPABILITIES
-from benchmarks.speed.cold_start import WITH, WITHOUT, await_zero, graph, wait, warm_up
+from benchmarks.speed.cold_start import WITH, await_zero, graph, wait, warm_up
 
 MIB = 1 << 20
-
-PURPOSES = {
-    "python -m launch": "started all of it and stops it on Ctrl-C; Ray's driver",
-    "gcs_server": "Ray: what the cluster knows",
-    "raylet": "Ray: starts workers on this node, and holds 512 MiB for objects, which are memory once they are used",
-    "ray::ServeController": "Serve: how many replicas there are",
-    "ray::ProxyActor": "Serve's own proxy, for streams that Ray's clients open",
-    "ray::HAProxyManager": "Serve: keeps HAProxy's configuration current",
-    "haproxy": "takes connections of clients",
-    "ray::ServeReplica:parlance:ingress": "our HTTP app: keys, limits, bills",
-    "parlance::ForkServer": "has imported what engines import; each start is a fork of it",
-    "ray::RuntimeEnvAgent": "Ray: environments of workers",
-    "ray::DashboardAgent": "Ray: metrics of this node",
-    "ray::IDLE": "a worker without work, kept for the next",
-}
-"""What each process is for, by a part of its title."""
 
 
 def of_graph(folder: Path) -> list[psutil.Process]:
@@ -68,39 +52,34 @@ def title(process: psutil.Process) -> str:
 
 
 def memory_mib(process: psutil.Process) -> tuple[float, ...]:
-    """PSS, what is its own, and RSS."""
     text = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
     sizes = {match[1]: int(match[2]) / 1024 for match in re.finditer(r"^(\w+): +(\d+) kB", text, re.M)}
     return sizes["Pss"], sizes["Private_Dirty"], sizes["Rss"]
 
 
 def table(folder: Path) -> str:
-    """Markdown, largest first, and the sum."""
     rows: defaultdict[str, list[tuple[float, ...]]] = defaultdict(list)
     for process in of_graph(folder):
         rows[title(process)].append(memory_mib(process))
     sums = {name: tuple(map(sum, zip(*sizes, strict=True))) for name, sizes in rows.items()}
-    lines = ["| process | how many | PSS MiB | its own | RSS MiB | what for |", "|---|---|---|---|---|---|"]
+    lines = ["| process | how many | PSS MiB | its own | RSS MiB |", "|---|---|---|---|---|"]
     for name, (pss, own, rss) in sorted(sums.items(), key=lambda row: -row[1][0]):
-        purpose = next((text for part, text in PURPOSES.items() if part in name), "")
-        lines.append(f"| `{name}` | {len(rows[name])} | {pss:.0f} | {own:.0f} | {rss:.0f} | {purpose} |")
+        lines.append(f"| `{name}` | {len(rows[name])} | {pss:.0f} | {own:.0f} | {rss:.0f} |")
     all_pss, all_own, _ = map(sum, zip(*sums.values(), strict=True))
-    return "\n".join([*lines, f"| **all** | | **{all_pss:.0f}** | **{all_own:.0f}** | | |"])
+    return "\n".join([*lines, f"| **all** | | **{all_pss:.0f}** | **{all_own:.0f}** | |"])
 
 
-def measure(folder: Path, way: str, awake: bool) -> None:
-    """Prints the tables of one graph."""
-    with graph(folder, way) as (server, session):
-        warm_up(server, session, way)
+def measure(folder: Path, awake: bool) -> None:
+    with graph(folder, WITH) as (server, session):
+        warm_up(server, session, WITH)
         await_zero(server, CAPABILITIES["chat"].deployment)
         wait(lambda: not engines(session), "an engine at zero has a process")
-        print(f"\nAll engines at zero, {way}\n\n{table(session)}", flush=True)
+        print(f"\nAll engines at zero\n\n{table(session)}", flush=True)
         for name in CAPABILITIES if awake else ():
             one_awake(server, session, name)
 
 
 def engines(session: Path) -> list[str]:
-    """Titles of the processes of engines."""
     titles = [title(process) for process in of_graph(session)]
     return [name for name in titles if name.startswith("ray::ServeReplica") and "ingress" not in name]
 
@@ -113,13 +92,11 @@ def one_awake(server: Server, session: Path, name: str) -> None:
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--awake", action="store_true", help="also with each engine awake")
     options = parser.parse_args()
     with working_folder("memory-") as folder:
-        for way in (WITH, WITHOUT):
-            measure(folder, way, options.awake)
+        measure(folder, options.awake)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from ray.serve.handle import DeploymentHandle
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from benchmarks.speed.instant_engine import COMPLETION, EARS, EVENTS, MODEL, event
-from contract.catalog import Catalog, ChatModel, Serving, TranscriptionModel
+from benchmarks.speed.instant_engine import COMPLETION, EVENTS, MODEL, event
+from contract.catalog import Catalog, ChatModel, Serving
 from deployments.ingress.deployment import IngressArgs
 from graph import wire
 
@@ -28,53 +28,30 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Args(BaseModel):
-    """`args:` of the config file. `profile` is what the launcher looks for; nothing of it runs here.
-
-    Attributes:
-        models: chat models, of which a benchmark asks the first.
-        replicas: of the ingress.
-    """
+    """`args:` of the config file. `profile` is what the launcher looks for; nothing of it runs here."""
 
     profile: str
-    models: int = 1
-    replicas: int = 1
 
 
 def build(args: Args) -> Application:
-    """The real wiring over a catalogue of chat models and one transcriber. A token costs 1 micro-EUR in, 2 out."""
+    """The real wiring over a catalogue of one chat model. A token costs 1 micro-EUR in, 2 out."""
     serving: dict[str, Any] = {"deployment": {"ray_actor_options": {"num_cpus": 0.05}}, "load_s": 2, "max_queued": 1000}
-    names = (MODEL, *(f"{MODEL}-{number}" for number in range(2, args.models + 1)))
-    chat = {
-        name: ChatModel(
-            id=name,
-            owned_by="benchmarks",
-            tier="default",
-            context_window=1000,
-            price={"input_tokens": 1_000_000, "output_tokens": 2_000_000},
-            serving=Serving(
-                adapter="benchmarks.speed.instant_engine:InstantChat",
-                runtime=name,
-                max_ongoing_requests=200,
-                **serving,
-            ),
-        )
-        for name in names
-    }
-    ears = TranscriptionModel(
-        id=EARS,
+    chat = ChatModel(
+        id=MODEL,
         owned_by="benchmarks",
-        is_default=True,
-        price={"audio_seconds": 1_000_000},
-        serving=Serving(adapter="benchmarks.speed.instant_engine:InstantTranscriber", runtime=EARS, **serving),
+        tier="default",
+        context_window=1000,
+        price={"input_tokens": 1_000_000, "output_tokens": 2_000_000},
+        serving=Serving(
+            adapter="benchmarks.speed.instant_engine:InstantChat", runtime=MODEL, max_ongoing_requests=200, **serving
+        ),
     )
-    catalog = Catalog(profile="embedded", chat=chat, transcription={EARS: ears})
-    return wire(catalog, IngressArgs(replicas=args.replicas))
+    catalog = Catalog(profile="embedded", chat={MODEL: chat})
+    return wire(catalog, IngressArgs())
 
 
 @serve.deployment(max_ongoing_requests=200, ray_actor_options={"num_cpus": 0.05})
 class BareEngine:
-    """The instant engine without a gate."""
-
     async def complete(self, body: dict[str, Any]) -> Any:
         return COMPLETION
 
@@ -90,15 +67,12 @@ bare_app = FastAPI()
 @serve.deployment(max_ongoing_requests=2000, ray_actor_options={"num_cpus": 0.05})
 @serve.ingress(bare_app)
 class BareIngress:
-    """Checks nothing, keeps nothing."""
-
     def __init__(self, engine: DeploymentHandle) -> None:
         self.engine = engine
         self.streaming = engine.options(stream=True)
 
     @bare_app.post("/v1/chat/completions")
     async def complete(self, request: Request) -> Response:
-        """Hands the body on."""
         body = await request.json()
         if body.get("stream"):
             return StreamingResponse(self.streaming.stream.remote(body), media_type="text/event-stream")
@@ -106,7 +80,6 @@ class BareIngress:
 
 
 def bare(args: Args) -> Application:
-    """Two hops."""
     entry: Deployment = BareIngress
     engine: Deployment = BareEngine
     return entry.bind(engine.bind())

@@ -7,13 +7,11 @@ import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from contract.catalog import ChatModel, TranscriptionModel
+from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatCompletion, ChatJob, ChatReply
 from contract.chat.usage import usage_of
-from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 
 MODEL = "obedient"
-EARS = "instant-ears"
 EVENTS = 50
 WORDS = "word " * 100
 COMPLETION: ChatCompletion = {
@@ -29,8 +27,6 @@ COMPLETION: ChatCompletion = {
 
 
 class InstantChat:
-    """Says the same whatever it is asked."""
-
     def __init__(self, model: ChatModel, path: Path | None) -> None:
         self.model = model
 
@@ -50,25 +46,7 @@ class InstantChat:
         """Nothing to let go."""
 
 
-class InstantTranscriber:
-    """Hears the same in every recording, and decodes none."""
-
-    def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
-        self.model = model
-
-    async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
-        yield TranscriptUpdate(1.0)
-        yield TranscriptUpdate(1.0, 1.0, "en", (Segment(str(len(job.audio)), 0.0, 1.0),))
-
-    async def check_health(self) -> None:
-        """Always well."""
-
-    def close(self) -> None:
-        """Nothing to let go."""
-
-
 def event(index: int) -> bytes:
-    """One event of a stream."""
     delta = {"index": 0, "delta": {"role": "assistant", "content": f"{index} "}, "finish_reason": None}
     chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": MODEL, "choices": [delta]}
     return f"data: {json.dumps(chunk)}\n\n".encode()

@@ -22,7 +22,6 @@ STYLES = (-1, 1, 256)
 
 
 def loaded(folder: Path, voice: str) -> Kokoro:
-    """The library, with one voice."""
     with tempfile.TemporaryDirectory() as room:
         voices = Path(room) / "voices.npz"
         styles: Any = {voice: np.fromfile(folder / "styles" / f"{voice}.bin", np.float32).reshape(STYLES)}

@@ -102,7 +102,6 @@ class Client(asyncio.Protocol):
             self._done.set_result(None)
 
     async def connect(self) -> None:
-        """Opens the connection."""
         await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", self.port)
 
     async def run(self, until_s: float) -> None:
@@ -159,7 +158,6 @@ async def drive(job: Job) -> Figures:
 
 
 def cuts_ms(seconds: list[float]) -> tuple[float, float, float]:
-    """p50, p95 and p99 in milliseconds."""
     if len(seconds) < 2:
         return (0.0, 0.0, 0.0)
     cuts = statistics.quantiles(seconds, n=100, method="inclusive")
@@ -167,7 +165,6 @@ def cuts_ms(seconds: list[float]) -> tuple[float, float, float]:
 
 
 def measure(job: Job) -> Figures:
-    """`drive` in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.speed.load"]
     done = subprocess.run(command, input=json.dumps(asdict(job)), capture_output=True, text=True, check=False)
     if done.returncode:

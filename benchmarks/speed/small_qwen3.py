@@ -27,13 +27,11 @@ def build(args: GraphArgs) -> Application:
     """The real wiring with this model behind `MODEL`, and no other decision model."""
     catalog = configs.load(args.profile)
     model = catalog.decisions[MODEL]
-    assert model.serving
-    small = model.model_copy(update={"serving": model.serving.model_copy(update={"weights": NAME, "runtime": NAME})})
+    small = model.model_copy(update={"serving": model.setup.model_copy(update={"weights": NAME, "runtime": NAME})})
     return wire(catalog.model_copy(update={"decisions": {small.id: small}}), args.ingress)
 
 
 def make(folder: Path) -> Path:
-    """Writes the weights into `folder`."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 

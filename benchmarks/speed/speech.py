@@ -2,7 +2,6 @@
 
     python -m benchmarks.speed.speech
     python -m benchmarks.speed.speech --rounds 5
-    python -m benchmarks.speed.speech --bare          without a graph
 
 The embedded engine says a sentence in English, which Kokoro speaks, and one in Dutch, which espeak-ng speaks in a
 thousandth of the time, so that it shows what the graph takes. In turns within one run: the adapter, encoded and
@@ -51,7 +50,7 @@ CASES = (
     Case("nl", "De ochtendtrein naar de kust vertrekt om half acht van spoor negen en wacht nooit.", (1, 4, 16), 3),
 )
 LONG_TEXT = (CASES[-1].text + " ") * 48
-BARE = "adapter in a process of its own"
+YES_NO_LABELS = "adapter in a process of its own"
 WHOLE = "the whole graph"
 PEER = "kokoro-onnx in a process of its own"
 PEER_VOICE = "af_heart"
@@ -128,7 +127,6 @@ def told_by(command: list[str]) -> tuple[Figures, float]:
 
 
 def load(server: Server, text: str, language: str, streams: int, seconds: float) -> Job:
-    """Streams of one text."""
     body = json.dumps({"input": text, "voice": "F1", "language": language})
     return Job(server.port, "/v1/audio/speech", server.headers, body, streams, seconds)
 
@@ -170,10 +168,7 @@ def memory(server: Server) -> str:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def compare(rounds: int, is_bare: bool) -> str:
-    """Markdown."""
-    if is_bare:
-        return _table([_round(None) for _ in range(rounds)], "")
+def compare(rounds: int) -> str:
     with working_folder("speech-") as folder, parlance(folder) as server:
         for case in CASES:
             measure(load(server, case.text, case.language, 1, 0.5))  # wakes the engine
@@ -194,16 +189,15 @@ Found = dict[tuple[str, int, str], Figures]
 """Of one round, by language, streams and system."""
 
 
-def _round(server: Server | None) -> Found:
+def _round(server: Server) -> Found:
     results: Found = {}
     for case in CASES:
         for streams in case.streams:
             bare, sound_s = measure_adapter(case, streams)
-            results[case.language, streams, BARE] = bare
+            results[case.language, streams, YES_NO_LABELS] = bare
             if case is CASES[0] and (python := of_its_own("kokoro")):
                 results[case.language, streams, PEER] = measure_peer(python, case, streams)
-            if server:
-                results[case.language, streams, WHOLE] = measure_graph(server, case, streams, sound_s)
+            results[case.language, streams, WHOLE] = measure_graph(server, case, streams, sound_s)
     return results
 
 
@@ -226,17 +220,15 @@ def _row(language: str, streams: int, system: str, rounds: list[Figures]) -> str
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--bare", action="store_true", help="the adapter alone")
     parser.add_argument("--adapter", nargs=2, metavar=("CASE", "STREAMS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.adapter:
         case, streams = options.adapter
         print(json.dumps(asyncio.run(drive_adapter(Case(**json.loads(case)), int(streams)))))
         return
-    print(compare(options.rounds, options.bare))
+    print(compare(options.rounds))
     print(f"load average {os.getloadavg()[0]:.1f}")
 
 

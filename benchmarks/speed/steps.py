@@ -37,10 +37,8 @@ Figures = Mapping[str, tuple[float, float]]
 
 
 def measure(folder: Path, way: str, streams: list[int]) -> Figures:
-    """Of one engine, in this process."""
     stanza = configs.load("embedded").chat[MODEL]
-    assert stanza.serving
-    options = EngineOptions(engine=stanza.serving.options["engine"], quick_steps=way != "own", int8=way == "int8")
+    options = EngineOptions(engine=stanza.setup.options["engine"], quick_steps=way != "own", int8=way == "int8")
     llm = engine.start(adapter.spec_of(stanza, folder, 2048, options, options.engine))
     once(llm, 1)
     return {str(count): once(llm, count) for count in streams}
@@ -86,7 +84,6 @@ def child(folder: Path, way: str, streams: list[int]) -> Figures:
 
 
 def table(turns: Mapping[str, list[Figures]], streams: list[int]) -> str:
-    """Medians of all turns."""
     lines = ["| streams | steps | reading ms | step ms | tokens/s |", "|---|---|---|---|---|"]
     for count in streams:
         medians = {
@@ -102,7 +99,6 @@ def table(turns: Mapping[str, list[Figures]], streams: list[int]) -> str:
 
 
 def main() -> None:
-    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weights", type=Path, help="a folder that vLLM loads; the embedded model otherwise")
     parser.add_argument("--turns", type=int, default=2)

@@ -1,15 +1,12 @@
-"""What the graph adds to transcription, and how it bears long recordings, large bodies and many uploads.
+"""Transcription through the graph beside the bare adapter and faster-whisper, and one long recording.
 
     python -m benchmarks.speed.transcription
-    python -m benchmarks.speed.transcription --rounds 3 --minutes 15 --only speed long uploads bodies
+    python -m benchmarks.speed.transcription --rounds 3 --minutes 15 --only speed long
 
 speed      clips of 5 and 60 s: the adapter in a process of its own, and the whole graph (HAProxy, keys, limits,
            bills), in turns; the adapter also without batches; and faster-whisper on the same weights, as its page
            calls it: eight bits, five beams, silence passed over, with batches and without
 long       one recording of `--minutes`, uploaded under a ticket: seconds until its transcript, memory of the ingress
-uploads    8 uploads of 100 MiB at once: memory of the ingress, MB/s
-bodies     10 requests a second with 4.5 MiB each, over an engine that answers at once: how long a small request beside
-           them takes, which bounds the lag of the event loop from above
 
 Clips are spoken by the embedded speech engine, so what is heard is easy and the figures are those of such speech.
 """
@@ -28,39 +25,22 @@ import sys
 import time
 import wave
 from collections import defaultdict
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from benchmarks.quality.spoken import SENTENCES, VOICES
 from benchmarks.servers import ROOT, Server, parlance, working_folder
-from benchmarks.speed.load import cuts_ms
 from benchmarks.speed.speech import ingress_rss_mib
-from contract.limits import RECORDING_BODY_BYTES, UPLOAD_BYTES
 from contract.speech.engine import SpeechJob
 from contract.transcription.engine import TranscriptionJob
 from models.weights.store import ensure
 
 MODEL = "whisper-large-v3"
 CLIPS_S = (5, 60)
-UPLOADS = 8
-BODIES_PER_S = 10
 PATH = "/v1/audio/transcriptions"
-PARTS = ("speed", "long", "uploads", "bodies")
-SENTENCES = {
-    "The morning train to the coast leaves from platform nine at half past seven.": "F1",
-    "Nobody had told the gardener that the old well behind the greenhouse was dry.": "M1",
-    "She bought three oranges, a loaf of bread and a postcard with a lighthouse on it.": "F2",
-    "If the bridge is closed again, we will have to take the ferry across the river.": "M2",
-    "The museum keeps its oldest maps in a cool room without any windows at all.": "F3",
-    "My uncle repairs clocks, although he is never on time for dinner himself.": "M3",
-    "After the storm, two fishermen found a piano lying upside down on the beach.": "F4",
-    "Please send the signed contract to our office before the end of next month.": "M4",
-    "The recipe says forty minutes, but this oven usually needs a little longer.": "F5",
-    "Children from the village school painted the long wall blue, green and yellow.": "M5",
-}
-"""With their voices. Different ones, because Whisper listens again to what repeats itself."""
+PARTS = ("speed", "long")
 
 
 # --- recordings -------------------------------------------------------------------------------------------------------
@@ -78,7 +58,10 @@ def spoken(seconds: float, into: Path) -> Path:
     catalog = configs.load("embedded")
     model = catalog.speech["supertonic-3"]
     engine = models.load(model)
-    made = [asyncio.run(engine.speak_whole(SpeechJob(text, "en", voice))).data for text, voice in SENTENCES.items()]
+    made = [
+        asyncio.run(engine.speak_whole(SpeechJob(text, "en", voice))).data
+        for text, voice in zip(SENTENCES["en"], VOICES, strict=False)
+    ]
     engine.close()
     pause = np.zeros(model.sample_rate // 2, np.float32)
     encoder = Encoder("opus", model.sample_rate, Provenance("benchmark", 0), whole=True)
@@ -122,7 +105,6 @@ def measure_adapter(clip: Path, **options: Any) -> tuple[float, float]:
 
 
 def measure_library(clip: Path, *, batches: bool) -> float:
-    """Seconds that faster-whisper took."""
     return told_by("--library", str(clip), json.dumps(batches))[0]
 
 
@@ -167,7 +149,6 @@ def transcribed(server: Server, clip: Path) -> float:
 
 
 def speed(server: Server, folder: Path, rounds: int) -> None:
-    """A table."""
     print(
         "| clip | adapter, x real time | without batches | whole graph | graph / adapter "
         "| faster-whisper in batches, alone | graph / the quicker |\n|---|---|---|---|---|---|---|"
@@ -196,21 +177,12 @@ def speed(server: Server, folder: Path, rounds: int) -> None:
 # --- uploads ----------------------------------------------------------------------------------------------------------
 
 
-async def ticket(client: httpx.AsyncClient, server: Server, size: int, mime: str = "audio/ogg") -> dict[str, str]:
-    """A ticket for so many bytes."""
-    reply = await client.post(
-        f"{server.url}/v1/audio/uploads", headers=server.headers, json={"mime": mime, "size": size, "model": MODEL}
-    )
-    reply.raise_for_status()
-    results: dict[str, str] = reply.json()
-    return results
-
-
 async def long(server: Server, recording: bytes) -> None:
-    """A line."""
     before = ingress_rss_mib()
     async with httpx.AsyncClient(timeout=600) as client:
-        made = await ticket(client, server, len(recording))
+        order = {"mime": "audio/ogg", "size": len(recording), "model": MODEL}
+        reply = await client.post(f"{server.url}/v1/audio/uploads", headers=server.headers, json=order)
+        made = reply.raise_for_status().json()
         headers = {"content-type": made["content_type"]}
         (await client.put(made["upload_url"], content=recording, headers=headers)).raise_for_status()
         started_s = time.perf_counter()
@@ -228,126 +200,31 @@ async def long(server: Server, recording: bytes) -> None:
     )
 
 
-async def uploads(server: Server) -> None:
-    """A line."""
-    block = os.urandom(1 << 20)
-
-    async def body() -> AsyncIterator[bytes]:
-        for _ in range(UPLOAD_BYTES >> 20):
-            yield block
-
-    async def upload(client: httpx.AsyncClient) -> None:
-        made = await ticket(client, server, UPLOAD_BYTES)
-        headers = {"content-type": made["content_type"], "content-length": str(UPLOAD_BYTES)}
-        (await client.put(made["upload_url"], content=body(), headers=headers)).raise_for_status()
-
-    before = most = ingress_rss_mib()
-    started_s = time.perf_counter()
-    async with httpx.AsyncClient(timeout=600) as client:
-        sending = asyncio.gather(*(upload(client) for _ in range(UPLOADS)))
-        while not sending.done():
-            most = max(most, ingress_rss_mib())
-            await asyncio.sleep(0.1)
-        await sending
-    rate = UPLOADS * UPLOAD_BYTES / 1e6 / (time.perf_counter() - started_s)
-    print(
-        f"\n{UPLOADS} uploads of 100 MiB: ingress {before:.0f} MiB before, {most:.0f} at most; {rate:.0f} MB/s",
-        flush=True,
-    )
-
-
-# --- large bodies -----------------------------------------------------------------------------------------------------
-
-
-async def bodies(server: Server, seconds: float) -> None:
-    """A table: a small request alone, and beside large bodies."""
-    file = {"file": ("memo.ogg", os.urandom(RECORDING_BODY_BYTES))}
-    form = httpx.Request("POST", server.url + PATH, headers=server.headers, files=file)
-    data = form.read()
-    async with httpx.AsyncClient(timeout=60) as client:
-
-        async def send() -> int:
-            return (await client.post(server.url + PATH, headers=dict(form.headers), content=data)).status_code
-
-        await send()  # wakes the engine
-        alone = await probe(server, seconds)
-        beside = asyncio.create_task(probe(server, seconds))
-        requests: list[asyncio.Task[int]] = []
-        while not beside.done():
-            requests.append(asyncio.create_task(send()))
-            await asyncio.sleep(1 / BODIES_PER_S)
-        failed = sum(status != 200 for status in await asyncio.gather(*requests))
-    print("\n| a small request | p50, p95, p99 ms |\n|---|---|")
-    for name, results in (
-        ("alone", alone),
-        (f"beside {len(requests) / seconds:.0f} bodies of 4.5 MiB a second", await beside),
-    ):
-        print(f"| {name} | {', '.join(f'{cut:.1f}' for cut in results)} |")
-    print(f"\n{failed} of {len(requests)} large requests failed", flush=True)
-
-
-async def probe(server: Server, seconds: float) -> tuple[float, ...]:
-    """p50, p95, p99 of a small request every 20 ms, from a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.speed.transcription", "--probe", server.url, str(seconds)]
-    child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
-    output, _ = await child.communicate()
-    return tuple(json.loads(output))
-
-
-def drive_probe(url: str, seconds: float) -> tuple[float, ...]:
-    """What `probe` runs."""
-    took_s: list[float] = []
-    with httpx.Client() as client:
-        ends_s = time.perf_counter() + seconds
-        while (started_s := time.perf_counter()) < ends_s:
-            client.get(f"{url}/healthz")
-            took_s.append(time.perf_counter() - started_s)
-            time.sleep(0.02)
-    return cuts_ms(took_s)
-
-
 # --- all --------------------------------------------------------------------------------------------------------------
 
 
 def compare(options: argparse.Namespace) -> None:
-    """Prints each part when it is known."""
-    with working_folder("transcription-") as folder:
-        if set(options.only) - {"bodies"}:
-            with parlance(folder) as server:
-                if "speed" in options.only:
-                    speed(server, folder, options.rounds)
-                if "long" in options.only:
-                    recording = spoken(options.minutes * 60, folder / "long.opus").read_bytes()
-                    asyncio.run(long(server, recording))
-                if "uploads" in options.only:
-                    asyncio.run(uploads(server))
-        if "bodies" in options.only:
-            with parlance(folder, "benchmarks/speed/instant.yaml") as server:
-                asyncio.run(bodies(server, options.seconds))
+    with working_folder("transcription-") as folder, parlance(folder) as server:
+        if "speed" in options.only:
+            speed(server, folder, options.rounds)
+        if "long" in options.only:
+            recording = spoken(options.minutes * 60, folder / "long.opus").read_bytes()
+            asyncio.run(long(server, recording))
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=15, help="of the long recording")
-    parser.add_argument("--seconds", type=float, default=20, help="of large bodies")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--adapter", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--library", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--probe", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.library:
         print(json.dumps(drive_library(Path(options.library[0]), json.loads(options.library[1]))))
-        return
-    if options.adapter:
-        print(
-            json.dumps(
-                asyncio.run(drive_adapter(Path(options.adapter[0]).read_bytes(), json.loads(options.adapter[1])))
-            )
-        )
-    elif options.probe:
-        print(json.dumps(drive_probe(options.probe[0], float(options.probe[1]))))
+    elif options.adapter:
+        recording = Path(options.adapter[0]).read_bytes()
+        print(json.dumps(asyncio.run(drive_adapter(recording, json.loads(options.adapter[1])))))
     else:
         compare(options)
         print(f"\nload average {os.getloadavg()[0]:.1f}")

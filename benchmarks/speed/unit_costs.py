@@ -33,7 +33,7 @@ from ray.serve._private.common import (
 )
 from ray.serve.config import AutoscalingConfig
 
-from autoscaling.policy import Brain, Facts, Terms
+from autoscaling.policy import Facts, ScalingPolicy, Terms
 from autoscaling.policy.reports import Reader
 from benchmarks.servers import make_customer, working_folder
 from state import open_state
@@ -126,18 +126,17 @@ def read_us(replicas: int) -> float:
 def decide_us(engines: int, looks: int = 30) -> float:
     """What one engine takes of a decision for so many that share half the room they would like, in microseconds."""
     terms = {str(number): Terms(slots=4, most=4, needs={"GPU": 1.0}) for number in range(engines)}
-    brain, draw, targets, least_s = Brain(terms), random.Random(1), dict.fromkeys(terms, 1), math.inf
+    scaling, draw, targets, least_s = ScalingPolicy(terms), random.Random(1), dict.fromkeys(terms, 1), math.inf
     for look in range(looks):
         facts = {name: Facts(min(1, n), n, draw.choice([0, 0, 3, 9]), 2, 4.0) for name, n in targets.items()}
         began_s = time.perf_counter()
-        decisions = brain.decide(facts, {"GPU": max(1.0, engines / 2)}, 1.8e9 + 2 * look)
+        decisions = scaling.decide(facts, {"GPU": max(1.0, engines / 2)}, 1.8e9 + 2 * look)
         least_s = min(least_s, time.perf_counter() - began_s)
         targets = {name: decision.replicas for name, decision in decisions.items()}
     return 1e6 * least_s / engines
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--postgres", metavar="ADDRESS", help="an empty database, measured after SQLite")
     parser.add_argument("--redis", metavar="ADDRESS", help="a database of a Redis, measured with PostgreSQL")

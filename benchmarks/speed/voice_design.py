@@ -2,7 +2,6 @@
 
     python -m benchmarks.speed.voice_design                      200 orders, some 15 minutes
     python -m benchmarks.speed.voice_design --orders 20
-    python -m benchmarks.speed.voice_design --keep               pitches to results/voice_design.json
     python -m benchmarks.speed.voice_design --styles             what models/voice_design/styles.toml says of each style
 
 The adapter of the embedded profile is asked in this process, without the graph. Orders are drawn by chance as clients
@@ -15,12 +14,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
@@ -36,10 +33,6 @@ from contract.speech.engine import Clip
 from contract.voice_design.draft import VoiceSpec
 from contract.voice_design.engine import DesignResult
 from contract.voice_design.order import DesignOrder, voice_spec
-
-ROOT = Path(__file__).parents[2]
-PITCHES = ROOT / "benchmarks/speed/results/voice_design.json"
-"""What the plot is drawn from: for each order its gender, ordered and measured pitch, and whether it is in reach."""
 
 LANGUAGES = ("en", "en", "en", "en", "en", "es", "fr", "it", "pt", "de")
 ONE_IN = 5
@@ -64,7 +57,6 @@ class Outcome:
 
 
 def orders(catalog: Catalog, model: VoiceDesignModel, count: int, seed: int) -> list[VoiceSpec]:
-    """Orders as clients may send them."""
     draw = Random(seed)
     return [voice_spec(_order(draw, number), catalog.traits, model, draw) for number in range(count)]
 
@@ -174,11 +166,9 @@ def _brightness_db(samples: Any, sample_rate: int) -> float:
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--orders", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", action="store_true", help="keep the pitches, which the plot is drawn from")
     parser.add_argument("--styles", action="store_true", help="listen to each style instead")
     options = parser.parse_args()
     catalog = configs.load("embedded")
@@ -191,12 +181,6 @@ def main() -> None:
             asyncio.run(run(catalog, options.orders, options.seed, outcomes))
     finally:
         print(table(outcomes))
-    if options.keep:
-        rows = (
-            [each.spec.gender, round(each.spec.target_hz, 1), round(each.voice.f0_hz, 1), int(each.is_within_reach)]
-            for each in outcomes
-        )
-        PITCHES.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Whether answers begin when streams that wait were promised: at cold starts, in bursts, beside floods, after a death.
 
     python -m benchmarks.speed.waits
-    python -m benchmarks.speed.waits --keep         promises to results/waits.json, of which `make docs` draws the plot
 
 The whole graph runs with its real engines, and every client asks for `queue_status` events. A promise is one such
 event; what came of it is the time until the first other event of the same stream. One burst of each engine comes
@@ -27,7 +26,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -41,7 +39,6 @@ IDLE_S = 5
 WITHIN_S = 120
 COLD_CLIENTS = 6
 FLOOD_S = 25.0
-KEPT = Path(__file__).with_name("results") / "waits.json"
 STATUS = "event: queue_status"
 STORY = "Tell me a story about a lighthouse and its keeper."
 SENTENCE = "The ferry to the island leaves from the second pier at half past nine. "
@@ -92,8 +89,6 @@ KINDS = {
 
 @dataclass
 class Clients:
-    """Those of one server."""
-
     server: Server
     http: httpx.AsyncClient
     flood: str
@@ -127,7 +122,6 @@ class Clients:
                 await asyncio.sleep(pause_s)
 
     async def cold(self, kind: Kind, case: str) -> None:
-        """A few clients, at zero."""
         async with asyncio.timeout(WITHIN_S):
             while await self._replicas(kind):  # noqa: ASYNC110  # another process ends
                 await asyncio.sleep(0.3)
@@ -150,7 +144,6 @@ class Clients:
                 await asyncio.sleep(2)
 
     async def death(self, kind: Kind, case: str) -> None:
-        """A burst whose replica is killed."""
         await self.burst(kind, "", 1)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.burst(kind, case))
@@ -185,9 +178,10 @@ CASES: Mapping[str, Case] = {
 
 
 async def measure(server: Server, flood: str, rounds: int) -> list[Promise]:
-    """Every case of every engine, `rounds` times."""
     limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=server.url, timeout=WITHIN_S * 2, limits=limits) as http:
+    async with httpx.AsyncClient(
+        base_url=server.url, headers=server.headers, timeout=WITHIN_S * 2, limits=limits
+    ) as http:
         clients = Clients(server, http, flood)
         for name, kind in KINDS.items():
             await clients.burst(kind, "")
@@ -202,7 +196,6 @@ async def measure(server: Server, flood: str, rounds: int) -> list[Promise]:
 
 
 def by_case(promises: Sequence[Promise]) -> dict[str, list[Promise]]:
-    """Promises by case, and all of them."""
     cases: defaultdict[str, list[Promise]] = defaultdict(list)
     for promise in promises:
         cases[promise.case].append(promise)
@@ -221,7 +214,6 @@ def error(promises: Sequence[Promise]) -> float | None:
 
 
 def table(promises: Sequence[Promise]) -> str:
-    """Markdown."""
     lines = [
         "| | promises | median wait, s | began before `eta_p90_ms` | median error of `eta_ms` |",
         "|---|---|---|---|---|",
@@ -234,18 +226,13 @@ def table(promises: Sequence[Promise]) -> str:
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2, help="of cold starts and bursts")
-    parser.add_argument("--keep", action="store_true", help="keep the promises, which the plot is drawn from")
     options = parser.parse_args()
     with working_folder("waits-") as folder, parlance(folder, PARLANCE_IDLE_S=str(IDLE_S)) as server:
         promises = asyncio.run(measure(server, flood_key(next(folder.glob("home-*"))), options.rounds))
     print(table(promises))
     print(f"\nload average {os.getloadavg()[0]:.1f}")
-    if options.keep:
-        rows = [[one.case, *(round(s, 2) for s in (one.eta_s, one.p90_s, one.came_s))] for one in promises]
-        KEPT.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", "utf-8")
 
 
 if __name__ == "__main__":

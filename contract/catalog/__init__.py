@@ -1,7 +1,7 @@
-"""The catalogue: every model that the API knows, as its stanza in `configs/catalog/<noun>.toml` says.
+"""The catalogue: every model that the API knows, each from its stanza in `configs/catalog/<noun>.toml`.
 
-base.py             what a stanza of every kind may say, and the table of a profile
-chat.py             an LLM, and how it is told to think
+base.py             fields of every stanza, and the table of a profile
+chat.py             LLMs, and their options for reasoning
 encoders.py         embeddings, rerankers, decision scorers
 speech.py           speech engines, and designers of their voices
 transcription.py    speech to text
@@ -9,8 +9,8 @@ transcription.py    speech to text
 A stanza holds public facts, true wherever the model runs, and one `[<id>.serving.<profile>]` table per profile that
 deploys it. The loader (`configs.load`) picks the table of the profile; `serving is None` means known, but not deployed.
 
-The service cannot find out by itself who runs it and in which country, so a profile's `args` name both. A country that
-nobody has named is `UNKNOWN_COUNTRY`, and a start says so in the log.
+The service cannot detect its operator and its country, so the `args` of a profile name both. Without a country it is
+`UNKNOWN_COUNTRY`, and the start logs a warning.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ __all__ = [
 
 
 UNKNOWN_COUNTRY = "ZZ"
-"""No country has this code, and none ever will: ISO 3166 leaves it to users."""
+"""Code of no country: ISO 3166 reserves it for users."""
 
 _CODES = """
 AD AE AF AG AI AL AM AO AQ AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR BS BT BV BW BY BZ
@@ -88,11 +88,11 @@ OperatorName = Annotated[str, StringConstraints(strip_whitespace=True, min_lengt
 
 
 class Operator(Frozen):
-    """Where the models of a catalogue run.
+    """Operator of the models of a catalogue.
 
     Attributes:
-        name: who runs them.
-        country: ISO 3166-1 alpha-2, or `UNKNOWN_COUNTRY`.
+        name: name of the operator.
+        country: country where the models run, ISO 3166-1 alpha-2, or `UNKNOWN_COUNTRY`.
     """
 
     name: OperatorName = "self-hosted"
@@ -102,8 +102,8 @@ class Operator(Frozen):
 class Catalog(Frozen):
     """All models that the API knows, by kind and id, in the order of their files.
 
-    `operator` says who runs them. Beside them come presets by id, voices and their aliases by slug, the sentence of
-    samples by language, and traits of voices to design.
+    It also holds their operator, presets by id, voices and aliases by slug, the sample sentence of each language, and
+    the traits of designed voices.
     """
 
     profile: str
@@ -122,7 +122,7 @@ class Catalog(Frozen):
     traits: Traits = Traits()
 
     def models(self) -> Iterator[Model]:
-        """Every model, set up or not."""
+        """Yields every model, set up or not."""
         for noun in CATALOG_TYPES:
             yield from getattr(self, noun).values()
 
@@ -132,11 +132,11 @@ class Catalog(Frozen):
         return frozenset(language for model in self.speech.values() for language in model.languages)
 
     def deployed(self) -> Iterator[Model]:
-        """The models that this profile runs."""
+        """Returns the models that this profile runs."""
         return (model for model in self.models() if model.serving)
 
     def without(self, ids: Container[ModelId]) -> Catalog:
-        """The same catalogue, in which the models `ids` are known but not set up."""
+        """Returns a copy of the catalogue in which the models `ids` are known but not set up."""
 
         def left(models: dict[ModelId, Model]) -> dict[ModelId, Model]:
             return {
@@ -150,4 +150,4 @@ CATALOG_TYPES: dict[str, type[Model]] = {
     t.noun: t
     for t in (ChatModel, EmbeddingModel, RerankModel, SpeechModel, TranscriptionModel, VoiceDesignModel, DecisionModel)
 }
-"""Noun to type: the file `configs/catalog/<noun>.toml` holds stanzas of this type."""
+"""Noun to type of the stanzas in the file `configs/catalog/<noun>.toml`."""

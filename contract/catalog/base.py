@@ -1,7 +1,7 @@
-"""What a stanza of every kind may say: public facts, and how a profile runs the model.
+"""Fields of every stanza: public facts about a model, and the settings by which a profile runs it.
 
-With the prices stands what a job may cost before its engine has counted: at most, which a spend limit is held against,
-and likely.
+The module also estimates the tokens of a job before its engine has counted them: an upper bound, which is reserved from
+a budget, and a likely number.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ MILLION = 1_000_000
 PART_TOKENS = 16
 """Control tokens around one message or text."""
 TEMPLATE_TOKENS = 512
-"""Tokens of a chat template's own words."""
+"""Tokens of the words of a chat template itself."""
 BYTES_PER_TOKEN = 4
 """Bytes of UTF-8 per token, in ordinary text of any language."""
 IMAGE_TOKENS = 256
-"""Tokens of a small picture for a model that sees."""
+"""Tokens of a small image for a model with vision."""
 
 
 class SpeechRuntime(Frozen):
-    """A runtime that speaks, its licence, and in plain words what that sounds like."""
+    """Runtime that speaks, its licence, and a plain description of its sound."""
 
     runtime: str
     license: str | None = None
@@ -38,44 +38,44 @@ class SpeechRuntime(Frozen):
 
 
 class DefaultSpeechRuntime(SpeechRuntime):
-    """One that speaks some languages, ISO 639-1, better than the voices that a request may name."""
+    """Speech runtime that speaks some languages, ISO 639-1, better than the voices that a request may name."""
 
     languages: tuple[str, ...]
 
 
 class Serving(Frozen):
-    """How one profile runs one model: the adapter, its size, and what it does when cold or busy (docs/concepts.md).
+    """Settings by which one profile runs one model: adapter, size, and behaviour when cold or busy (docs/concepts.md).
 
     Attributes:
         adapter: `module:Class`, loaded in the replica.
         runtime: name of what truly runs, for `x-service-model-served` and `runtime` in `/models`.
         license: licence of what truly runs, where that is not the model itself.
-        description: what `runtime` sounds like, in plain words, where the stanza of the model cannot know it.
-        via: how a decision model is read, where the stanza says otherwise.
+        description: plain description of the sound of `runtime`, where the stanza of the model cannot know it.
+        via: method by which a decision model is read, where it is not that of the stanza.
         languages: ISO 639-1 codes that `runtime` speaks, where `fallback` speaks the others.
         fallback: the runtime for all other languages; None where `runtime` speaks them all.
         by_default: the runtime that speaks its languages where a request names no voice; None where the others do.
-        weights: name in the manifest of weights, None if the adapter needs none.
-        options: handed to the adapter as they are (engine arguments).
-        max_ongoing_requests: streams of one replica; the limit is strict and counts over all ingress replicas.
+        weights: name in the manifest of weights; None if the adapter needs none.
+        options: engine arguments, passed to the adapter unchanged.
+        max_ongoing_requests: requests of one replica at a time; the limit is strict, over all ingress replicas.
         when_cold: `refuse` answers 503 and leaves one warm call, `wait` holds the request up to `wait_s`.
-        wait_s: seconds that a request waits at most for an engine that starts.
+        wait_s: the most seconds that a request waits for an engine to start.
         when_busy: `refuse` answers 429 at once, `queue` lets `max_queued` requests of each ingress replica wait.
         max_queued: requests that may wait for a slot.
         deadline_s: seconds until the whole answer, time in the queue included; in a stream, until its first event, and
             from each event to the next. Then 504.
-        target_wait_s: seconds; where a call would wait longer for a slot, a replica is added.
+        target_wait_s: wait for a slot, in seconds, above which a replica is added.
         idle_s: seconds without a request after which the last replica stops, until gaps between requests were learned.
-            Then the price of a cold hit: so many seconds of an idle replica. A language model on a CPU gives its cache
-            back after half of them.
-        idle_least_s: the least that is learned.
-        idle_most_s: the most; `idle_s` where it is not set.
+            After that it is the price of a cold hit, in seconds of an idle replica. A language model on a CPU frees its
+            cache after half of this time.
+        idle_least_s: the shortest idle timeout that is learned.
+        idle_most_s: the longest; `idle_s` where it is not set.
         warm: hours in which one replica stays.
         load_s: expected seconds of a cold start, until one has been measured.
-        context_window: tokens of prompt and answer together, where memory bounds it below what the model knows.
-        machine_gib: `make serve` leaves the model out on a machine with less memory; None where any will do.
-        gpu_gib: what a replica takes of a GPU. `make serve` sets up the models that fit together, smallest first.
-        threads: CPU threads of the model; None leaves it to the library.
+        context_window: tokens of prompt and answer together, where memory allows fewer than the model supports.
+        machine_gib: memory below which `make serve` leaves the model out on a machine; None for no minimum.
+        gpu_gib: GPU memory of a replica. `make serve` sets up the models that fit together, smallest first.
+        threads: CPU threads of the model; None leaves the number to the library.
         deployment: Serve's deployment options under Serve's names, e.g. `autoscaling_config`, `ray_actor_options` and
             `placement_group_bundles`. Ray checks them when the graph starts.
     """
@@ -118,7 +118,7 @@ class Serving(Frozen):
 
     @property
     def on_gpu(self) -> bool:
-        """Whether a replica gets a GPU, itself or in a bundle of its placement group."""
+        """True if a replica gets a GPU, itself or in a bundle of its placement group."""
         bundles = self.deployment.get("placement_group_bundles", [])
         gpus = [self.deployment.get("ray_actor_options", {}).get("num_gpus"), *(b.get("GPU") for b in bundles)]
         return any(gpus)
@@ -128,12 +128,12 @@ class Model(Frozen):
     """Public facts that every kind shares. Subclasses add what only their kind has.
 
     Attributes:
-        kind: value of `kind` in `/models`; says which endpoint addresses the model.
-        noun: capability name, the same in every folder; deployment names start with it.
+        kind: value of `kind` in `/models`, which selects the endpoint of the model.
+        noun: name of the capability, the same in every folder; deployment names start with it.
         is_listed: whether `/models` names it.
         created: Unix time at which the models entered the catalogue.
-        owned_by: who made the model, as OpenAI's list has it.
-        display_name: for people.
+        owned_by: maker of the model, as in OpenAI's list.
+        display_name: name for people.
         description: one line, for people.
         license: SPDX name of the model's licence.
         price: micro-EUR per million of each unit that the request consumes.
@@ -159,24 +159,28 @@ class Model(Frozen):
 
     @property
     def billing_key(self) -> str:
-        """The name of the model in usage lines, e.g. `chat:gemma-4-12b`."""
+        """Name of the model in usage lines, e.g. `chat:gemma-4-12b`."""
         return f"{self.noun.replace('_', '-')}:{self.id}"
 
     @property
+    def setup(self) -> Serving:
+        """Table of the profile. The model must be set up."""
+        assert self.serving is not None, f"{self.id} is not set up"
+        return self.serving
+
+    @property
     def runtime(self) -> str:
-        """The name of what truly runs here. The model must be deployed."""
-        assert self.serving is not None, f"{self.id} is not deployed"
-        return self.serving.runtime
+        """Name of what truly runs here. The model must be set up."""
+        return self.setup.runtime
 
     def speaker_of(self, language: str, *, has_voice: bool = True) -> SpeechRuntime:
-        """What truly speaks `language` here, by a voice or where none is named. The model must be deployed."""
-        assert self.serving is not None, f"{self.id} is not deployed"
-        default, fallback = self.serving.by_default, self.serving.fallback
+        """Returns the runtime that speaks `language` here, with a voice or without one. The model must be set up."""
+        default, fallback = self.setup.by_default, self.setup.fallback
         if default and not has_voice and language in default.languages:
             return default
-        if fallback and language not in self.serving.languages:
+        if fallback and language not in self.setup.languages:
             return fallback
-        return SpeechRuntime(runtime=self.runtime, license=self.runtime_license, description=self.serving.description)
+        return SpeechRuntime(runtime=self.runtime, license=self.runtime_license, description=self.setup.description)
 
     @property
     def runtime_license(self) -> str | None:
@@ -185,34 +189,32 @@ class Model(Frozen):
 
     @property
     def weights(self) -> str | None:
-        """The name of its weights in the manifest; None where it needs none, or is not deployed."""
+        """Name of the weights in the manifest; None if the model needs none, or is not deployed."""
         return self.serving.weights if self.serving else None
 
     def cost_micro_eur(self, **quantities: int) -> int:
-        """Price of `quantities` by unit, rounded up to a whole micro-EUR."""
+        """Returns the price of `quantities` by unit, rounded up to a whole micro-EUR."""
         price, total = self.price, 0
-        for (
-            unit,
-            quantity,
-        ) in quantities.items():  # for each event of a stream: a generator would be called for each unit
+        # Runs for each event of a stream, so it avoids a generator, which costs a call for each unit.
+        for unit, quantity in quantities.items():
             total += price.get(unit, 0) * quantity
         return -(-total // MILLION)
 
 
 def utf8_bytes(texts: Iterable[str]) -> int:
-    """Bytes of `texts` together."""
+    """Returns the bytes of `texts` together, in UTF-8."""
     joined = "".join(texts)
     return len(joined) if joined.isascii() else len(joined.encode())
 
 
 def most_tokens(text_bytes: int, parts: int) -> int:
-    """An upper bound of the tokens of a text whose tokenizer is elsewhere: no token is shorter than a byte of UTF-8.
+    """Returns an upper bound of the tokens of a text, without its tokenizer: no token is shorter than a byte of UTF-8.
 
-    `parts` are messages or texts, each of which brings a few control tokens; a chat template adds some of its own.
+    `parts` is the number of messages or texts. Each adds a few control tokens, and a chat template adds more.
     """
     return text_bytes + PART_TOKENS * parts + TEMPLATE_TOKENS
 
 
 def likely_tokens(texts: Iterable[str]) -> int:
-    """About as many tokens as `texts` have: what a client owes that leaves before its engine has counted."""
+    """Returns an estimate of the tokens of `texts`, billed if the client leaves before the engine has counted them."""
     return -(-utf8_bytes(texts) // BYTES_PER_TOKEN)

@@ -1,4 +1,4 @@
-"""What a stanza of a chat model may say."""
+"""Stanza of a chat model."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from contract.base import Frozen
 from contract.catalog.base import Model
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How much a model may think before it answers, on one scale for all models; `none` is not at all."""
+"""Amount of reasoning before the answer, on one scale for all models; `none` is no reasoning."""
 
 Allowed = Literal["boolean", "integer"] | tuple[str, ...]
-"""The type of a template variable. A client's own words are never put into a template, so strings are listed."""
+"""Type of a template variable. Free text of clients never enters a template, so allowed strings are listed."""
 
 
 class ThinkingOptions(Frozen):
-    """How a model is told whether to think, and for how long.
+    """Controls for the reasoning of a model.
 
     Attributes:
-        switch: boolean variable of the chat template, true where the model shall think; None where it cannot be told.
-        levels: values that its template's `reasoning_effort` may have; an effort that is not there becomes the nearest.
-        budgets: tokens after which the engine ends the thoughts, by effort; it needs a `reasoning_parser`.
+        switch: boolean variable of the chat template that enables reasoning; None if the template has none.
+        levels: values of `reasoning_effort` in the template; any other effort becomes the nearest of them.
+        budgets: tokens after which the engine ends the reasoning, by effort; requires a `reasoning_parser`.
         variables: further variables that clients may set.
     """
 
@@ -33,7 +33,7 @@ class ThinkingOptions(Frozen):
 
     @property
     def allowed(self) -> dict[str, Allowed]:
-        """The variables that `chat_template_kwargs` may set, and their types."""
+        """Variables that `chat_template_kwargs` may set, with their types."""
         switch: dict[str, Allowed] = {self.switch: "boolean"} if self.switch else {}
         return switch | self.variables
 
@@ -49,17 +49,17 @@ class FillInMiddle(Frozen):
 class ChatModel(Model):
     """An LLM.
 
-    A price `cached_input_tokens` is for tokens of the prompt that an earlier request had left in the cache; without one
-    they cost what the others cost.
+    The price `cached_input_tokens` applies to tokens of the prompt that an earlier request left in the cache; without
+    it, they cost the same as other tokens.
 
     Attributes:
-        tier: what the model is recommended for.
+        tier: use that the model is recommended for.
         context_window: tokens of prompt and answer together.
-        vision: whether it reads images.
-        reasoning_parser: vLLM's parser that recognises its reasoning.
-        tool_parser: vLLM's parser that recognises its tool calls; None where it cannot call tools.
-        thinking: how it is told to think; None where it does not, or cannot be told.
-        fill_in: control tokens around a gap, for models that were made to fill one: POST /completions takes a `suffix`.
+        vision: whether the model reads images.
+        reasoning_parser: vLLM's parser that recognises the model's reasoning.
+        tool_parser: vLLM's parser that recognises the model's tool calls; None if it cannot call tools.
+        thinking: controls for the model's reasoning; None if it has no reasoning, or no control over it.
+        fill_in: control tokens around a gap, for models trained to fill one: POST /completions takes a `suffix`.
     """
 
     kind = "chat"

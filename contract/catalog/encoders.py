@@ -1,4 +1,4 @@
-"""What a stanza of an embedding model, a reranker or a decision scorer may say."""
+"""Stanzas of embedding models, rerankers and decision scorers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pydantic import PositiveInt
 from contract.catalog.base import Model
 
 InputType = Literal["query", "document", "code", "classification", "clustering"]
-"""The purpose of a text that is embedded."""
+"""Purpose of a text that is embedded."""
 
 
 class EmbeddingModel(Model):
-    """Turns texts into vectors.
+    """Model that turns texts into vectors.
 
     Attributes:
         dimensions: numbers of a vector.
-        context_window: of one text, in tokens.
-        prompts: read before a text, by what it is for; empty for models that were trained without.
+        context_window: longest text, in tokens.
+        prompts: texts that the model reads before an input, by its purpose; empty for models trained without prompts.
     """
 
     kind = "embedding"
@@ -30,10 +30,10 @@ class EmbeddingModel(Model):
 
 
 class RerankModel(Model):
-    """Scores documents against a query.
+    """Model that scores documents against a query.
 
     Attributes:
-        context_window: of one query and one document, in tokens.
+        context_window: longest query and document together, in tokens.
     """
 
     kind = "rerank"
@@ -46,8 +46,8 @@ class DecisionModel(Model):
     """A decision scorer. `/models` does not name it: GET /decisions/models does.
 
     Attributes:
-        via: how it is read; every answer names it.
-        context_window: of the state and one question, in tokens.
+        via: method by which the model is read; every answer names it.
+        context_window: longest state and question together, in tokens.
     """
 
     kind = "decision"
@@ -59,7 +59,7 @@ class DecisionModel(Model):
 
     @property
     def runtime_via(self) -> str:
-        """How the runtime here is read."""
+        """Method by which the runtime here is read."""
         return (self.serving.via if self.serving else None) or self.via
 
     @property

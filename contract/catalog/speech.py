@@ -1,4 +1,4 @@
-"""What a stanza of a text-to-speech engine, or of a designer of its voices, may say."""
+"""Stanzas of text-to-speech engines, and of designers of their voices."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from contract.catalog.base import Model, SpeechRuntime
 from contract.speech.voices import SpokenBy
 
 AudioFormat = Literal["wav", "flac", "ogg", "mp3", "opus", "aac"]
-"""What `response_format` may name. No engine answers with `ogg`: another format replaces it everywhere."""
+"""Value of `response_format`. No engine answers with `ogg`: another format replaces it everywhere."""
 
 
 class SpeechModel(Model):
-    """A text-to-speech engine: what it can do, so that no rule asks for its name (docs/api.md#post-audiospeech).
+    """A text-to-speech engine with its capabilities: no rule depends on its name (docs/api.md#post-audiospeech).
 
     Attributes:
         provider: name of the engine on the wire.
-        languages: ISO 639-1.
-        selects_language: refuses other languages; an engine that does not follows the text.
-        max_input_chars: code points of `input`.
-        formats: what it can answer with; the first is what a request without one, or with another one, gets.
-        sample_rate: samples per second of its sound, which is mono.
-        tags: tags inside the text that it acts on, e.g. `<breath>`.
+        languages: ISO 639-1 codes.
+        selects_language: whether the engine refuses other languages; if not, it follows the text.
+        max_input_chars: most code points of `input`.
+        formats: formats of the answer; the first is used if a request names none, or another one.
+        sample_rate: samples per second of the sound, which is mono.
+        tags: tags inside the text that the engine acts on, e.g. `<breath>`.
         spans: names of tags that enclose text, e.g. `laughter` for `<laughter>...</laughter>`.
-        has_style, has_speed, has_cloning: whether `emotion`, `speed` and a reference clip mean something to it.
-        buffers_output: sound is delivered only when it is complete.
-        watermark: whether its sound carries an inaudible watermark.
-        default_voice: slug that speaks when none is requested, None for the engine's own.
-        system_voices: slug that speaks for `default-de` and `default-en`, where it is not `default_voice`.
+        has_style, has_speed, has_cloning: whether the engine uses `emotion`, `speed` and a reference clip.
+        buffers_output: whether sound is sent only when it is complete.
+        watermark: whether the sound carries an inaudible watermark.
+        default_voice: slug of the voice if none is requested; None for the engine's own.
+        system_voices: slug of the voice for `default-de` and `default-en`, where it is not `default_voice`.
         default_since: first day as the default engine. Of all days that are not in the future, the newest decides.
-        takeover_order: place among the engines that speak for the default one where it lacks a language: the first
-            that knows the language, else the last.
-        speaks_for_clips: speaks where a request brings a clip and names no engine.
+        takeover_order: place among the engines that replace the default one in languages that it lacks: the first
+            that has the language speaks, else the last.
+        speaks_for_clips: whether the engine speaks if a request brings a clip and names no engine.
         language_fault: row of the error table that refuses a language it lacks.
         voice_fault: row of the error table that refuses a voice of another engine.
     """
@@ -64,12 +64,12 @@ class SpeechModel(Model):
     voice_fault: Literal["VOICE_PROVIDER_MISMATCH", "UNKNOWN_VOICE"] = "VOICE_PROVIDER_MISMATCH"
 
     def has_voice(self, slug: str) -> bool:
-        """Whether a fixed voice can be spoken here: listed in the stanza, or brought by the weights."""
+        """Returns True if the engine has a fixed voice here: from its stanza, or from its weights."""
         listed = self.serving.options.get("voices") if self.serving else ()
         return listed is None or slug in listed
 
     def runtimes(self, *, has_voice: bool) -> list[SpokenBy]:
-        """Each runtime with the languages that it speaks; empty where there is only one, or none is deployed."""
+        """Returns each runtime with its languages; an empty list if there is only one runtime, or none is deployed."""
         if self.serving is None:
             return []
         spoken: dict[SpeechRuntime, list[str]] = {}
@@ -83,12 +83,12 @@ class SpeechModel(Model):
 
 
 class VoiceDesignModel(Model):
-    """Makes voices from descriptions (docs/voices.md). `/models` does not name it: design-options does.
+    """Designer of voices from descriptions (docs/voices.md). `/models` does not name it: design-options does.
 
     Attributes:
-        provider: the speech engine that speaks adopted voices.
+        provider: speech engine that speaks adopted voices.
         languages: ISO 639-1 codes in which a voice may be designed: its sample sentence is in one of them.
-        max_attempts: sentences that are spoken and measured for one draft, at most.
+        max_attempts: most sentences that are spoken and measured for one draft.
         expected_s: seconds of synthesis that are reserved from a budget for one draft.
     """
 

@@ -1,4 +1,4 @@
-"""What a stanza of a speech-to-text model may say."""
+"""Stanza of a speech-to-text model."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from contract.transcription.engine import LANGUAGES
 
 
 class TranscriptionModel(Model):
-    """A speech-to-text model: what it can do, so that no rule asks for its name.
+    """A speech-to-text model with its capabilities, so that no rule depends on its name.
 
     Attributes:
-        is_default: whether it serves requests that name no model, or an unknown one.
-        formats: what `response_format` may be.
-        reports_language: detects the language where none is named, and says which.
-        is_detailed: its segments carry Whisper's figures and are always there, both granularities are possible, and
-            `duration` ends with the last segment.
-        takes_prompt: reads `prompt`.
-        selects_language: refuses a language that it does not know; others take any code, and return it as it was sent.
+        is_default: whether the model serves requests that name no model, or an unknown one.
+        formats: values of `response_format`.
+        reports_language: whether the model detects and returns the language if none is named.
+        is_detailed: whether segments are always returned, with Whisper's figures; then both granularities are possible,
+            and `duration` ends with the last segment.
+        takes_prompt: whether the model reads `prompt`.
+        selects_language: whether the model refuses unknown languages; others accept any code, and return it as sent.
         formats_text: whether `format_text` is possible.
-        formatter: chat model of the structuring pass, where it is deployed; rules do it otherwise.
+        formatter: chat model of the structuring pass; fixed rules replace it if it is not deployed.
         answer_s: seconds from the request to the answer; the reply is 504 after that.
-        computed_s: the reply is 503 instead if less than these seconds were spent on the recording itself.
+        computed_s: seconds of work on the recording itself below which a late reply is 503 instead.
     """
 
     kind = "stt"
@@ -44,7 +44,7 @@ class TranscriptionModel(Model):
 
     @cached_property
     def languages(self) -> frozenset[str]:
-        """Codes that the runtime here accepts."""
+        """Codes of languages that the runtime here accepts."""
         return frozenset(LANGUAGES) - frozenset(self._option("lacks_languages", ()))
 
     @property

@@ -1,11 +1,10 @@
 """Chat completions.
 
 request.py     bodies
-sampling.py    fields that all wires of an LLM have: how tokens are drawn, where an answer ends
-tools.py       tools, and which of them may be called
-calls.py       calls of tools that a client repeats, and their arguments
-schemas.py     forms that an answer must follow: which are compiled, and what that costs
-thinking.py    how much a model thinks, in the terms of that model
+sampling.py    fields that all wires of an LLM share: sampling of tokens, end of an answer
+tools.py       tools, the choice between them, and earlier calls of them that a client repeats
+schemas.py     forms that an answer must follow, and the cost of compiling them
+thinking.py    settings of a model's reasoning, in the terms of that model
 usage.py       tokens of a call
-engine.py      what crosses to an LLM: job, reply, batches of a stream
+engine.py      job and protocol of an LLM, its reply, and batches of a stream
 """

@@ -1,4 +1,4 @@
-"""What an LLM is asked and what it gives back: the job and the protocol of chat."""
+"""Job, replies and protocol of an LLM."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from contract.wires import contents
 
 COUNT_S = 0.25
-"""Seconds between two counts of an answer that is generated in one piece."""
+"""Seconds between two token counts of an answer that is returned whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatJob:
-    """A conversation to answer for `owner`; owners take turns, and share no prefix cache."""
+    """Conversation to answer for `owner`; owners take turns, and share no prefix cache."""
 
     request: ChatRequest
     owner: str = ""
 
     def most_input_tokens(self, model: ChatModel) -> int:
-        """An upper bound of the tokens of the prompt. An image may be as long as the window."""
+        """Returns an upper bound of the tokens of the prompt. An image may fill the window."""
         request = self.request
         if any(message.images for message in request.messages):
             return model.context_window
@@ -42,13 +42,13 @@ class ChatJob:
         return min(likely_tokens(self.request.texts()) + images, model.context_window)
 
     def most_output_tokens(self, model: ChatModel) -> int:
-        """Output tokens of all choices together, at most."""
+        """Returns the most output tokens of all choices together."""
         window = model.context_window
         return min(self.request.budget or window, window) * (self.request.n or 1)
 
 
 def check_logprobs(tokens: int, others: int, param: str) -> None:
-    """Raises INVALID_REQUEST for more `tokens` with so many `others` each than one reply holds."""
+    """Raises INVALID_REQUEST if one reply cannot hold `tokens` with `others` alternatives each."""
     if tokens > (most := most_with_logprobs(others)):
         raise INVALID_REQUEST(
             f"`{param}` of up to {tokens} tokens were requested, with {others} others each; one request may have "
@@ -79,12 +79,12 @@ class ChatCompletion(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """A finished answer, and the tokens to bill.
+    """Finished answer, and the tokens to bill.
 
     Attributes:
-        cached_tokens: of the prompt, those that an earlier request had left in the cache.
-        cut_tokens: that were cut from the top of the input, because it did not fit.
-        stop_sequence: of `stop`, what ended the first answer; None where something else did.
+        cached_tokens: tokens of the prompt that an earlier request left in the cache.
+        cut_tokens: tokens that were cut from the top of the input, because it did not fit.
+        stop_sequence: entry of `stop` that ended the first answer; None where something else did.
     """
 
     body: ChatCompletion
@@ -96,18 +96,18 @@ class ChatReply:
 
     @property
     def text(self) -> str:
-        """What the first answer says; empty where it calls tools only."""
+        """Text of the first answer; empty if the answer only calls tools."""
         return self.body["choices"][0]["message"]["content"] or ""
 
 
 class ChatBatch(NamedTuple):
-    r"""Events of a stream that were ready at one time. `data: [DONE]` is the ingress's to write.
+    r"""Events of a stream that were ready at one time. The ingress writes `data: [DONE]`.
 
-    A tuple, because one crosses between processes for every few tokens: it is pickled without a call of Python code.
+    It is a tuple, which pickles without a call of Python code: one crosses between processes for every few tokens.
 
     Attributes:
         events: one or more `data: {...}\n\n`.
-        prompt_tokens, completion_tokens: of the whole call so far, so that an aborted stream can be billed.
+        prompt_tokens, completion_tokens: tokens of the whole call so far, so that an aborted stream can be billed.
         cached_tokens, cut_tokens, stop_sequence: as in `ChatReply`.
     """
 
@@ -120,48 +120,54 @@ class ChatBatch(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What the first answer goes on with."""
+        """Text that the batch adds to the first answer."""
         first = [choice for chunk in contents(self.events) for choice in chunk["choices"] if choice["index"] == 0]
         return "".join(choice.get("text") or choice.get("delta", {}).get("content") or "" for choice in first)
 
     @staticmethod
     def joined(batches: Sequence[ChatBatch]) -> ChatBatch:
-        """Successive batches of one stream as one: all events, and what the last of them says of the call."""
+        """Returns successive batches of one stream as one: all events, with the counts of the last batch."""
         if len(batches) == 1:
             return batches[0]
         return batches[-1]._replace(events=b"".join([batch.events for batch in batches]))
 
 
 class ChatEngine(Protocol):
-    """An LLM, wherever it runs: an adapter in `models.chat`, its replica, or the gate before it."""
+    """An LLM: an adapter in `models.chat`, its replica, or the gate before it."""
 
     async def complete(self, job: ChatJob) -> ChatReply:
-        """The whole answer. Raises INVALID_REQUEST for what only the engine can judge."""
+        """Returns the whole answer. Raises INVALID_REQUEST for faults that only the engine can find."""
         ...
 
     def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
-        """The answer as groups of ready events; leaving the iteration frees the engine. Raises as `complete`."""
+        """Yields the answer as batches of ready events; leaving the iteration frees the engine.
+
+        Raises as `complete`.
+        """
         ...
 
     async def write(self, job: CompletionJob) -> CompletionReply:
-        """The continued prompts, whole. Raises as `complete`."""
+        """Returns the continued prompts, whole. Raises as `complete`."""
         ...
 
     def write_stream(self, job: CompletionJob) -> AsyncGenerator[ChatBatch, None]:
-        """The continued prompts as they are made; leaving the iteration frees the engine. Raises as `complete`."""
+        """Yields the continued prompts as they are generated; leaving the iteration frees the engine.
+
+        Raises as `complete`.
+        """
         ...
 
     def counted(self, job: ChatJob | CompletionJob) -> AsyncGenerator[ChatBatch | ChatReply | CompletionReply, None]:
-        """What `complete` or `write` answers; until then the tokens so far, as batches without events, every COUNT_S.
+        """Yields the tokens so far every COUNT_S, as batches without events, then the reply of `complete` or `write`.
 
         Leaving the iteration frees the engine.
         """
         ...
 
     async def tokenize(self, job: TokenizeJob) -> Tokenized:
-        """The tokens of a conversation as `complete` would read it, uncut, or of a text. Raises as `complete`."""
+        """Returns the tokens of a text, or of a conversation as `complete` reads it, uncut. Raises as `complete`."""
         ...
 
     async def detokenize(self, job: DetokenizeJob) -> str:
-        """The text that the ids spell. Raises INVALID_REQUEST for an id that the vocabulary lacks."""
+        """Returns the text of token ids. Raises INVALID_REQUEST for an id that the vocabulary lacks."""
         ...

@@ -1,42 +1,43 @@
-"""POST /chat/completions: what a body may say. Limits are those of OpenAI's schema where it has one."""
+"""Bodies of POST /chat/completions. Limits are those of OpenAI's schema where it has them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, model_validator
 
 from contract.base import Items, Lenient
+from contract.body import count_values
 from contract.catalog.chat import ReasoningEffort
 from contract.chat import sampling, schemas
-from contract.chat.calls import AnyCall, ToolCall, check_arguments
 from contract.chat.schemas import ResponseFormat, StructuredOutputs
 from contract.chat.tools import (
-    MAX_ID_CHARS,
     MAX_TOOLS,
     AllowedChoice,
+    AnyCall,
     AnyTool,
     BuiltInTool,
     CustomTool,
-    Id,
     NamedCustomTool,
     NamedTool,
     Tool,
+    ToolCall,
     ToolChoice,
     named,
 )
+from contract.errors import INVALID_REQUEST, ApiError
 from contract.images import ImageUrl
-from contract.limits import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, MAX_TOP_K, most_with_logprobs
+from contract.limits import JSON_VALUES, MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, most_with_logprobs
 
 
 def as_parts(content: Any) -> Any:
-    """A single string as one part of text."""
+    """Returns a string as a list of one text part, and anything else unchanged."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 class Part(Lenient):
-    """A piece of a message: text, an image, or what an assistant said instead of an answer."""
+    """A piece of a message: text, an image, or a refusal of the assistant."""
 
     type: Literal["text", "refusal", "image_url"]
     text: str | None = None
@@ -56,12 +57,12 @@ class Part(Lenient):
 
     @property
     def words(self) -> str | None:
-        """What it says; None for an image."""
+        """Text of the part; None for an image."""
         return {"text": self.text, "refusal": self.refusal}.get(self.type)
 
 
 class Message(Lenient):
-    """One turn. `content` is a string or a list of parts. `refusal` is of an assistant."""
+    """One turn. `content` is a string or a list of parts. Only the assistant has a `refusal`."""
 
     role: Annotated[
         Literal["system", "user", "assistant", "tool"],
@@ -75,14 +76,14 @@ class Message(Lenient):
         BeforeValidator(as_parts, json_schema_input_type=str | list[Part] | None),
     ] = None
     refusal: str | None = None
-    name: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
+    name: str | None = None
     tool_calls: Annotated[list[AnyCall], Items(MAX_TOOL_CALLS)] | None = None
-    tool_call_id: Id | None = None
+    tool_call_id: str | None = None
 
     @model_validator(mode="after")
     def _fits_role(self) -> Message:
-        has_spoken = self.role == "assistant" and (self.tool_calls or self.refusal is not None)
-        if self.content is None and not has_spoken:
+        # An answer that a limit of tokens cut may have no text yet.
+        if self.content is None and self.role != "assistant":
             raise ValueError(f"a message of role `{self.role}` needs `content`")
         if self.role == "tool" and self.tool_call_id is None:
             raise ValueError("a message of role `tool` needs `tool_call_id`")
@@ -92,7 +93,7 @@ class Message(Lenient):
 
     @property
     def parts(self) -> list[Part]:
-        """All of it, a refusal last."""
+        """All parts, a refusal last."""
         content = self.content or []
         return content if self.refusal is None else [*content, Part(type="refusal", refusal=self.refusal)]
 
@@ -116,7 +117,7 @@ class ChatRequest(Lenient):
     n: sampling.Choices | None = None
     logprobs: bool | None = None
     top_logprobs: sampling.TopLogprobs | None = None
-    top_k: Annotated[int, Field(ge=-1, le=MAX_TOP_K)] | None = None
+    top_k: sampling.TopK | None = None
     min_p: sampling.MinP | None = None
     repetition_penalty: sampling.RepetitionPenalty | None = None
     reasoning_effort: ReasoningEffort | None = None
@@ -153,13 +154,8 @@ class ChatRequest(Lenient):
 
     @model_validator(mode="after")
     def _fields_agree(self) -> ChatRequest:
-        if any(message.tool_calls for message in self.messages):
-            check_arguments(
-                (f"messages[{turn}].tool_calls[{place}].function.arguments", call.function.arguments)
-                for turn, message in enumerate(self.messages)
-                for place, call in enumerate(message.tool_calls or ())
-                if isinstance(call, ToolCall)
-            )
+        calls = (call for message in self.messages for call in message.tool_calls or ())
+        _check_size([call.function.arguments for call in calls if isinstance(call, ToolCall)])
         if self.structured_outputs and self.response_format and self.response_format.type != "text":
             raise ValueError("send either `response_format` or `structured_outputs`, not both")
         if self.structured_outputs and self.offered and self.tool_choice != "none":
@@ -173,20 +169,20 @@ class ChatRequest(Lenient):
         return self
 
     def texts(self) -> Iterator[str]:
-        """Everything that may stand in the prompt."""
+        """Yields every text that may appear in the prompt."""
         for message in self.messages:
-            yield message.name or ""
+            yield (message.name or "") + (message.tool_call_id or "")
             for part in message.parts:
                 yield part.words or ""
             for call in message.tool_calls or ():
                 function = call.as_function.function
-                yield function.name + function.arguments
+                yield call.id + function.name + function.arguments
         for tool in self.offered.values():
             yield tool.model_dump_json()
 
     @property
     def budget(self) -> int | None:
-        """Tokens that the answer may take, reasoning included; None for all that fit the window."""
+        """Most tokens of the answer, reasoning included; None for all that fit the window."""
         limit = self.max_completion_tokens or self.max_tokens
         if limit is None and self.logprobs:
             return most_with_logprobs(self.top_logprobs or 0) // (self.n or 1)
@@ -200,7 +196,7 @@ class ChatRequest(Lenient):
 
     @property
     def offered(self) -> dict[int, Tool]:
-        """What the engine is given: the functions that it may know of, by their place in `tools`."""
+        """Functions to pass to the engine, by their place in `tools`."""
         tools = self._callable
         if isinstance(self.tool_choice, AllowedChoice):
             names = {tool.name for tool in named(self.tool_choice)}
@@ -208,7 +204,7 @@ class ChatRequest(Lenient):
         return {place: tool.as_function for place, tool in tools.items()}
 
     def compiled_schemas(self) -> dict[str, dict[str, Any]]:
-        """The JSON schemas that are compiled to a grammar, by the field that each stands in."""
+        """Returns the JSON schemas that are compiled to a grammar, by the field that holds each."""
         form, fields = self.response_format, {}
         if form and form.type == "json_schema" and form.json_schema and not self.is_tool_forced:
             fields["response_format"] = form.json_schema.schema_
@@ -218,18 +214,18 @@ class ChatRequest(Lenient):
         for place, tool in self.offered.items():
             function = tool.function
             is_strict = self.is_tool_forced if function.strict is None else function.strict
-            if is_strict and function.parameters and name in (None, tool.name):
+            if is_strict and name in (None, tool.name):
                 fields[f"tools[{place}].function.parameters"] = function.parameters
         return fields
 
     @property
     def left_out(self) -> list[str]:
-        """Places of the built-in tools, of which the model is not told."""
+        """Paths of the built-in tools, which are not passed to the model."""
         return [f"tools[{place}]" for place, tool in enumerate(self.tools or ()) if isinstance(tool, BuiltInTool)]
 
     @property
     def custom_tools(self) -> frozenset[str]:
-        """Names of the tools whose calls are said as custom ones."""
+        """Names of the custom tools: the reply shows their calls as custom ones."""
         return frozenset(tool.name for tool in self._callable.values() if tool.type == "custom")
 
     @property
@@ -241,3 +237,20 @@ class ChatRequest(Lenient):
         """Tools that the client runs, by their place in `tools`."""
         tools = enumerate(self.tools or ())
         return {place: tool for place, tool in tools if not isinstance(tool, BuiltInTool)}
+
+
+def _check_size(arguments: Sequence[str]) -> None:
+    """Raises INVALID_REQUEST if the arguments of all calls together have more values than a body may have.
+
+    Reading them takes the same time as reading a body, here and in a template.
+    """
+    is_much = sum(text.count(char) for text in arguments for char in ",:[{") > JSON_VALUES
+    remaining_values = JSON_VALUES
+    try:
+        for text in arguments if is_much else ():
+            # Punctuation inside strings, as in code, is no value: most calls need no closer look.
+            remaining_values -= count_values(text.encode(), remaining_values, clear=0)
+    except ApiError:
+        raise INVALID_REQUEST(
+            f"the arguments of all tool calls together have more than {JSON_VALUES} keys and values", param="messages"
+        ) from None

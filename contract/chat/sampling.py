@@ -1,4 +1,4 @@
-"""Fields that mean the same on every wire of an LLM: how tokens are drawn, and where an answer ends."""
+"""Fields with the same meaning on every wire of an LLM: sampling of tokens, and end of an answer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from contract.limits import (
     MAX_STOP_CHARS,
     MAX_STOPS,
     MAX_TEMPERATURE,
-    MAX_TOP_K,
     MAX_TOP_LOGPROBS,
 )
 
 Temperature = Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)]
-TopP = Annotated[float, Field(gt=0, le=1)]
-TopK = Annotated[int, Field(ge=0, le=MAX_TOP_K)]
+TopP = Annotated[float, Field(ge=0, le=1)]
+"""Probability of the tokens to sample from, together; 0 leaves only the most probable token."""
+TopK = Annotated[int, Field(ge=-1)]
+"""Number of tokens to sample from; 0 allows all, and so does -1, which older clients of vLLM send."""
 MinP = Annotated[float, Field(ge=0, le=1)]
 Penalty = Annotated[float, Field(ge=-MAX_PENALTY, le=MAX_PENALTY)]
 RepetitionPenalty = Annotated[float, Field(gt=0, le=MAX_REPETITION_PENALTY)]
@@ -33,7 +34,7 @@ StopSequences = Annotated[list[Annotated[str, Field(min_length=1, max_length=MAX
 
 
 def listed(value: Any) -> Any:
-    """A single string where a list may stand."""
+    """Returns a string as a list of one, and anything else unchanged."""
     return [value] if isinstance(value, str) else value
 
 
@@ -41,6 +42,6 @@ Stop = Annotated[StopSequences | None, BeforeValidator(listed, json_schema_input
 
 
 class StreamOptions(Lenient):
-    """`include_usage` adds a last event with the token counts."""
+    """Options of a stream. `include_usage` adds a last event with the token counts."""
 
     include_usage: bool = False

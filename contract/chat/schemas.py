@@ -1,10 +1,10 @@
-"""JSON schemas that an answer is made to follow, and what following one costs.
+"""JSON schemas that an answer must follow, and the cost of compiling them.
 
-Only such schemas are compiled to a grammar, and only they are bounded. The schema of a tool that the model may call or
-leave is text in the prompt: the bounds of a body hold for it, and nothing else.
+Only such schemas are compiled to a grammar, and only they are bounded here. The schema of a tool that the model is free
+to call is text in the prompt: only the bounds of a body apply to it.
 
-The bound here is an estimate, so that a clear bomb never reaches an engine. What it lets through is compiled under a
-limit of time and memory in `models.llm.grammars`.
+The bound is an estimate, which keeps obvious bombs away from the engines. Schemas that pass are compiled under limits
+of time and memory in `models.llm.grammars`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote
 
 from pydantic import Field, field_validator, model_validator
 
 from contract.base import Items, Lenient
-from contract.chat.tools import Name
+from contract.chat.tools import ANNOTATIONS, Name
 from contract.errors import INVALID_REQUEST
 
 MAX_REGEX_CHARS = 2048
@@ -33,7 +34,7 @@ REPETITION = re.compile(r"(?<!\\)\{\s*(\d*)\s*(?:,\s*(\d*)\s*)?\}")
 
 
 class AnswerSchema(Lenient):
-    """The schema that the answer follows, under a name of the client's choice."""
+    """Schema that the answer follows, under a name that the client chooses."""
 
     name: Name
     description: str | None = None
@@ -54,17 +55,17 @@ class ResponseFormat(Lenient):
         return self
 
 
-ELSEWHERE = {
+ALTERNATIVES = {
     "json": "put a JSON schema into `response_format`",
     "json_object": "request any JSON object with `response_format`",
     "grammar": "a grammar is not supported, because there is no bound on the cost of its tokens",
     "structural_tag": "a structural tag is not supported; declare tools in `tools`",
 }
-"""Forms of vLLM's that are refused, and what to do instead."""
+"""Forms of vLLM's API that are refused, and the advice for each."""
 
 
 class StructuredOutputs(Lenient):
-    """Text that the answer is: one that a regular expression matches, or one of several. One of the two is given."""
+    """Form of an answer that is plain text: exactly one of a regular expression and a list of allowed answers."""
 
     regex: Annotated[str, Field(min_length=1, max_length=MAX_REGEX_CHARS)] | None = None
     choice: Annotated[list[Annotated[str, Field(min_length=1)]], Items(MAX_ALLOWED_ANSWERS, least=1)] | None = None
@@ -72,7 +73,7 @@ class StructuredOutputs(Lenient):
     @model_validator(mode="before")
     @classmethod
     def _is_offered(cls, value: Any) -> Any:
-        for name, instead in ELSEWHERE.items():
+        for name, instead in ALTERNATIVES.items():
             if isinstance(value, dict) and value.get(name) is not None:
                 raise ValueError(f"`structured_outputs` supports `regex` and `choice`; {instead}")
         return value
@@ -102,29 +103,27 @@ class StructuredOutputs(Lenient):
 MAX_SCHEMA_COST = 4096
 """States of the grammars of all compiled schemas of a request together; see `cost`."""
 REPEATED_STATES = 256
-"""A longer repetition is compiled to so many states, and no more."""
+"""States of a longer repetition: no more are compiled."""
 CHARS_PER_STATE = 64
-"""A state of a bounded string takes milliseconds, and 64 characters of names and values take less than one."""
+"""Characters of names and values that count as one state. They compile in less than a millisecond, and a state of a
+bounded string takes milliseconds."""
 
 COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
 NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Keywords whose keys are names chosen by the client."""
-ANNOTATIONS = frozenset({"default", "examples", "description", "title", "$comment"})
-"""Keywords that no grammar is made of."""
+"""Keywords with an object of names that the client chooses."""
 DATA = frozenset({"enum", "const", "required", "dependentRequired"})
-"""Keywords whose values are data, not schemas."""
-IN_PLACE = ("allOf", "anyOf", "oneOf")
-"""Keywords whose schemas hold for the same value as the schema that they stand in."""
+"""Keywords with data as their value, not schemas."""
+IN_PLACE = ("allOf[", "anyOf[", "oneOf[")
+"""Prefixes of paths in a schema that lead to schemas of the same value."""
+DEFINITIONS = ("$defs", "definitions")
 Bounds = frozenset[tuple[str, float]]
-"""The counts of one schema, by keyword."""
-REFERENCE = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
-"""Where a `$ref` may point. A path to anywhere else could name a value that is no schema and was not looked at."""
+"""Counts of one schema, by keyword."""
 
 
 def check(schemas: Mapping[str, dict[str, Any]]) -> None:
-    """Checks the compiled schemas of a request, by the field that each stands in.
+    """Checks the compiled schemas of a request, by the field that holds each.
 
-    Raises INVALID_REQUEST for a reference that leads nowhere, and for schemas that are too dear together.
+    Raises INVALID_REQUEST for an invalid reference, and for schemas that cost too much together.
     """
     total = 0
     for param, schema in schemas.items():
@@ -142,54 +141,88 @@ def check(schemas: Mapping[str, dict[str, Any]]) -> None:
             )
 
 
-def dearest(schemas: Mapping[str, dict[str, Any]]) -> str:
-    """The field of the schema that costs most. There is at least one."""
-    return max(schemas, key=lambda param: cost(schemas[param]))
-
-
 def cost(schema: dict[str, Any]) -> int:
-    """States of the grammar of `schema`, roughly. A definition counts once, however often it is referred to.
+    """Estimates the states of the grammar of `schema`. A definition counts once for any number of references.
 
-    Raises ValueError for a `$ref` to anything but a definition of the same schema.
+    Raises ValueError for a `$ref` to anything but a definition of the same schema: other places may hold no schema, and
+    are not counted.
     """
+    targets = {"#", *_definitions(schema)}
     repetitions: set[Bounds] = set()
-    chars = _walk(schema, repetitions)
+    chars = 0
+    places: list[tuple[str, Any]] = [("", schema)]
+    while places:
+        place, part = places.pop()
+        if not isinstance(part, dict):
+            chars += _size(part)
+            continue
+        if bounds := frozenset((key, abs(n)) for key in COUNTS if isinstance(n := part.get(key), int | float)):
+            repetitions.add(bounds)
+        if "$ref" in part and _target(part["$ref"]) not in targets:
+            raise ValueError(
+                f"has a `$ref` to `{str(part['$ref'])[:64]}` at `{place}`; only `#` and its own definitions, "
+                "`#/$defs/NAME` and `#/definitions/NAME`, are followed"
+            )
+        for key, value in part.items():
+            chars += len(key)
+            if key in DATA or not (key in ANNOTATIONS or isinstance(value, dict | list)):
+                chars += _size(value)
+            elif key in NAMED_SCHEMAS:
+                chars += sum(map(len, value))
+        places += parts(part, place)
     states = (max(count for _, count in bounds) for bounds in repetitions)
     return sum(int(min(count, REPEATED_STATES)) for count in states) + chars // CHARS_PER_STATE
 
 
-def _walk(schema: Any, repetitions: set[Bounds]) -> int:
-    """Characters of names and values in `schema`; bounds of its repetitions are added to `repetitions`."""
-    if isinstance(schema, list):
-        return sum(_walk(part, repetitions) for part in schema)
-    if not isinstance(schema, dict):
-        return _size(schema)
-    bounds = frozenset((name, abs(value)) for name in COUNTS if isinstance(value := schema.get(name), int | float))
-    if bounds:
-        repetitions.add(bounds)
-    chars = 0
+def parts(schema: dict[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the path and value of each schema directly inside `schema`, which is at `place` itself."""
     for key, value in schema.items():
-        chars += len(key)
-        if key == "$ref" and not (isinstance(value, str) and REFERENCE.fullmatch(value)):
-            raise ValueError(
-                f"has a `$ref` to `{str(value)[:64]}`; only `#/$defs/NAME`, `#/definitions/NAME` and `#` are followed"
-            )
+        at = f"{place}.{key}" if place else key
         if key in NAMED_SCHEMAS and isinstance(value, dict):
-            chars += sum(len(name) + _walk(part, repetitions) for name, part in value.items())
-        elif key in DATA:
-            chars += _size(value)
-        elif key not in ANNOTATIONS:
-            chars += _walk(value, repetitions)
-    return chars
+            yield from ((f"{at}.{name}", part) for name, part in value.items())
+        elif key not in DATA | ANNOTATIONS and isinstance(value, dict | list):
+            yield from (
+                [(at, value)] if isinstance(value, dict) else ((f"{at}[{i}]", part) for i, part in enumerate(value))
+            )
+
+
+def resolvable(schema: Any) -> Any:
+    """Returns a copy of `schema` for a compiler of grammars, which looks up the names in a `$ref` without decoding.
+
+    A `$ref` is a JSON pointer in a URI: percent signs are decoded, and definitions get the escaped names of pointers.
+    """
+    if isinstance(schema, dict):
+        return {key: _resolvable(key, value) for key, value in schema.items()}
+    return list(map(resolvable, schema)) if isinstance(schema, list) else schema
+
+
+def _resolvable(key: str, value: Any) -> Any:
+    if key == "$ref":
+        return _target(value)
+    if key in NAMED_SCHEMAS and isinstance(value, dict):
+        name_of = _escaped if key in DEFINITIONS else str
+        return {name_of(name): resolvable(part) for name, part in value.items()}
+    return value if key in DATA | ANNOTATIONS else resolvable(value)
+
+
+def _definitions(schema: dict[str, Any]) -> dict[str, Any]:
+    """Returns the definitions of `schema`, by the pointer to each."""
+    groups = ((group, named) for group in DEFINITIONS if isinstance(named := schema.get(group), dict))
+    return {f"#/{group}/{_escaped(name)}": part for group, named in groups for name, part in named.items()}
+
+
+def _escaped(name: str) -> str:
+    """Returns `name` as a step of a JSON pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _target(reference: Any) -> str:
+    return unquote(str(reference))
 
 
 def _refuse_loops(schema: dict[str, Any]) -> None:
-    """Raises ValueError for a `$ref` that comes back without a step into the value: no text can follow that."""
-    leads_to = {"#": set(_in_place(schema))}
-    for group in ("$defs", "definitions"):
-        parts = schema.get(group)
-        for name, part in parts.items() if isinstance(parts, dict) else ():
-            leads_to[f"#/{group}/{name}"] = set(_in_place(part))
+    """Raises ValueError for a `$ref` that leads back to itself without a step into the value: no text matches it."""
+    leads_to = {target: set(_in_place(part)) for target, part in {"#": schema, **_definitions(schema)}.items()}
     try:
         TopologicalSorter(leads_to).prepare()
     except CycleError as loop:
@@ -197,19 +230,17 @@ def _refuse_loops(schema: dict[str, Any]) -> None:
 
 
 def _in_place(schema: Any) -> Iterator[str]:
-    """Where the references of `schema` point that are about the very value it describes."""
-    if not isinstance(schema, dict):
-        return
-    if isinstance(to := schema.get("$ref"), str):
-        yield to
-    for keyword in IN_PLACE:
-        parts = schema.get(keyword)
-        for part in parts if isinstance(parts, list) else ():
-            yield from _in_place(part)
+    """Yields the targets of those references in `schema` that describe the same value as `schema` itself."""
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            yield _target(schema["$ref"])
+        for place, part in parts(schema):
+            if place.startswith(IN_PLACE):
+                yield from _in_place(part)
 
 
 def _size(value: Any) -> int:
-    """Characters of a value that is data."""
+    """Returns the characters of a value that is data."""
     if isinstance(value, dict):
         return sum(len(key) + _size(part) for key, part in value.items())
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""How much a model thinks: what a request asks for, in the terms of one model.
+"""Reasoning settings of a request, in the terms of one model.
 
-reasoning_effort       one scale for all models; each takes of it what it can, and one that cannot think ignores it
-chat_template_kwargs   variables of the model's own template: those that its stanza allows
+reasoning_effort       one scale for all models; a model uses its nearest level, and ignores the field if it has none
+chat_template_kwargs   variables of the template of the model, as far as its stanza allows them
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ EFFORTS: tuple[ReasoningEffort, ...] = get_args(ReasoningEffort)
 """Every effort, the lowest first."""
 
 MAX_VARIABLE = 2**31 - 1
-"""The largest whole number in `chat_template_kwargs`."""
+"""Largest integer in `chat_template_kwargs`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningSettings:
-    """What one request sets of a model's reasoning.
+    """Settings of one request for the reasoning of a model.
 
     Attributes:
-        variables: of its template.
-        level: its template's `reasoning_effort`; None leaves the template's own.
-        budget_tokens: tokens of thoughts; None sets no bound.
+        variables: variables of the template.
+        level: `reasoning_effort` of the template; None for the default of the template.
+        budget_tokens: most tokens of reasoning; None for no bound.
     """
 
     variables: dict[str, Any] = field(default_factory=dict)
@@ -35,16 +35,12 @@ class ReasoningSettings:
     budget_tokens: int | None = None
 
 
-NO_THINKING = ThinkingOptions()
-"""The options of a model that does not think, or whose template has no switch."""
-
-
 def reasoning_settings(request: ChatRequest, thinking: ThinkingOptions | None) -> ReasoningSettings:
-    """The settings of `request`. Explicit template variables take precedence over `reasoning_effort`.
+    """Returns the settings of `request`. Explicit template variables take precedence over `reasoning_effort`.
 
-    Raises INVALID_REQUEST for a variable that the model's stanza does not allow.
+    Raises INVALID_REQUEST for a variable that the stanza of the model does not allow.
     """
-    thinking = thinking or NO_THINKING
+    thinking = thinking or ThinkingOptions()
     variables = request.chat_template_kwargs or {}
     for name, value in variables.items():
         _check(name, value, thinking.allowed)
@@ -76,7 +72,7 @@ def _refusal(name: str, sentence: str) -> ApiError:
 
 
 def _nearest(effort: ReasoningEffort, levels: tuple[ReasoningEffort, ...]) -> ReasoningEffort | None:
-    """`effort` itself, or the nearest level, of two the lower one; not thinking at all is near to nothing else."""
+    """Returns `effort` or the nearest level, of two the lower one. `none` is near to no other level."""
     if effort in levels:
         return effort
     place = EFFORTS.index(effort)

@@ -1,44 +1,60 @@
 """Tools of a chat request, in all forms that OpenAI's clients send.
 
-    tools: Tool | CustomTool | BuiltInTool         a function with arguments, a tool that takes text, one that we lack
+    tools: Tool | CustomTool | BuiltInTool         a function, a tool that takes text, a tool that this server lacks
     tool_choice: a word | NamedTool | NamedCustomTool | AllowedChoice
     tool_calls of a message: ToolCall | CustomCall calls made earlier, repeated by the client
 
-Engines know functions only. A custom tool is given to them as a function with one string, `INPUT`, and a call of it is
-put back into its own form in `models.chat.tools`. A built-in tool is left out, and the reply says so. The JSON schemas
-of functions are taken as they come; those that are compiled are bounded in `contract.chat.schemas`.
+Engines know functions only. They get a custom tool as a function with one string, `INPUT`, and `models.chat.tools`
+turns a call of it back into a custom one. A built-in tool is left out, and the reply says so. JSON schemas of functions
+are accepted as they are; `contract.chat.schemas` bounds those that are compiled.
+
+Arguments of earlier calls are never refused as malformed: one truncated call would end the conversation for good.
+Engines get the JSON object that `read_arguments` makes of them, because chat templates take an object.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, field_validator
+from pydantic_core import from_json
 
 from contract.base import Items, Lenient, type_of
 
 MAX_TOOLS = 128
-NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
-MAX_ID_CHARS = 256
+MAX_NAME_CHARS = 128
+"""Characters of a tool's name. OpenAI's chats have at most 64, Anthropic's messages 128."""
+NAME_PATTERN = rf"^[a-zA-Z0-9_-]{{1,{MAX_NAME_CHARS}}}$"
+MAX_NAMESPACE_CHARS = 256
 BUILT_IN_PATTERN = (
     "^((web_search|web_fetch|file_search|code_interpreter|code_execution|image_generation|tool_search|mcp|advisor)"
     "(_[a-z0-9_]+)?|computer(_use)?(_preview)?|local_shell|shell|apply_patch|programmatic_tool_calling)$"
 )
-"""Types of tools that OpenAI and Anthropic bring along; many have a date behind. Any other is a slip of the pen."""
+"""Types of the built-in tools of OpenAI and Anthropic, many with a date at the end. Any other type is an error."""
 INPUT = "input"
-"""The argument that carries the text of a custom tool."""
+"""Name of the argument that holds the text of a custom tool."""
+
+ANNOTATIONS = frozenset({"default", "examples", "description", "title", "$comment", "$schema"})
+"""Keywords of a JSON schema that restrict nothing."""
+NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
+"""Parameters of a function without arguments."""
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+
+
+def _object(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Returns `parameters`, or NOTHING with their annotations if they would allow any value."""
+    return parameters if parameters.keys() - ANNOTATIONS else parameters | NOTHING
 
 
 class Function(Lenient):
-    """What a tool is called and takes. Without `parameters` it takes none."""
+    """Name and parameters of a tool. Without `parameters` it has none."""
 
     name: Name
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: Annotated[dict[str, Any], AfterValidator(_object)] = NOTHING
     strict: bool | None = None
 
 
@@ -58,7 +74,7 @@ class Tool(Lenient):
 
 
 class CustomFormat(Lenient):
-    """What text a custom tool takes: any. A grammar is refused (docs/decisions/0016-grammars-of-clients.md)."""
+    """Format of the input of a custom tool: any text. A grammar is refused."""
 
     type: Literal["text"]
 
@@ -66,12 +82,13 @@ class CustomFormat(Lenient):
     @classmethod
     def _is_text(cls, kind: Any) -> Any:
         if kind == "grammar":
+            # docs/decisions/0016-grammars-of-clients.md
             raise ValueError("custom tools support only free text (`text`); a grammar for their input is not supported")
         return kind
 
 
 class Custom(Lenient):
-    """What a custom tool is called."""
+    """Name, description and input format of a custom tool."""
 
     name: Name
     description: str | None = None
@@ -79,7 +96,7 @@ class Custom(Lenient):
 
 
 class CustomTool(Lenient):
-    """A tool that takes text, where a function takes JSON."""
+    """A tool that takes text instead of JSON."""
 
     type: Literal["custom"]
     custom: Custom
@@ -90,7 +107,7 @@ class CustomTool(Lenient):
 
     @property
     def as_function(self) -> Tool:
-        """The function that engines are given instead; its arguments are always followed."""
+        """The function that replaces the tool for engines, with strict arguments."""
         text = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
         parameters = text | {"additionalProperties": False}
         about = self.custom.description
@@ -98,13 +115,13 @@ class CustomTool(Lenient):
 
 
 class BuiltInTool(Lenient):
-    """A tool that another provider brings along, such as a search of the web. The model is not told of it."""
+    """A built-in tool of another provider, such as a web search. It is not passed to the model."""
 
     type: Annotated[str, Field(pattern=BUILT_IN_PATTERN)]
 
 
 def is_built_in(kind: Any) -> bool:
-    """Whether a tool of the type `kind` is one that other providers bring along."""
+    """Returns True if the type `kind` is that of a built-in tool of another provider."""
     return isinstance(kind, str) and re.fullmatch(BUILT_IN_PATTERN, kind) is not None
 
 
@@ -138,12 +155,12 @@ class NamedCustomTool(Lenient):
 
 FUNCTION, CUSTOM, BUILT_IN = "a function", "a custom tool", "a built-in tool"
 ALLOWED, WORD = "allowed tools", "a word"
-"""Branches of the unions below. They are no identifiers, so that the place of an error does not name them."""
+"""Branches of the unions below. They are not identifiers, so that the path of an error omits them."""
 BRANCHES = {"function": FUNCTION, "custom": CUSTOM, "allowed_tools": ALLOWED}
 
 
 def _branch(value: Any) -> str | None:
-    """Which form of a tool `value` is; what has no type is a function."""
+    """Returns the branch of a tool. A tool without a type is a function."""
     kind = type_of(value)
     if kind is None and isinstance(value, dict):
         return FUNCTION
@@ -151,7 +168,7 @@ def _branch(value: Any) -> str | None:
 
 
 def _offered(value: Any) -> str | None:
-    """The same where built-in tools may stand too."""
+    """Returns the branch of a tool, built-in tools included."""
     return BUILT_IN if is_built_in(type_of(value)) else _branch(value)
 
 
@@ -160,7 +177,7 @@ def _choice(value: Any) -> str | None:
 
 
 def one_of(sentence: str, branch: Any = _branch) -> Discriminator:
-    """Decides by `branch` between the forms of a value, which is by default a tool; `sentence` is the error."""
+    """Returns a discriminator that selects a form by `branch`, by default that of a tool; `sentence` is its error."""
     return Discriminator(branch, custom_error_type="unknown_form", custom_error_message=sentence)
 
 
@@ -177,19 +194,19 @@ AnyName = Annotated[
 
 
 class AllowedTools(Lenient):
-    """Those of `tools` that the model may call, or, with the mode `required`, must call one of."""
+    """Subset of `tools` that the model may call, or of which it must call one with the mode `required`."""
 
     mode: Literal["auto", "required"]
     tools: Annotated[list[AnyName], Items(MAX_TOOLS, least=1)]
 
     @property
     def named(self) -> list[NamedTool | NamedCustomTool]:
-        """Those that can be called here."""
+        """Tools of the subset that can be called here."""
         return [tool for tool in self.tools if not isinstance(tool, BuiltInTool)]
 
 
 class AllowedChoice(Lenient):
-    """A `tool_choice` that leaves some of the tools."""
+    """A `tool_choice` that allows some of the tools."""
 
     type: Literal["allowed_tools"]
     allowed_tools: AllowedTools
@@ -209,7 +226,79 @@ ToolChoice = Annotated[
 
 
 def named(choice: ToolChoice | None) -> list[NamedTool | NamedCustomTool]:
-    """The tools that `choice` names; none for a word."""
+    """Returns the tools that `choice` names; none for a word."""
     if isinstance(choice, AllowedChoice):
         return choice.allowed_tools.named
     return [choice] if isinstance(choice, NamedTool | NamedCustomTool) else []
+
+
+def as_text(arguments: Any) -> str:
+    """Returns `arguments` as JSON; a string counts as JSON already."""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
+Arguments = Annotated[str, BeforeValidator(as_text, json_schema_input_type=str)]
+"""Arguments of a call: a JSON object as text, or the text that a model wrote instead."""
+
+
+class CalledFunction(Lenient):
+    """A call that the model made earlier."""
+
+    name: str
+    arguments: Arguments = "{}"
+
+
+class ToolCall(Lenient):
+    """A call of the assistant, repeated by the client."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+    @property
+    def as_function(self) -> ToolCall:
+        """The call in the form for engines, with a JSON object as its arguments."""
+        arguments = as_text(read_arguments(self.function.arguments))
+        return ToolCall(id=self.id, function=CalledFunction(name=self.function.name, arguments=arguments))
+
+
+class CalledCustom(Lenient):
+    """A call of a custom tool that the model made earlier."""
+
+    name: str
+    input: str
+
+
+class CustomCall(Lenient):
+    """A call of a custom tool, repeated by the client."""
+
+    id: str
+    type: Literal["custom"]
+    custom: CalledCustom
+
+    @property
+    def as_function(self) -> ToolCall:
+        """The call of the function that replaces the custom tool for engines."""
+        arguments = as_text({INPUT: self.custom.input})
+        return ToolCall(id=self.id, function=CalledFunction(name=self.custom.name, arguments=arguments))
+
+
+AnyCall = Annotated[
+    Annotated[ToolCall, Tag(FUNCTION)] | Annotated[CustomCall, Tag(CUSTOM)],
+    one_of("a tool call must be an object of type `function` or `custom`"),
+]
+
+
+def read_arguments(text: str) -> dict[str, Any]:
+    """Returns the arguments of a call as an object, even if a limit of tokens truncated them.
+
+    Arguments that are no object become the text of INPUT.
+    """
+    try:
+        value = from_json(text.strip() or "{}", allow_partial="trailing-strings")
+        json.dumps(value, allow_nan=False)  # 1e999 is read as infinity, which JSON does not have
+    except ValueError:
+        value = text
+    if value is None:
+        return {}
+    return value if isinstance(value, dict) else {INPUT: text}

@@ -8,19 +8,19 @@ from typing_extensions import TypedDict
 
 
 class PromptTokens(TypedDict):
-    """How many tokens of the prompt an earlier request had left in the cache."""
+    """Tokens of the prompt that an earlier request left in the cache."""
 
     cached_tokens: int
 
 
 class CompletionTokens(TypedDict):
-    """How many tokens of the answer are thoughts."""
+    """Reasoning tokens of the answer."""
 
     reasoning_tokens: int
 
 
 class ChatUsage(TypedDict):
-    """Tokens of the call. `prompt_tokens_cut` is there where input was cut from the top, and says how much."""
+    """Tokens of the call. `prompt_tokens_cut` counts tokens that were cut from the top of the input, if any were."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -38,7 +38,7 @@ def usage_of(
     reasoning_tokens: int = 0,
     cut_tokens: int = 0,
 ) -> ChatUsage:
-    """`usage` of a call with these tokens."""
+    """Returns the `usage` of a call with these tokens."""
     usage: ChatUsage = {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
@@ -52,5 +52,5 @@ def usage_of(
 
 
 def reasoning_tokens(usage: ChatUsage) -> int:
-    """How many tokens of the answer are thoughts."""
+    """Returns the reasoning tokens of the answer."""
     return usage["completion_tokens_details"]["reasoning_tokens"]

@@ -1,11 +1,10 @@
 """Decisions: closed questions about a text, answered with probabilities.
 
-questions.py   questions, the policy that releases their answers, packs of questions that the server keeps
-decision.py    a decision between the wires, and what the wires share
-native.py      our own wire, and which wire a body of POST /decisions is in
+questions.py   questions, the policy that releases their answers, packs of questions that the server stores
+decision.py    a decision, independent of the wires, and code that the wires share
+native.py      this API's own wire, and the choice of the wire of a body of POST /decisions
 openai.py      OpenAI's wire
-input.py       what is judged on it, as text
 systemone.py   System One's wire
-engine.py      what crosses to a scorer: job, readings, measurement
+engine.py      job and protocol of a scorer, its readings and its measurement
 answers.py     from readings to answers
 """

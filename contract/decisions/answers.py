@@ -1,13 +1,13 @@
-"""From what a model read to answers: the mathematics of decisions, policy and abstention.
+"""Conversion of readings to answers: the mathematics of decisions, policy and abstention.
 
-    expand_orders(questions, order)     what the engine is asked: a choice in `both` orders is asked twice
+    expand_orders(questions, order)     questions for the engine: a choice in `both` orders twice
     merge_orders(questions, readings)   one reading for each question, the mean of both orders
     distribution(reading)               probabilities over the options of one question
     to_answers(questions, readings)     one answer for each question, by its name
 
 `probabilities` is the distribution over the given options, not a probability of being right. `label_mass` is the share
-of the model's whole distribution that sat on the options; a temperature never changes it. Models favour some places in
-a list, so a choice may be read in both orders; each further read is a forward pass of its own, and billed as one.
+of the model's whole distribution that falls on the options; a temperature never changes it. Models favour some places
+in a list, so a choice may be read in both orders; each further read is a forward pass of its own, and billed as one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from contract.errors import UPSTREAM_ERROR
 from contract.limits import LOW_LABEL_MASS
 
 UNDECIDED = frozenset({"unclear", "other", "unknown"})
-"""Option ids that say that the options do not fit."""
+"""Option ids which mean that no other option fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +38,18 @@ class Distribution:
 
     @property
     def best(self) -> int:
-        """The most likely option; the first in source order among equals."""
+        """Index of the most likely option; the first in source order among equals."""
         return max(range(len(self.probabilities)), key=self.probabilities.__getitem__)
 
     @property
     def normalized_entropy(self) -> float:
-        """0 where all is on one option, 1 where all are alike."""
+        """Entropy on a scale from 0 (one option has all probability) to 1 (all options are equally likely)."""
         entropy = -sum(p * math.log(p) for p in self.probabilities if p > 0)
         return min(1.0, max(0.0, entropy / math.log(len(self.probabilities))))
 
 
 def distribution(reading: Reading, temperature: float) -> Distribution:
-    """Raises UPSTREAM_ERROR where no probability came from the runtime, or one that is no number."""
+    """Returns the distribution of a reading. Raises UPSTREAM_ERROR for no probabilities, or one that is no number."""
     values = [-math.inf if logprob is None else logprob for logprob in reading.logprobs]
     highest = max(values)
     if highest == -math.inf or any(math.isnan(value) or value == math.inf for value in values):
@@ -64,13 +64,13 @@ def distribution(reading: Reading, temperature: float) -> Distribution:
 
 
 class Calibration(TypedDict):
-    """Nobody has shown yet that the probabilities are right as often as they say."""
+    """Calibration of the probabilities: it is not measured yet whether they match how often answers are right."""
 
     status: Literal["uncalibrated"]
 
 
 class Diagnostics(TypedDict):
-    """What of the model's whole distribution sat on the options, and the options that it gave nothing."""
+    """Share of the model's whole distribution that falls on the options, and the options without a probability."""
 
     label_mass: float
     low_label_mass: bool
@@ -78,7 +78,7 @@ class Diagnostics(TypedDict):
 
 
 class OrderDifference(TypedDict):
-    """How far apart the two orders of a choice's options were."""
+    """Difference between the two orders in which the options of a choice were read."""
 
     max_difference: float
     same_value: bool
@@ -96,14 +96,14 @@ class _Common(TypedDict):
 
 
 class ChoiceAnswer(_Common):
-    """The answer to a choice; `value` is the option's id. Choices that are read in both orders have `order`."""
+    """Answer to a choice; `value` is the id of the option. Choices that are read in both orders have `order`."""
 
     type: Literal["choice"]
     value: str
 
 
 class ScoreAnswer(_Common):
-    """The answer to a score; `value` is the most likely level, from 0."""
+    """Answer to a score; `value` is the most likely level, from 0."""
 
     type: Literal["score"]
     value: int
@@ -112,7 +112,7 @@ class ScoreAnswer(_Common):
 
 
 class BinaryAnswer(_Common):
-    """The answer to a question that is true or false."""
+    """Answer to a question that is true or false."""
 
     type: Literal["binary"]
     value: bool
@@ -123,7 +123,7 @@ Answer = ChoiceAnswer | ScoreAnswer | BinaryAnswer
 
 
 def answer(question: Question, reading: Reading, temperature: float, policy: Policy) -> Answer:
-    """One answer of the spec: what its type says, then what all have in common."""
+    """Returns the answer to a question: the fields of its type, then those that all types share."""
     spread = distribution(reading, temperature)
     common = _common(question, spread, policy)
     if isinstance(question, ChoiceQuestion):
@@ -159,11 +159,11 @@ def _common(question: Question, spread: Distribution, policy: Policy) -> _Common
 
 
 ABSTAINING = frozenset({"review_only_policy", "below_threshold", "low_label_mass", "undecided_option"})
-"""Reasons that withhold an answer. `calibration_unavailable` always holds and withholds nothing."""
+"""Reasons that withhold an answer. `calibration_unavailable` always applies and withholds nothing."""
 
 
 def abstain_reasons(question: Question, spread: Distribution, policy: Policy) -> list[str]:
-    """Every reason that holds, whatever the policy makes of it."""
+    """Returns every reason that applies, under any policy."""
     is_undecided = isinstance(question, ChoiceQuestion) and question.labels[spread.best].strip().lower() in UNDECIDED
     reasons = {
         "review_only_policy": policy.mode == "review_only",
@@ -175,19 +175,14 @@ def abstain_reasons(question: Question, spread: Distribution, policy: Policy) ->
     return [reason for reason, holds in reasons.items() if holds]
 
 
-def answers(questions: Mapping[str, Question], readings: Readings, policy: Policy) -> dict[str, Answer]:
-    """Every answer by the name of its question, in source order."""
-    return {
-        name: answer(question, reading, readings.temperature, policy)
-        for (name, question), reading in zip(questions.items(), readings.reads, strict=True)
-    }
-
-
 Order = Literal["source", "both"]
 
 
 def expand_orders(questions: Mapping[str, Question], order: Order) -> tuple[Question, ...]:
-    """What the engine is asked. In `both` orders, levels and yes or no keep theirs: it is their own."""
+    """Returns the questions for the engine.
+
+    `both` adds each choice with its options reversed. The order of levels, and of true and false, has a meaning.
+    """
     turned = [
         question.model_copy(update={"options": question.options[::-1]})
         for question in questions.values()
@@ -199,23 +194,24 @@ def expand_orders(questions: Mapping[str, Question], order: Order) -> tuple[Ques
 def to_answers(
     questions: Mapping[str, Question], readings: Readings, policy: Policy, order: Order
 ) -> dict[str, Answer]:
-    """Answers by name; those that were read in both orders say what the order changed.
+    """Returns answers by the name of their question, in source order, with the `order` of those read in both orders.
 
-    Raises UPSTREAM_ERROR where no probability came from the runtime.
+    Raises UPSTREAM_ERROR if the runtime gave no probability.
     """
-    if order == "source":
-        return answers(questions, readings, policy)
-    readings, differences = merge_orders(questions, readings)
-    by_name = answers(questions, readings, policy)
+    readings, differences = (readings, {}) if order == "source" else merge_orders(questions, readings)
+    by_name = {
+        name: answer(question, reading, readings.temperature, policy)
+        for (name, question), reading in zip(questions.items(), readings.reads, strict=True)
+    }
     for name, difference in differences.items():
         by_name[name]["order"] = difference
     return by_name
 
 
 def merge_orders(questions: Mapping[str, Question], readings: Readings) -> tuple[Readings, dict[str, OrderDifference]]:
-    """The readings of both orders as one for each question, and by name what the order changed.
+    """Returns one reading for each question, the mean of both orders, and the differences between the orders by name.
 
-    Raises UPSTREAM_ERROR where no probability came from the runtime.
+    Raises UPSTREAM_ERROR if the runtime gave no probability.
     """
     reads = list(readings.reads[: len(questions)])
     turned = iter(readings.reads[len(questions) :])
@@ -236,7 +232,7 @@ def _difference(first: Reading, second: Reading, temperature: float) -> OrderDif
 
 
 def _mean(first: Reading, second: Reading) -> Reading:
-    """The mean probability of each label; one that came in one order only counts half."""
+    """Returns the mean probability of each label; a label that only one order returned counts half."""
     pairs = zip(first.logprobs, second.logprobs, strict=True)
     sums = [sum(math.exp(value) for value in pair if value is not None) for pair in pairs]
     means = tuple(math.log(total / 2) if total > 0 else None for total in sums)

@@ -1,4 +1,4 @@
-"""What a decision scorer is asked and what it gives back: the job and the protocol of decisions."""
+"""Job, readings and protocol of a decision scorer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from contract.decisions.questions import Question
 
 @dataclass(frozen=True, slots=True)
 class DecisionJob:
-    """A state and what to read about it.
+    """A state, and the questions to read about it.
 
     Attributes:
-        state: the text that is judged.
-        questions: 1 to 16, and each choice once more where it is read in both orders.
-        images: up to two `data:` addresses, for a model that sees.
-        owner: for whom; owners take turns, and share no cache.
+        state: text to judge.
+        questions: 1 to 16 questions, and each choice once more if it is read in both orders.
+        images: up to two `data:` addresses, for a model that reads images.
+        owner: organisation that the work is for; owners take turns, and share no cache.
     """
 
     state: str
@@ -28,7 +28,7 @@ class DecisionJob:
     owner: str = ""
 
     def most_input_tokens(self, model: DecisionModel) -> int:
-        """An upper bound of the tokens that are read. An image may be as long as the window, like any prompt."""
+        """Returns an upper bound of the tokens that are read. An image may fill the window, like any prompt."""
         question_texts = (question.model_dump_json() for question in self.questions)
         most = most_tokens(utf8_bytes((self.state, *question_texts)), len(self.questions))
         return most + model.context_window if self.images else most
@@ -40,12 +40,12 @@ class DecisionJob:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read about one question.
+    """Reading of one question.
 
     Attributes:
-        logprobs: natural logarithm of each label's probability in source order, of all that the model could have
-            said; None where the runtime gave none.
-        inference_s: from handing the question to the engine to its answer.
+        logprobs: natural logarithm of the probability of each label in source order, among all possible outputs of the
+            model; None where the runtime gave none.
+        inference_s: seconds from passing the question to the engine to its answer.
     """
 
     logprobs: tuple[float | None, ...]
@@ -54,12 +54,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What a scorer gives back for one job, in the order of its questions.
+    """Readings of one job, in the order of its questions.
 
     Attributes:
         input_tokens: tokens of the state once, and of each question.
-        temperature: divides the log-probabilities; above 1 makes distributions finer.
-        windows: of texts that an encoder read; None where no encoder reads.
+        temperature: divisor of the log-probabilities; above 1 it makes distributions flatter.
+        windows: windows of text that an encoder read; None if no encoder reads.
     """
 
     reads: tuple[Reading, ...]
@@ -69,17 +69,17 @@ class Readings:
 
 
 class Measurement(Frozen):
-    """A runtime on the examples of the presets: what is known of it before it may answer.
+    """Measurement of a runtime on the examples of the presets, which it needs before it may answer.
 
     Attributes:
         measured_at: Unix time.
-        fingerprint: of weights, wording, options and examples; another one needs another measurement.
-        prompt_version: of the wording around state and questions.
-        questions: how many labelled answers went in.
-        accuracy: share of questions whose most likely option was the expected one.
+        fingerprint: hash of weights, wording, options and examples; a change of it requires a new measurement.
+        prompt_version: version of the wording around state and questions.
+        questions: number of labelled answers.
+        accuracy: share of questions with the expected option as the most likely one.
         label_mass: mean probability on the allowed options.
-        calibration_error: expected calibration error in ten bins, each half judged with the other half's temperature.
-        temperature: in use; 1 where the model is read as it is.
+        calibration_error: expected calibration error in ten bins, each half judged with the temperature of the other.
+        temperature: temperature in use; 1 if the readings are used unchanged.
         latency_ms: median time of one question with its state.
     """
 
@@ -95,12 +95,10 @@ class Measurement(Frozen):
 
 
 class DecisionEngine(Protocol):
-    """A decision scorer, wherever it runs: an adapter in `models.decisions`, its replica, or the gate before it."""
+    """A decision scorer: an adapter in `models.decisions`, its replica, or the gate before it."""
 
     async def decide(self, job: DecisionJob) -> Readings:
-        """A reading for each question, in order. Raises RUNTIME_UNAVAILABLE before the runtime is measured."""
-        ...
+        """Returns a reading for each question, in order. Raises RUNTIME_UNAVAILABLE before the runtime is measured."""
 
     async def measured(self, job: None = None) -> Measurement | None:
-        """The measurement under which it answers, once there is one. Its job says nothing."""
-        ...
+        """Returns the measurement of the runtime, or None before there is one. `job` is not used."""

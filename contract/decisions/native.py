@@ -1,7 +1,7 @@
-"""Our own wire of decisions: POST /decisions.
+"""The native wire of decisions: POST /decisions.
 
 DecisionRequest                       a validated body
-|- state or messages                what is judged
+|- state or messages                input to judge
 |- questions or preset              by name, in source order
 `- images                           `data:` addresses only
 DecisionReply                         the reply
@@ -10,17 +10,18 @@ DecisionReply                         the reply
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, NotRequired
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal, NotRequired, Protocol
 
-from pydantic import Discriminator, RootModel, Tag, model_validator
+from pydantic import TypeAdapter, ValidationError, model_validator
 from typing_extensions import TypedDict
 
 from contract.base import Items, Strict
+from contract.body import explain
 from contract.decisions.answers import Answer
-from contract.decisions.decision import Decision, DecisionResult, check_image, check_state
+from contract.decisions.decision import DecisionResult, check_image, check_state
 from contract.decisions.engine import Readings
-from contract.decisions.openai import OpenAIDecisionRequest
-from contract.decisions.questions import Policy, Questions, State, state_text
+from contract.decisions.questions import Policy, Question, Questions, State, state_text
 from contract.limits import DECISION_IMAGES, MAX_MESSAGES
 
 
@@ -32,7 +33,7 @@ class Turn(Strict):
 
 
 class Image(Strict):
-    """An image in the body itself: nothing is ever fetched for a client."""
+    """An image inside the body: the server fetches nothing for a client."""
 
     data_url: str
 
@@ -61,22 +62,13 @@ class DecisionRequest(Strict):
             present = [name for name in (field, alternative) if getattr(self, name) is not None]
             if len(present) != 1:
                 raise ValueError(f"send exactly one of `{field}` and `{alternative}`; {len(present) or 'none'} came")
-        # Of a conversation, only what was said counts against the limit.
-        text = self._text() if self.messages is None else "".join(turn.content for turn in self.messages)
+        # Of a conversation, only the contents count against the limit.
+        text = self.text if self.messages is None else "".join(turn.content for turn in self.messages)
         check_state(text)
         return self
 
-    def decision(self) -> Decision:
-        return Decision(
-            state=self._text(),
-            questions=self.questions or {},
-            preset=self.preset,
-            model=self.model,
-            images=tuple(image.data_url for image in self.images),
-            policy=self.policy,
-            order=self.order,
-            request_id=self.request_id,
-        )
+    def native(self) -> DecisionRequest:
+        return self
 
     def render(self, result: DecisionResult) -> DecisionReply:
         model = result.model
@@ -103,14 +95,52 @@ class DecisionRequest(Strict):
             reply["request_id"] = self.request_id
         return reply
 
-    def _text(self) -> str:
+    @property
+    def text(self) -> str:
+        """Text to judge, as the model reads it."""
         if self.messages is not None:
             return "\n\n".join(f"{turn.role}: {turn.content}" for turn in self.messages)
         return state_text("" if self.state is None else self.state)
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """`data:` addresses of the images."""
+        return tuple(image.data_url for image in self.images)
+
+
+_QUESTIONS: TypeAdapter[dict[str, Question]] = TypeAdapter(Questions)
+
+
+def translated(
+    text: str, addresses: Sequence[str], questions: Iterable[tuple[str, dict[str, Any]]], model: str | None
+) -> DecisionRequest:
+    """Returns a decision of another wire. `questions` are those of this wire by name, in source order.
+
+    Raises ValueError or an ApiError for what this wire refuses, too.
+    """
+    check_state(text)
+    if len(addresses) > DECISION_IMAGES:
+        raise ValueError(f"{len(addresses)} images were sent; at most {DECISION_IMAGES} are allowed")
+    images = [Image.model_construct(data_url=check_image(address)) for address in addresses]
+    try:
+        valid = _QUESTIONS.validate_python(dict(questions))
+    except ValidationError as error:
+        raise explain(error) from None
+    return DecisionRequest.model_construct(state=text, questions=valid, model=model, images=images)
+
+
+class DecisionWire(Protocol):
+    """A validated body of an API for decisions."""
+
+    def native(self) -> DecisionRequest:
+        """Returns the decision that the body requests."""
+
+    def render(self, result: DecisionResult) -> Any:
+        """Returns the reply in the shape of the same API, as JSON values."""
+
 
 class Runtime(TypedDict):
-    """The model that answered: who runs it, where, and how it is read."""
+    """Model that answered: its operator, its country, and the method by which it is read."""
 
     id: str
     runtime: str
@@ -120,23 +150,23 @@ class Runtime(TypedDict):
 
 
 class PresetVersion(TypedDict):
-    """The pack whose questions were asked."""
+    """Pack that the questions come from."""
 
     id: str
     version: str
 
 
 class AppliedPolicy(TypedDict):
-    """The policy that held."""
+    """Policy that was applied."""
 
     mode: Literal["review_only", "threshold"]
     threshold: float | None
 
 
 class DecisionUsage(TypedDict):
-    """No text is generated. `forward_passes` counts questions, one that is read in both orders twice.
+    """Usage of a decision, which generates no text. A question that is read in both orders is two `forward_passes`.
 
-    `encoder_windows` are the pieces of text that an encoder read for them, where one reads.
+    `encoder_windows` counts the pieces of text that an encoder read, if the model is one.
     """
 
     input_tokens: int
@@ -147,7 +177,7 @@ class DecisionUsage(TypedDict):
 
 
 class DecisionTimes(TypedDict):
-    """Milliseconds. Questions run as one batch, so `inference_sum` may be longer than `total`."""
+    """Times in milliseconds. Questions run as one batch, so `inference_sum` may be longer than `total`."""
 
     total: float
     inference_max: float
@@ -155,7 +185,7 @@ class DecisionTimes(TypedDict):
 
 
 class DecisionReply(TypedDict):
-    """Probabilities over the options that were allowed, by the name of each question."""
+    """Probabilities over the allowed options, by the name of each question."""
 
     id: str
     object: Literal["decision"]
@@ -171,7 +201,7 @@ class DecisionReply(TypedDict):
 
 
 def usage(readings: Readings, questions: int) -> DecisionUsage:
-    """`usage` of the result."""
+    """Returns the `usage` of a result."""
     counts: DecisionUsage = {
         "input_tokens": readings.input_tokens,
         "output_tokens": 0,
@@ -184,7 +214,7 @@ def usage(readings: Readings, questions: int) -> DecisionUsage:
 
 
 def timing_ms(readings: Readings, total_s: float) -> DecisionTimes:
-    """`timing_ms` of the result."""
+    """Returns the `timing_ms` of a result."""
     spent_s = [reading.inference_s for reading in readings.reads]
     return {
         "total": round(total_s * 1000, 3),
@@ -193,19 +223,7 @@ def timing_ms(readings: Readings, total_s: float) -> DecisionTimes:
     }
 
 
-def _shape(data: Any) -> str:
+def shape_of(data: Any) -> str:
+    """Returns the tag of the wire on which a body of POST /decisions came."""
     is_openai = isinstance(data, dict) and "input" in data and isinstance(data.get("questions"), list)
-    return "in OpenAI's shape" if is_openai else "in our own"
-
-
-class DecisionBody(
-    RootModel[
-        Annotated[
-            Annotated[DecisionRequest, Tag("in our own")] | Annotated[OpenAIDecisionRequest, Tag("in OpenAI's shape")],
-            Discriminator(_shape),
-        ]
-    ]
-):
-    """A body of POST /decisions: our own, or one with `input` in OpenAI's shape."""
-
-    # Tags are no identifiers, so that no error names them.
+    return "(OpenAI)" if is_openai else "(native)"

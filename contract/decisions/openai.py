@@ -1,17 +1,18 @@
 """OpenAI's wire of decisions: POST /decisions with `input`.
 
-    OpenAIDecisionRequest      `input`, a list of questions
+    OpenAIDecisionRequest      `input`, as text for a model, and a list of questions
     OpenAIDecisionReply        the reply
+    DecisionBody               a body of POST /decisions on either wire
 
-A reply in this shape cannot say that an answer is withheld, so `policy` is refused. What clients send beside the fields
-below is ignored, as in their own API. Bounds are ours: what our questions may not hold is refused with our errors.
+A reply in this shape cannot mark an answer as withheld, so `policy` is refused. Unknown fields are ignored, as in
+OpenAI's API. Questions have the bounds and errors of the native wire.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import PrivateAttr, model_validator
+from pydantic import Discriminator, PrivateAttr, RootModel, Tag, model_validator
 from typing_extensions import TypedDict
 
 from contract.base import Items, Lenient
@@ -19,20 +20,69 @@ from contract.decisions.answers import Answer
 from contract.decisions.decision import (
     FAILS,
     HOLDS,
-    Decision,
     DecisionResult,
     NoPolicy,
-    check_state,
-    checked_images,
+    check_image,
     confidence,
-    our_questions,
 )
-from contract.decisions.input import InputItem, Parts, words_of
-from contract.limits import DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS, MAX_MESSAGES
+from contract.decisions.native import DecisionRequest, shape_of, translated
+from contract.decisions.questions import state_text
+from contract.limits import DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS, MAX_MESSAGES, MAX_PARTS
+
+
+class InputPart(Lenient):
+    """A piece of a message, or of the text of a question."""
+
+    type: Literal["input_text", "output_text", "refusal", "input_json", "input_image"]
+    text: str | None = None
+    refusal: str | None = None
+    data: dict[str, Any] | list[Any] | None = None
+    image_url: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> InputPart:
+        if self.type == "input_image":
+            check_image(self.image_url or "")
+        elif self.text is None and self.refusal is None and self.data is None:
+            raise ValueError(f"a part of type `{self.type}` is empty")
+        return self
+
+    def words(self) -> str:
+        """Returns the part as text; an image has none."""
+        return self.text or self.refusal or ("" if self.data is None else state_text(self.data))
+
+
+Parts = str | Annotated[list[InputPart], Items(MAX_PARTS)]
+
+
+def words_of(parts: Parts) -> str:
+    """Returns `parts` as text, without their images."""
+    return parts if isinstance(parts, str) else "\n".join(filter(None, (part.words() for part in parts)))
+
+
+class InputItem(Lenient):
+    """A message, a call of a tool, or its output."""
+
+    type: Literal["message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"] = (
+        "message"
+    )
+    role: Literal["user", "developer", "system", "assistant"] | None = None
+    content: Parts = ""
+    name: str = ""
+    arguments: str = ""
+    input: str = ""
+    output: Parts = ""
+
+    def words(self) -> str:
+        if self.type == "message":
+            return f"{self.role or 'user'}: {words_of(self.content)}"
+        if self.type.endswith("_output"):
+            return f"tool: {words_of(self.output)}"
+        return f"call of {self.name}: {self.arguments or self.input}"
 
 
 class ListedChoice(Lenient):
-    """An option; a boolean and a string of the same text are different values."""
+    """An option. A boolean and a string of the same text are different values."""
 
     value: str | bool
     description: str | None = None
@@ -52,7 +102,7 @@ class ListedLevel(Lenient):
 
 
 class ListedQuestion(Lenient):
-    """A question without a name of its own is known by its place."""
+    """A question, identified by its place if it has no name."""
 
     type: Literal["predicate", "choice", "score"]
     instructions: Parts
@@ -60,7 +110,7 @@ class ListedQuestion(Lenient):
     choices: Annotated[list[ListedChoice], Items(DECISION_OPTIONS[1])] = []
     levels: Annotated[list[ListedLevel], Items(DECISION_LEVELS[1])] = []
 
-    def ours(self) -> dict[str, Any]:
+    def native(self) -> dict[str, Any]:
         instructions = {"instructions": words_of(self.instructions)}
         if self.type == "predicate":
             return instructions | {"type": "binary", "true_description": HOLDS, "false_description": FAILS}
@@ -103,19 +153,17 @@ class OpenAIDecisionRequest(Lenient):
     model: str | None = None
     policy: NoPolicy = None
 
-    _decision: Decision = PrivateAttr()
+    _native: DecisionRequest = PrivateAttr()
 
     @model_validator(mode="after")
     def _check(self) -> OpenAIDecisionRequest:
         text = self.input if isinstance(self.input, str) else "\n\n".join(item.words() for item in self.input)
-        check_state(text)
-        images = checked_images(self._addresses())
-        questions = our_questions({f"{index}": question.ours() for index, question in enumerate(self.questions)})
-        self._decision = Decision(text, questions, model=self.model, images=images)
+        questions = ((f"{index}", question.native()) for index, question in enumerate(self.questions))
+        self._native = translated(text, self._addresses(), questions, self.model)
         return self
 
-    def decision(self) -> Decision:
-        return self._decision
+    def native(self) -> DecisionRequest:
+        return self._native
 
     def render(self, result: DecisionResult) -> OpenAIDecisionReply:
         tokens = result.readings.input_tokens
@@ -144,7 +192,7 @@ class OpenAIDecisionRequest(Lenient):
 
 
 class PredicateAnswer(TypedDict):
-    """The answer to a statement that holds or not."""
+    """Answer to a statement that is true or false."""
 
     type: Literal["predicate"]
     name: str | None
@@ -152,14 +200,14 @@ class PredicateAnswer(TypedDict):
 
 
 class ValueProbability(TypedDict):
-    """The probability of one option."""
+    """Probability of one option."""
 
     value: str | bool
     probability: float
 
 
 class ListedChoiceAnswer(TypedDict):
-    """The answer to a choice."""
+    """Answer to a choice."""
 
     type: Literal["choice"]
     name: str | None
@@ -169,7 +217,7 @@ class ListedChoiceAnswer(TypedDict):
 
 
 class LevelProbability(TypedDict):
-    """The probability of one level; `value` counts from 0."""
+    """Probability of one level; `value` counts from 0."""
 
     label: str
     value: int
@@ -177,7 +225,7 @@ class LevelProbability(TypedDict):
 
 
 class ListedScoreAnswer(TypedDict):
-    """The answer to a score: the expected level, from 0."""
+    """Answer to a score: the expected level, from 0."""
 
     type: Literal["score"]
     name: str | None
@@ -190,14 +238,14 @@ ListedAnswer = PredicateAnswer | ListedChoiceAnswer | ListedScoreAnswer
 
 
 class InputDetails(TypedDict):
-    """Nothing of a decision is kept for the next one."""
+    """Cached tokens, always 0: no decision is cached for the next one."""
 
     cached_tokens: int
     cache_write_tokens: int
 
 
 class OutputDetails(TypedDict):
-    """No text is generated."""
+    """Reasoning tokens, always 0: a decision generates no text."""
 
     reasoning_tokens: int
 
@@ -220,3 +268,16 @@ class OpenAIDecisionReply(TypedDict):
     model: str
     answers: list[ListedAnswer]
     usage: OpenAIUsage
+
+
+class DecisionBody(
+    RootModel[
+        Annotated[
+            Annotated[DecisionRequest, Tag("(native)")] | Annotated[OpenAIDecisionRequest, Tag("(OpenAI)")],
+            Discriminator(shape_of),
+        ]
+    ]
+):
+    """A body of POST /decisions: in the native shape, or with `input` in OpenAI's shape."""
+
+    # Tags are not identifiers, so that no error names them.

@@ -1,6 +1,6 @@
-"""Questions of a decision, whatever shape they came in, the policy that releases their answers, and packs of questions.
+"""Questions of a decision, the policy that releases their answers, and packs of questions.
 
-What is too long is 413; a count outside its bounds and everything else that is wrong is 400.
+Texts that are too long are 413; a count outside its bounds and all other faults are 400.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def _all_different(texts: Iterable[str], what: str) -> None:
 
 
 class Option(Strict):
-    """What a choice may fall on."""
+    """Option of a choice."""
 
     id: Description
     description: Description | None = None
 
 
 class ChoiceQuestion(Strict):
-    """One of several options."""
+    """A choice of one of several options."""
 
     type: Literal["choice"]
     instructions: Instructions
@@ -72,7 +72,7 @@ class ChoiceQuestion(Strict):
 
 
 class ScoreQuestion(Strict):
-    """A place on an ordered scale. The answer counts levels from 0."""
+    """A score on an ordered scale. The answer counts levels from 0."""
 
     type: Literal["score"]
     instructions: Instructions
@@ -90,7 +90,7 @@ class ScoreQuestion(Strict):
 
 
 class BinaryQuestion(Strict):
-    """True or false."""
+    """A question that is true or false."""
 
     type: Literal["binary"]
     instructions: Instructions
@@ -108,16 +108,16 @@ QuestionName = Annotated[str, Field(min_length=1)]
 
 Questions = Annotated[dict[QuestionName, Question], Items(DECISION_QUESTIONS, least=1)]
 State = str | dict[str, Any] | list[Any]
-"""What is judged: text, or JSON."""
+"""Input to judge: text, or JSON."""
 
 
 def state_text(state: State) -> str:
-    """A state as text: JSON as JSON, in source order."""
+    """Returns a state as text, JSON in source order."""
     return state if isinstance(state, str) else json.dumps(state, ensure_ascii=False)
 
 
 class Policy(Strict):
-    """When an answer is released: never without a person (`review_only`), or above a threshold."""
+    """Rule for the release of answers: only after review by a person (`review_only`), or above a threshold."""
 
     mode: Literal["review_only", "threshold"] = "review_only"
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -132,17 +132,17 @@ class Policy(Strict):
 
 
 class Example(Strict):
-    """A state with the answers that a person gave: option ids, level indices, booleans."""
+    """A state with the answers of a person: option ids, level indices, booleans."""
 
     state: State
     expected: dict[str, bool | int | str]
 
 
 class Preset(Strict):
-    """A pack of questions that the server keeps. A change of wording is a new version.
+    """A pack of questions that the server stores. A change of wording is a new version.
 
     Attributes:
-        examples: shown to clients, and what every runtime is measured with before it answers.
+        examples: examples for clients, with which every runtime is measured before it answers.
     """
 
     id: str
@@ -162,7 +162,7 @@ class Preset(Strict):
         return self
 
     def expected_index(self, name: str, value: bool | int | str) -> int:
-        """The place of an expected value among the labels of question `name`. Raises ValueError."""
+        """Returns the index of an expected value among the labels of question `name`. Raises ValueError."""
         label = str(value).lower() if isinstance(value, bool) else str(value)
         labels = self.questions[name].labels
         if label not in labels:
@@ -171,7 +171,7 @@ class Preset(Strict):
 
 
 class PresetObject(TypedDict):
-    """A pack of questions with example states and the answers that are expected for them."""
+    """A pack of questions, with example states and their expected answers."""
 
     object: Literal["decision_preset"]
     id: str
@@ -183,14 +183,14 @@ class PresetObject(TypedDict):
 
 
 class PresetList(TypedDict):
-    """The packs of questions."""
+    """Packs of questions."""
 
     object: Literal["list"]
     data: list[PresetObject]
 
 
 def named(presets: Mapping[str, Preset], id: str) -> Preset:
-    """The pack `id`. Raises UNKNOWN_PRESET."""
+    """Returns the pack `id`. Raises UNKNOWN_PRESET."""
     if id not in presets:
         names = ", ".join(f"`{name}`" for name in presets)
         raise UNKNOWN_PRESET(f"there is no preset `{id[:100]}`; choose one of {names}", param="preset")
@@ -198,6 +198,6 @@ def named(presets: Mapping[str, Preset], id: str) -> Preset:
 
 
 def listed_presets(presets: Iterable[Preset]) -> dict[str, Any]:
-    """A `PresetList` as JSON values."""
+    """Returns a `PresetList` as JSON values."""
     data = [{"object": "decision_preset", **preset.model_dump(exclude_none=True)} for preset in presets]
     return {"object": "list", "data": data}

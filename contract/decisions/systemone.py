@@ -18,14 +18,11 @@ from contract.decisions.answers import Answer, Diagnostics
 from contract.decisions.decision import (
     FAILS,
     HOLDS,
-    Decision,
     DecisionResult,
     NoPolicy,
-    check_state,
-    checked_images,
     confidence,
-    our_questions,
 )
+from contract.decisions.native import DecisionRequest, translated
 from contract.decisions.questions import Question, ScoreQuestion, State, state_text
 from contract.limits import DECISION_IMAGES, DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS
 
@@ -33,7 +30,7 @@ Content = str | dict[str, Any] | list[Any]
 
 
 class SystemOneQuestion(Lenient):
-    """`criteria` is an object of descriptions by option (choice), of `true` and `false` (noul), or a list (score)."""
+    """A question. `criteria` describes options (choice), `true` and `false` (noul), or lists levels (score)."""
 
     type: Literal["choice", "noul", "score"]
     instructions: Content | None = None
@@ -43,8 +40,8 @@ class SystemOneQuestion(Lenient):
         | None
     ) = None
 
-    def ours(self) -> dict[str, Any]:
-        """The same as one of our questions. Raises ValueError where `criteria` does not fit the type."""
+    def native(self) -> dict[str, Any]:
+        """Returns the question on the native wire. Raises ValueError if `criteria` does not fit the type."""
         instructions = state_text(self.instructions) if self.instructions else "Which of these is right?"
         if self.type == "score":
             if not isinstance(self.criteria, list):
@@ -71,7 +68,7 @@ class SystemOneQuestion(Lenient):
 
 
 class SystemOneAsset(Lenient):
-    """An image inside the body. Ignored like other fields it would be judged unseen."""
+    """An image inside the body. It is not ignored like unknown fields, because the decision would miss it."""
 
     type: Literal["image"] = "image"
     format: Literal["png", "jpg", "jpeg"]
@@ -91,20 +88,17 @@ class SystemOneRequest(Lenient):
     assets: Annotated[dict[str, SystemOneAsset], Items(DECISION_IMAGES)] | None = None
     policy: NoPolicy = None
 
-    _decision: Decision = PrivateAttr()
+    _native: DecisionRequest = PrivateAttr()
 
     @model_validator(mode="after")
     def _check(self) -> SystemOneRequest:
-        text = state_text(self.state)
-        check_state(text)
         addresses = [*(self.images or ()), *(asset.address() for asset in (self.assets or {}).values())]
-        images = checked_images(addresses)
-        questions = our_questions({name: question.ours() for name, question in self.questions.items()})
-        self._decision = Decision(text, questions, model=self.model, images=images)
+        questions = ((name, question.native()) for name, question in self.questions.items())
+        self._native = translated(state_text(self.state), addresses, questions, self.model)
         return self
 
-    def decision(self) -> Decision:
-        return self._decision
+    def native(self) -> DecisionRequest:
+        return self._native
 
     def render(self, result: DecisionResult) -> SystemOneReply:
         answers = result.answers
@@ -120,7 +114,7 @@ class SystemOneRequest(Lenient):
 
 
 class NoulAnswer(TypedDict):
-    """The answer to a question that is true or false."""
+    """Answer to a question that is true or false."""
 
     type: Literal["noul"]
     noul: float
@@ -128,7 +122,7 @@ class NoulAnswer(TypedDict):
 
 
 class ChosenAnswer(TypedDict):
-    """The answer to a choice."""
+    """Answer to a choice."""
 
     type: Literal["choice"]
     choice: str
@@ -137,7 +131,7 @@ class ChosenAnswer(TypedDict):
 
 
 class ScoredAnswer(TypedDict):
-    """The answer to a score: the expected level, from 0."""
+    """Answer to a score: the expected level, from 0."""
 
     type: Literal["score"]
     score: float

@@ -1,7 +1,6 @@
 """POST /messages: Anthropic's wire over chat. A body becomes a chat request, a chat answer becomes a message.
 
-blocks.py       pieces of a message
-request.py      bodies, tools, and the form of an answer
+request.py      bodies: blocks of a message, tools, and the form of an answer
 translation.py  a body as a chat request
 reply.py        a chat reply as a message
 events.py       a chat stream as the events of a message

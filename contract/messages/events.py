@@ -2,7 +2,7 @@
 
     message_start
     content_block_start, content_block_delta ..., content_block_stop      for each block, one after the other
-    message_delta        why it ended, all tokens
+    message_delta        stop reason, all tokens
     message_stop
 
 `ping` fills silence; `error` ends a stream that fails.
@@ -21,7 +21,7 @@ from contract.wires import contents, error_body, named_event
 
 
 def framed(content: dict[str, Any]) -> bytes:
-    """`content` as an event that has the name of its type: clients pass over events without one."""
+    """Returns `content` as an event with the name of its type: clients ignore events without a name."""
     return named_event(content["type"], content)
 
 
@@ -29,26 +29,30 @@ PING = framed({"type": "ping"})
 
 
 def failed(error: ApiError, request_id: str) -> bytes:
-    """The event of an error in a stream that has begun."""
+    """Returns the event of an error in a stream that has begun."""
     return framed(error_body(error, request_id))
 
 
 class MessageEvents:
-    """The batches of one chat stream with one choice, as events of a message of `model`."""
+    """Converter of the batches of one chat stream with one choice to the events of a message of `model`.
 
-    def __init__(self, model: str) -> None:
+    If `is_silent`, the message has no content.
+    """
+
+    def __init__(self, model: str, is_silent: bool = False) -> None:
+        self._is_silent = is_silent
         self._model = model
         self._last: ChatBatch | None = None
         self._blocks = 0
         self._open: str | None = None
         self._call: int | None = None
         self._has_called = False
-        self._finish_reason: str | None = None
+        self._finish_reason: str | None = "length" if is_silent else None
         self._stop_sequence: str | None = None
         self._reasoning_tokens = 0
 
     def of(self, batch: ChatBatch) -> bytes:
-        """What `batch` adds; may be nothing."""
+        """Returns the events that `batch` adds, possibly none."""
         chunks = list(contents(batch.events))
         events = [self._start(chunks, batch)] if self._last is None else []
         self._last = batch
@@ -58,7 +62,7 @@ class MessageEvents:
         return b"".join(map(framed, events))
 
     def end(self) -> Iterator[bytes]:
-        """The last events, once the stream of chat is over."""
+        """Returns the last events, after the end of the chat stream."""
         events = self._close()
         if self._last is not None:
             reason = stop_reason(self._finish_reason, self._stop_sequence, has_called=self._has_called)
@@ -74,7 +78,7 @@ class MessageEvents:
     def _chunk(self, chunk: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if spent := chunk.get("usage"):
             self._reasoning_tokens = reasoning_tokens(spent)
-        for choice in chunk["choices"]:
+        for choice in () if self._is_silent else chunk["choices"]:
             delta = choice["delta"]
             if thoughts := delta.get("reasoning_content"):
                 yield from self._say("thinking", {"signature": ""}, thoughts)
@@ -85,7 +89,7 @@ class MessageEvents:
             self._finish_reason = choice.get("finish_reason") or self._finish_reason
 
     def _say(self, kind: str, more: dict[str, Any], text: str) -> Iterator[dict[str, Any]]:
-        """Thoughts or text."""
+        """Yields the events for a piece of reasoning or text."""
         if self._open != kind:
             yield from self._begin({"type": kind, kind: "", **more})
         yield self._delta({"type": f"{kind}_delta", kind: text})

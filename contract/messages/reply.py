@@ -1,17 +1,16 @@
-"""A finished answer of chat as a message of Anthropic's schema.
+"""A finished chat answer as a message in Anthropic's schema.
 
-The blocks come in the order thoughts, text, calls of tools. Thoughts have no signature: nothing here checks one.
+The order of blocks is reasoning, text, calls of tools. Reasoning has no signature, because nothing here checks one.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal, NotRequired
 
-from pydantic_core import from_json
 from typing_extensions import TypedDict
 
 from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.tools import read_arguments
 from contract.chat.usage import reasoning_tokens
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
@@ -25,7 +24,7 @@ class TextContent(TypedDict):
 
 
 class ThinkingContent(TypedDict):
-    """What the model thought. `signature` is empty."""
+    """Reasoning of the model. `signature` is empty."""
 
     type: Literal["thinking"]
     thinking: str
@@ -33,7 +32,7 @@ class ThinkingContent(TypedDict):
 
 
 class ToolUseContent(TypedDict):
-    """A call that the client is asked to make."""
+    """A call for the client to make."""
 
     type: Literal["tool_use"]
     id: str
@@ -42,15 +41,15 @@ class ToolUseContent(TypedDict):
 
 
 class ThinkingTokens(TypedDict):
-    """How many of the output tokens were thoughts."""
+    """Reasoning tokens among the output tokens."""
 
     thinking_tokens: int
 
 
 class MessageUsage(TypedDict):
-    """Tokens of the call. What was read of the prompt is the sum of the first three.
+    """Tokens of the call. The tokens that were read of the prompt are the sum of the first three fields.
 
-    `input_tokens_cut` is how many more the input had, which did not fit and were cut from its top.
+    `input_tokens_cut` counts further tokens of the input, which did not fit and were cut from its top.
     """
 
     input_tokens: int
@@ -80,10 +79,10 @@ class TokenCount(TypedDict):
     input_tokens: int
 
 
-def message(reply: ChatReply) -> MessageReply:
-    """`reply`, which has one choice."""
+def message(reply: ChatReply, is_silent: bool = False) -> MessageReply:
+    """Returns `reply`, which has one choice, as a message; without content if `is_silent`."""
     (choice,) = reply.body["choices"]
-    answer_message = choice["message"]
+    answer_message, finish_reason = ({}, "length") if is_silent else (choice["message"], choice["finish_reason"])
     content: list[TextContent | ThinkingContent | ToolUseContent] = []
     if thoughts := answer_message.get("reasoning_content"):
         content.append({"type": "thinking", "thinking": thoughts, "signature": ""})
@@ -94,12 +93,12 @@ def message(reply: ChatReply) -> MessageReply:
     answer["content"] = content
     has_called = bool(answer_message.get("tool_calls"))
     answer["stop_sequence"] = reply.stop_sequence
-    answer["stop_reason"] = stop_reason(choice["finish_reason"], reply.stop_sequence, has_called=has_called)
+    answer["stop_reason"] = stop_reason(finish_reason, reply.stop_sequence, has_called=has_called)
     return answer
 
 
 def opening(chat_id: str, model: str, spent: MessageUsage) -> MessageReply:
-    """A message of which nothing is said yet."""
+    """Returns a message without content yet."""
     return {
         "id": f"msg_{chat_id.removeprefix('chatcmpl-')}",
         "type": "message",
@@ -113,7 +112,7 @@ def opening(chat_id: str, model: str, spent: MessageUsage) -> MessageReply:
 
 
 def stop_reason(finish_reason: str | None, stop_sequence: str | None, *, has_called: bool) -> StopReason:
-    """Why the answer ended, in this wire's words. A forced call ends with `stop` in chat; here it is a call as any."""
+    """Returns the stop reason of an answer. A forced call ends with `stop` in chat; here it is like any other call."""
     if finish_reason == "length":
         return "max_tokens"
     if has_called:
@@ -122,7 +121,7 @@ def stop_reason(finish_reason: str | None, stop_sequence: str | None, *, has_cal
 
 
 def usage(spent: ChatReply | ChatBatch, thinking: int | None = None) -> MessageUsage:
-    """Tokens so far. This wire's `input_tokens` are those that no cache had."""
+    """Returns the tokens so far. On this wire, `input_tokens` excludes cached tokens."""
     counts: MessageUsage = {
         "input_tokens": spent.prompt_tokens - spent.cached_tokens,
         "cache_creation_input_tokens": 0,
@@ -138,14 +137,9 @@ def usage(spent: ChatReply | ChatBatch, thinking: int | None = None) -> MessageU
 
 def _call(call: dict[str, Any]) -> ToolUseContent:
     function = call["function"]
-    return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": arguments(function["arguments"])}
-
-
-def arguments(text: str) -> dict[str, Any]:
-    """Arguments of a call as an object, as far as they go: `max_tokens` may have cut them, and a model can err."""
-    try:
-        value = from_json(text or "{}", allow_partial=True)
-        json.dumps(value, allow_nan=False)  # 1e999 is read as infinity, which no reply can hold
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+    return {
+        "type": "tool_use",
+        "id": call["id"],
+        "name": function["name"],
+        "input": read_arguments(function["arguments"]),
+    }

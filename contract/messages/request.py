@@ -1,27 +1,132 @@
-"""POST /messages and POST /messages/count_tokens: what a body may say.
+"""Bodies of POST /messages and POST /messages/count_tokens.
 
     MessagesRequest        a validated body
-      |- Conversation      what its tokens are counted of
-      |    |- messages     contract.messages.blocks
-      |    `- tools        contract.messages.request
-      `- how to answer
+      |- Conversation      the part of which tokens are counted
+      |    |- messages     turns of blocks: text, images, calls of tools and their results, reasoning
+      |    `- tools        functions, or tools of Anthropic's servers
+      `- settings of the answer
 
-The limits are those of chat, but for `temperature`. A field that asks for a service which nobody does here is refused;
-every other field that is not in the schema is ignored.
+The limits are those of chat, except for `temperature`. A field that requests a service which this server lacks is
+refused; every other unknown field is ignored.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from contract.base import Items, Lenient, type_of
 from contract.chat.request import as_parts
-from contract.chat.sampling import StopSequences, TokenLimit, TopK, TopP
-from contract.chat.tools import MAX_TOOLS, BuiltInTool, Name, is_built_in, one_of
+from contract.chat.sampling import StopSequences, TopK, TopP
+from contract.chat.tools import MAX_TOOLS, BuiltInTool, Name, as_text, is_built_in, one_of
+from contract.images import decoded_bytes
 from contract.limits import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS
-from contract.messages.blocks import Block, ImageBlock, TextBlock, ToolResultBlock
+
+
+class TextBlock(Lenient):
+    """Text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Base64Source(Lenient):
+    """An image inside the body: the server fetches nothing for a client."""
+
+    type: Literal["base64"]
+    media_type: Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
+    data: str
+
+    @property
+    def address(self) -> str:
+        return f"data:{self.media_type};base64,{self.data}"
+
+    @field_validator("data")
+    @classmethod
+    def _is_base64(cls, data: str) -> str:
+        decoded_bytes(f"data:image/png;base64,{data}")
+        return data
+
+
+def _inline(source: Any) -> Any:
+    if isinstance(source, dict) and isinstance(kind := source.get("type"), str) and kind != "base64":
+        raise ValueError(f"a source of type `{kind[:64]}` is not fetched; send the image itself as `base64`")
+    return source
+
+
+class ImageBlock(Lenient):
+    """An image."""
+
+    type: Literal["image"]
+    source: Annotated[Base64Source, BeforeValidator(_inline, json_schema_input_type=Base64Source)]
+
+
+class ToolUseBlock(Lenient):
+    """A call that the model made earlier in the conversation; `input` is read as JSON text."""
+
+    type: Literal["tool_use"]
+    id: str
+    name: str
+    input: Annotated[str, BeforeValidator(as_text, json_schema_input_type=dict[str, Any])]
+
+
+class ThinkingBlock(Lenient):
+    """Reasoning of an earlier answer. It is accepted, and not shown to the model again."""
+
+    type: Literal["thinking"]
+    thinking: str
+
+
+class RedactedThinkingBlock(Lenient):
+    """Encrypted reasoning of an earlier answer. It is accepted, and not shown to the model."""
+
+    type: Literal["redacted_thinking"]
+
+
+def _only(*types: str) -> BeforeValidator:
+    """Returns a validator that refuses blocks of other types, by name."""
+
+    def check(block: Any) -> Any:
+        kind = type_of(block)
+        if kind not in types:
+            came = f"of type `{kind[:64]}`" if isinstance(kind, str) else "without a type"
+            raise ValueError(f"a block {came} is not supported; supported are {', '.join(types)}")
+        return block
+
+    return BeforeValidator(check)
+
+
+# A tag is not an identifier, so that the path of an error omits it.
+_Text = Annotated[TextBlock, Tag("(text)")]
+_Image = Annotated[ImageBlock, Tag("(image)")]
+_BY_TYPE = Discriminator(lambda block: f"({type_of(block)})")
+
+ResultPart = Annotated[_Text | _Image, _BY_TYPE, _only("text", "image")]
+
+
+class ToolResultBlock(Lenient):
+    """Result of a tool. With `is_error` the tool failed, and `content` gives the reason."""
+
+    type: Literal["tool_result"]
+    tool_use_id: str
+    content: Annotated[
+        Annotated[list[ResultPart], Items(MAX_PARTS)],
+        BeforeValidator(as_parts, json_schema_input_type=str | list[ResultPart]),
+    ] = []
+    is_error: bool | None = None
+
+
+Block = Annotated[
+    _Text
+    | _Image
+    | Annotated[ToolUseBlock, Tag("(tool_use)")]
+    | Annotated[ToolResultBlock, Tag("(tool_result)")]
+    | Annotated[ThinkingBlock, Tag("(thinking)")]
+    | Annotated[RedactedThinkingBlock, Tag("(redacted_thinking)")],
+    _BY_TYPE,
+    _only("text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking"),
+]
 
 
 class MessageTool(Lenient):
@@ -35,17 +140,17 @@ class MessageTool(Lenient):
 
 
 class ServerTool(BuiltInTool):
-    """A tool that Anthropic's servers run. The model is not told of it, and the reply says so."""
+    """A tool that Anthropic's servers run. It is not passed to the model, and the reply says so."""
 
     name: str | None = None
 
 
-# Tags are no identifiers, so that the place of an error does not name them.
+# Tags are not identifiers, so that the path of an error omits them.
 CLIENT, SERVER = "(a tool)", "(a tool of a server)"
 
 
 def _kind(tool: Any) -> str | None:
-    """Which of the two a tool is; what has no type is one of the client's."""
+    """Returns the tag of a tool. A tool without a type is one of the client."""
     kind = type_of(tool)
     if is_built_in(kind):
         return SERVER
@@ -63,7 +168,7 @@ OfferedTool = Annotated[
 
 
 class ToolChoice(Lenient):
-    """Whether the model calls a tool: as it likes, any, the one that `name` says, or none."""
+    """Choice of tools: left to the model, any, the tool `name`, or none."""
 
     type: Literal["auto", "any", "tool", "none"]
     name: Name | None = None
@@ -77,7 +182,7 @@ class ToolChoice(Lenient):
 
 
 class AnswerFormat(Lenient):
-    """The JSON schema that the answer follows."""
+    """JSON schema that the answer follows."""
 
     type: Literal["json_schema"]
     schema_: dict[str, Any] = Field(alias="schema")
@@ -88,7 +193,7 @@ NOT_SERVED = {
     "mcp_servers": "the client must call the tools of MCP servers itself",
     "container": "this server runs no code",
 }
-"""Fields that ask for a service that only Anthropic has, and the sentence for each."""
+"""Fields that request a service that only Anthropic has, and the sentence for each."""
 BLOCKS_OF_ROLE = {
     "system": {"text"},
     "user": {"text", "image", "tool_result"},
@@ -97,7 +202,7 @@ BLOCKS_OF_ROLE = {
 
 
 class MessageTurn(Lenient):
-    """One turn of the conversation. Those of one role that follow each other are one turn."""
+    """One turn of the conversation. Successive turns of one role count as one."""
 
     role: Literal["user", "assistant", "system"]
     content: Annotated[
@@ -109,13 +214,13 @@ class MessageTurn(Lenient):
         allowed = BLOCKS_OF_ROLE[self.role]
         if other := next((block.type for block in self.content if block.type not in allowed), None):
             raise ValueError(f"a block of type `{other}` does not belong in a message of role `{self.role}`")
-        if not self.content:
+        if not self.content and self.role != "assistant":
             raise ValueError("`content` is empty")
         return self
 
     @property
     def images(self) -> int:
-        """Number of images in this turn, those in results of tools included."""
+        """Number of images in this turn, including results of tools."""
         count = 0
         for block in self.content:
             parts = block.content if isinstance(block, ToolResultBlock) else [block]
@@ -124,7 +229,7 @@ class MessageTurn(Lenient):
 
 
 class Thinking(Lenient):
-    """Whether the model thinks before it answers. `budget_tokens` is checked and does not bound it: `effort` does."""
+    """Switch for reasoning before the answer. `budget_tokens` is checked without effect: `effort` sets the amount."""
 
     type: Literal["enabled", "disabled", "adaptive", "between_tools"]
     budget_tokens: Annotated[int, Field(ge=MIN_THINKING_TOKENS)] | None = None
@@ -137,14 +242,14 @@ class Thinking(Lenient):
 
 
 class OutputConfig(Lenient):
-    """How much the model thinks, and which form its answer has."""
+    """Amount of reasoning, and form of the answer."""
 
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     format: AnswerFormat | None = None
 
 
 class Conversation(Lenient):
-    """A body of POST /messages/count_tokens: what stands in the prompt."""
+    """A body of POST /messages/count_tokens: everything that enters the prompt."""
 
     model: str
     messages: Annotated[list[MessageTurn], Items(MAX_MESSAGES, least=1)]
@@ -187,9 +292,9 @@ class Conversation(Lenient):
 
 
 class MessagesRequest(Conversation):
-    """A body of POST /messages."""
+    """A body of POST /messages. With `max_tokens` 0 the prompt is read into the cache, and the answer is empty."""
 
-    max_tokens: TokenLimit
+    max_tokens: Annotated[int, Field(ge=0)]
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
     top_p: TopP | None = None
     top_k: TopK | None = None

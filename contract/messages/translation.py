@@ -1,16 +1,15 @@
-"""A body of Anthropic's wire as the chat request that means the same.
+"""Translation of bodies of Anthropic's wire to chat requests.
 
 system                  a message of role `system`
 turns of one role       one turn
-tool_result             a message of role `tool`; its images come in the turn of the user that follows
-thinking                left out: templates show no thoughts of earlier answers
+tool_result             a message of role `tool`; its images move to the next turn of the user
+thinking                left out: templates show no reasoning of earlier answers
 thinking, effort        `reasoning_effort`
 output_config.format    `response_format`
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
@@ -18,36 +17,42 @@ from typing import Any
 from contract.body import validated
 from contract.catalog.chat import ReasoningEffort
 from contract.chat.request import ChatRequest
-from contract.messages.blocks import Block, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from contract.messages.request import Conversation, MessagesRequest, MessageTool, ServerTool
+from contract.messages.request import (
+    Block,
+    Conversation,
+    ImageBlock,
+    MessagesRequest,
+    MessageTool,
+    ServerTool,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
-"""`tool_choice.type`, and what chat calls it."""
-SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "stream")
+"""`tool_choice.type`, and its name in chat."""
+SAMPLING = ("temperature", "top_p", "top_k", "stream")
 """Fields that have the same name and meaning on both wires."""
 SCHEMA_NAME = "answer"
-"""Chat wants a name for a schema; this wire has none."""
+"""Name of every schema: chat requires one, and this wire has none."""
 FAILED = "The tool failed:"
-"""Stands before the result of a tool that failed: chat templates know no other sign of it."""
+"""Prefix of the result of a failed tool: chat templates have no other mark for it."""
 DEFAULT_EFFORT: ReasoningEffort = "medium"
 
 
 def chat_request(body: Conversation) -> ChatRequest:
-    """`body` for the flow of chat. Raises INVALID_REQUEST for what only chat can judge, such as a dear schema."""
-    fields: dict[str, Any] = {"model": body.model, "messages": [*_system(body), *_turns(body)]}
+    """Returns `body` as a chat request. Raises INVALID_REQUEST for faults that chat finds, such as a costly schema."""
+    system = [{"role": "system", "content": _parts(body.system)}] if body.system else []
+    fields: dict[str, Any] = {"model": body.model, "messages": [*system, *_turns(body)]}
     fields |= _tools(body) | _reasoning(body)
     if body.output_config and body.output_config.format:
         schema = {"name": SCHEMA_NAME, "schema": body.output_config.format.schema_, "strict": True}
         fields["response_format"] = {"type": "json_schema", "json_schema": schema}
     if isinstance(body, MessagesRequest):
         fields |= {name: getattr(body, name) for name in SAMPLING} | {"stop": body.stop_sequences}
+        fields["max_tokens"] = max(body.max_tokens, 1)  # an engine reads no prompt without generating a token
         fields["stream_options"] = {"include_usage": True}
     return validated(ChatRequest, fields)
-
-
-def _system(body: Conversation) -> Iterator[dict[str, Any]]:
-    if body.system:
-        yield {"role": "system", "content": [_part(block) for block in body.system]}
 
 
 def _turns(body: Conversation) -> Iterator[dict[str, Any]]:
@@ -63,7 +68,7 @@ def _turns(body: Conversation) -> Iterator[dict[str, Any]]:
 
 
 def _user(blocks: list[Block]) -> Iterator[dict[str, Any]]:
-    """Results of tools first, as models expect them: right after the calls."""
+    """Yields results of tools first, because models expect them right after the calls."""
     results = [block for block in blocks if isinstance(block, ToolResultBlock)]
     for result in results:
         failed = [{"type": "text", "text": FAILED}] if result.is_error else []
@@ -82,19 +87,18 @@ def _assistant(blocks: list[Block]) -> dict[str, Any]:
 
 
 def _call(block: ToolUseBlock) -> dict[str, Any]:
-    arguments = json.dumps(block.input, ensure_ascii=False)
-    return {"id": block.id, "type": "function", "function": {"name": block.name, "arguments": arguments}}
+    return {"id": block.id, "type": "function", "function": {"name": block.name, "arguments": block.input}}
 
 
 def _parts(blocks: Iterable[Block]) -> list[dict[str, Any]]:
-    """Texts and images of `blocks`."""
-    return [_part(block) for block in blocks if isinstance(block, TextBlock | ImageBlock)]
-
-
-def _part(block: TextBlock | ImageBlock) -> dict[str, Any]:
-    if isinstance(block, TextBlock):
-        return {"type": "text", "text": block.text}
-    return {"type": "image_url", "image_url": {"url": block.source.address}}
+    """Returns the texts and images of `blocks`."""
+    return [
+        {"type": "text", "text": block.text}
+        if isinstance(block, TextBlock)
+        else {"type": "image_url", "image_url": {"url": block.source.address}}
+        for block in blocks
+        if isinstance(block, TextBlock | ImageBlock)
+    ]
 
 
 def _tools(body: Conversation) -> dict[str, Any]:
@@ -116,7 +120,7 @@ def _tool(tool: MessageTool | ServerTool) -> dict[str, Any]:
 
 
 def _reasoning(body: Conversation) -> dict[str, ReasoningEffort]:
-    """Nothing where the body says nothing: then it is the model's own habit."""
+    """Returns the effort, or nothing if the body has no setting: then the default of the model applies."""
     effort = body.output_config.effort if body.output_config else None
     if body.thinking and body.thinking.type == "disabled":
         return {"reasoning_effort": "none"}

@@ -1,8 +1,8 @@
 """Live transcription over a websocket, in the events of OpenAI's realtime transcription sessions.
 
-session.py   what a session is set to: format, transcriber, where turns end
-events.py    what a client sends
-replies.py   what a client is told
-secrets.py   client secrets, by which browsers open sessions
+session.py   settings of a session: format, transcriber, detection of turns
+events.py    events of the client
+replies.py   events of the server
+secrets.py   client secrets, with which browsers open sessions
 limits.py    limits of sessions
 """

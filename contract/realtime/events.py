@@ -1,10 +1,9 @@
-"""What a client of a live session sends: one JSON object a message, told apart by `type`."""
+"""Events from the client of a live session: one JSON object in each message, named by `type`."""
 
 from __future__ import annotations
 
-import base64
 import binascii
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
@@ -18,29 +17,34 @@ EVENT_ID_CHARS = 512
 
 
 class ClientEvent(Lenient):
-    """What every event has. An error that it causes names its `event_id`."""
+    """Base of every event. An error that the event causes names its `event_id`."""
 
     event_id: str | None = Field(None, max_length=EVENT_ID_CHARS)
 
 
 class SessionUpdate(ClientEvent):
-    """Changes what is named in `session`."""
+    """Changes the settings that `session` names."""
 
     type: Literal["session.update"]
     session: dict[str, Any]
 
 
 class Append(ClientEvent):
-    """More sound, as base64 in the session's format."""
+    """More audio, as base64 in the format of the session."""
 
     type: Literal["input_audio_buffer.append"]
     audio: str
 
+    def seconds(self, format: AudioFormat) -> float:
+        """Returns the seconds of audio, from the length of `audio` alone."""
+        length = len(self.audio) // 4 * 3 - self.audio[-2:].count("=")
+        return length / format.sample_bytes / format.sample_rate
+
     def sound(self, format: AudioFormat) -> bytes:
-        """The bytes of `audio`. Raises INVALID_REQUEST for what is no base64, empty, or ends within a sample."""
+        """Returns the bytes of `audio`. Raises INVALID_REQUEST if it is not base64, empty, or ends within a sample."""
         try:
-            sound = base64.b64decode(self.audio, validate=True)
-        except (binascii.Error, ValueError):
+            sound = binascii.a2b_base64(self.audio, strict_mode=True)
+        except ValueError:
             raise INVALID_REQUEST(
                 "`audio` is not base64; send the samples of the session's format", param="audio"
             ) from None
@@ -53,42 +57,27 @@ class Append(ClientEvent):
         return sound
 
 
-class Commit(ClientEvent):
-    """Ends the turn that is in the buffer."""
+class Signal(ClientEvent):
+    """An event without members.
 
-    type: Literal["input_audio_buffer.commit"]
+    `commit` ends the turn that is in the buffer, and `clear` drops the contents of the buffer. `session.ledger`
+    requests the current ledger of seconds. `session.end` ends the session after all turns are transcribed: their events
+    come, then the ledger, then the close.
+    """
 
-
-class Clear(ClientEvent):
-    """Drops what is in the buffer."""
-
-    type: Literal["input_audio_buffer.clear"]
-
-
-class LedgerRequest(ClientEvent):
-    """Asks for the ledger of seconds as it stands."""
-
-    type: Literal["parlance.session.ledger"]
+    type: Literal[
+        "input_audio_buffer.commit", "input_audio_buffer.clear", "parlance.session.ledger", "parlance.session.end"
+    ]
 
 
-class SessionEnd(ClientEvent):
-    """Ends the session once all turns are written down: their events come, then the ledger, then the close."""
-
-    type: Literal["parlance.session.end"]
-
-
-EVENTS: dict[str, type[ClientEvent]] = {
-    "session.update": SessionUpdate,
-    "input_audio_buffer.append": Append,
-    "input_audio_buffer.commit": Commit,
-    "input_audio_buffer.clear": Clear,
-    "parlance.session.ledger": LedgerRequest,
-    "parlance.session.end": SessionEnd,
+AnyEvent = SessionUpdate | Append | Signal
+EVENTS: dict[str, type[AnyEvent]] = {
+    name: model for model in get_args(AnyEvent) for name in get_args(model.model_fields["type"].annotation)
 }
 
 
 def read_json(text: str) -> dict[str, Any]:
-    """The object in a message. Raises REQUEST_TOO_LARGE, INVALID_JSON, INVALID_REQUEST."""
+    """Returns the object in a message. Raises REQUEST_TOO_LARGE, INVALID_JSON, INVALID_REQUEST."""
     if len(text) > REALTIME_MESSAGE_BYTES:
         raise REQUEST_TOO_LARGE(f"the event has {len(text)} characters; send at most {REALTIME_MESSAGE_BYTES} bytes")
     content = decode(text.encode("utf-8", "surrogatepass"))
@@ -98,13 +87,13 @@ def read_json(text: str) -> dict[str, Any]:
 
 
 def event_id_of(content: dict[str, Any]) -> str | None:
-    """The id by which an error can name the event, also where the rest is wrong."""
+    """Returns the id by which an error names the event, even if the rest is invalid."""
     event_id = content.get("event_id")
     return event_id if isinstance(event_id, str) and len(event_id) <= EVENT_ID_CHARS else None
 
 
-def read_event(content: dict[str, Any]) -> ClientEvent:
-    """The event. Raises INVALID_REQUEST for an unknown `type`, and for fields that are not as they should be."""
+def read_event(content: dict[str, Any]) -> AnyEvent:
+    """Returns the event. Raises INVALID_REQUEST for an unknown `type` and for invalid fields."""
     kind = content.get("type")
     model = EVENTS.get(kind) if isinstance(kind, str) else None
     if model is None:

@@ -1,4 +1,4 @@
-"""POST /realtime/client_secrets: what a request may say, and the reply."""
+"""POST /realtime/client_secrets: its request and reply."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from contract.base import Lenient
-from contract.realtime.limits import CLIENT_SECRET_S
+from contract.realtime.limits import CLIENT_SECRET_S, CLIENT_SECRET_SESSIONS
 
 
 class ExpiresAfter(Lenient):
-    """For how long a secret opens sessions. One that is open goes on after that.
+    """Lifetime of a secret. A session that is open continues after that.
 
     Attributes:
-        anchor: from when.
-        seconds: how long.
+        anchor: start of the lifetime.
+        seconds: length of the lifetime.
     """
 
     anchor: Literal["created_at"] = "created_at"
@@ -24,14 +24,16 @@ class ExpiresAfter(Lenient):
 
 
 class ClientSecretRequest(Lenient):
-    """What is asked of a secret.
+    """Request for a client secret.
 
     Attributes:
-        expires_after: when it ends.
-        session: what its sessions are set to at first, as in `session.update`.
+        expires_after: lifetime of the secret.
+        max_sessions: sessions that may be open with the secret at a time.
+        session: first settings of its sessions, as in `session.update`.
     """
 
     expires_after: ExpiresAfter = ExpiresAfter()
+    max_sessions: int = Field(2, ge=CLIENT_SECRET_SESSIONS[0], le=CLIENT_SECRET_SESSIONS[1])
     session: dict[str, Any]
 
 

@@ -1,4 +1,4 @@
-"""What a live session is set to. An update names what changes; a format or a turn detection is replaced as a whole.
+"""Settings of a live session. An update names changes; a format or a turn detection is replaced as a whole.
 
 config = DEFAULT.updated({"type": "transcription", "audio": {"input": {"turn_detection": None}}})
 """
@@ -6,19 +6,18 @@ config = DEFAULT.updated({"type": "transcription", "audio": {"input": {"turn_det
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import Field, field_validator
 
 from contract.base import Lenient, type_of
 from contract.body import validated
 from contract.errors import INVALID_REQUEST
-from contract.limits import TRANSCRIPTION_PROMPT_CHARS
 from contract.realtime.limits import REALTIME_PADDING_MS, REALTIME_RATES_HZ, REALTIME_SILENCE_MS
-from contract.transcription.request import TranscriptionRequest
+from contract.transcription.request import Prompt, TranscriptionRequest
 
 REPLACED = ("format", "turn_detection")
-"""Members of `audio.input` whose parts make sense together only."""
+"""Members of `audio.input` that are replaced as a whole."""
 
 FORMATS = ("audio/pcm", "audio/pcmu", "audio/pcma")
 
@@ -26,51 +25,45 @@ FORMATS = ("audio/pcm", "audio/pcmu", "audio/pcma")
 NAME_CHARS = 200
 
 
-def _end(text: str) -> str:
-    """The end of a prompt, as far as a model can read it."""
-    return text[-TRANSCRIPTION_PROMPT_CHARS:]
-
-
 class AudioFormat(Lenient):
-    """How sound is sent: 16-bit little-endian samples, or G.711 at 8 kHz. One channel."""
+    """Format of audio from the client: 16-bit little-endian samples, or G.711 at 8 kHz. One channel."""
 
     type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
     rate: int | None = Field(None, ge=REALTIME_RATES_HZ[0], le=REALTIME_RATES_HZ[1])
 
     @property
     def sample_rate(self) -> int:
-        """Samples in a second, in Hz."""
+        """Samples per second."""
         return (self.rate or 24_000) if self.type == "audio/pcm" else 8_000
 
     @property
     def sample_bytes(self) -> int:
-        """Bytes of a sample."""
         return 2 if self.type == "audio/pcm" else 1
 
     def object(self) -> dict[str, Any]:
-        """The form that clients see."""
+        """Returns the format in the form for clients."""
         return {"type": self.type} | ({"rate": self.sample_rate} if self.type == "audio/pcm" else {})
 
 
 class LiveTranscriber(Lenient):
-    """Who listens, and what it is told. The fields are those of a transcription."""
+    """Transcriber and its hints. The fields are those of a transcription: an unknown `model` means the default."""
 
-    model: str | None = Field(None, max_length=NAME_CHARS)
+    model: str | None = None
     language: str | None = Field(None, max_length=NAME_CHARS)
-    prompt: Annotated[str, AfterValidator(_end)] | None = None
+    prompt: Prompt | None = None
 
     def request(self) -> TranscriptionRequest:
-        """The same as the transcription of a recording."""
+        """Returns the request for the transcription of a recording with the same settings."""
         return TranscriptionRequest(model=self.model, language=self.language, prompt=self.prompt or None)
 
 
 class ServerVad(Lenient):
-    """A turn begins with speech and ends with silence.
+    """Turn detection in which a turn begins with speech and ends with silence.
 
     Attributes:
-        threshold: probability from which a moment is speech.
-        prefix_padding_ms: sound before speech that belongs to the turn.
-        silence_duration_ms: silence that ends it.
+        threshold: probability from which a moment counts as speech.
+        prefix_padding_ms: milliseconds of audio before speech that belong to the turn.
+        silence_duration_ms: milliseconds of silence that end the turn.
     """
 
     type: Literal["server_vad"]
@@ -80,7 +73,7 @@ class ServerVad(Lenient):
 
 
 class AudioInput(Lenient):
-    """All that is set of a session. Nothing may be left out: an update is laid over what was there."""
+    """All settings of a session. None is optional: an update is merged into the current ones."""
 
     format: AudioFormat
     transcription: LiveTranscriber
@@ -108,7 +101,7 @@ class AudioInput(Lenient):
         return format
 
     def updated(self, session: Mapping[str, Any]) -> AudioInput:
-        """The same with what an update's `session` names. Raises INVALID_REQUEST."""
+        """Returns the settings with the changes in the `session` of an update. Raises INVALID_REQUEST."""
         if session.get("type") != "transcription":
             raise INVALID_REQUEST(
                 f"`session.type` is `{str(session.get('type'))[:40]}`; this server has `transcription` sessions only",
@@ -124,7 +117,7 @@ class AudioInput(Lenient):
         return validated(AudioInput, merged)
 
     def object(self) -> dict[str, Any]:
-        """The form that clients see."""
+        """Returns the settings in the form for clients."""
         return {
             "format": self.format.object(),
             "transcription": self.transcription.model_dump(exclude_none=True),
@@ -134,7 +127,7 @@ class AudioInput(Lenient):
 
 
 def _member(parent: Mapping[str, Any], name: str, path: str = "") -> Mapping[str, Any]:
-    """An object in an object; an empty one where there is none. Raises INVALID_REQUEST for what is none."""
+    """Returns an object inside an object, empty if it is missing. Raises INVALID_REQUEST for other types."""
     value = parent.get(name)
     if value is None:
         return {}
@@ -150,4 +143,4 @@ DEFAULT = AudioInput(
     transcription=LiveTranscriber(),
     turn_detection=ServerVad(type="server_vad"),
 )
-"""What a session is set to before its first update."""
+"""Settings of a session before its first update."""

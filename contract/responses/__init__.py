@@ -1,8 +1,7 @@
 """POST /responses: OpenAI's newer wire over chat. A body becomes a chat request, a chat answer becomes a response.
 
-request.py     bodies; what is refused because nothing is stored here
-input.py       the items of a conversation, as messages of a chat
-items.py       calls of tools, what came of them, and their parts
+request.py     bodies, and fields that are refused because nothing is stored here
+input.py       items of a conversation: messages, calls of tools and their outputs, as messages of a chat
 tools.py       tools, the choice between them, the form of the answer
 names.py       names of tools in namespaces, and of fields in errors of a chat
 output.py      items of an answer, and their logprobs

@@ -1,11 +1,11 @@
-"""A chat's stream as the events of a response.
+"""A chat stream as the events of a response.
 
     response.created, response.in_progress
       for each item: output_item.added, (content_part.added), deltas, done, (content_part.done), output_item.done
     response.completed | response.incomplete | response.failed
 
-Items are in the order in which the model began them. Text and reasoning end where something else begins; calls may be
-made side by side, so they end with the answer.
+Items are in the order in which the model began them. Text and reasoning end where another item begins; calls may be
+generated in parallel, so they end with the answer.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from contract.chat.usage import reasoning_tokens
 from contract.errors import ApiError
 from contract.responses.output import MESSAGE, REASONING, ItemBuilder, Kind, Logprobs, Status, call_of
 from contract.responses.reply import ResponseHead, ResponseStatus, ending, logprobs_of, response, usage
-from contract.wires import QUEUE_STATUS, QueueStatus, contents, event
+from contract.wires import QUEUE_STATUS, QueueStatus, contents, named_event
 
 
 class ResponseEvents:
-    """Turns batches of the chat that answers `head` into events, numbered from 0.
+    """Converter of the batches of the chat that answers `head` to events, numbered from 0.
 
-    `hold` is told how many bytes of logprobs are kept until the end; what it raises ends the answer.
+    `hold` receives the bytes of logprobs that are kept until the end; an exception from it ends the answer.
     """
 
     def __init__(self, head: ResponseHead, hold: Hold = lambda count: None) -> None:
@@ -41,7 +41,7 @@ class ResponseEvents:
         self._reasoning_tokens = 0
 
     def of(self, batch: ChatBatch) -> bytes:
-        """Everything that `batch` adds; nothing, where it has no news."""
+        """Returns the events that `batch` adds, possibly none."""
         self._counted = batch
         framed = self._begin()
         for chunk in contents(batch.events):
@@ -52,7 +52,7 @@ class ResponseEvents:
         return framed
 
     def end(self) -> Iterator[bytes]:
-        """What is still open, and the whole response; one by one, because all of the answer is in each."""
+        """Yields the ends of open items and the whole response, one by one: each contains all of the answer."""
         yield self._begin()
         if not self._items:
             yield self._added(MESSAGE)
@@ -63,7 +63,7 @@ class ResponseEvents:
         yield self._state(status, f"response.{status}")
 
     def failed(self, error: ApiError) -> bytes:
-        """The last event of an answer that broke off. What was made of it stands in the response."""
+        """Returns the last event of an answer that failed. The response contains what was generated of it."""
         framed = self._begin()
         for item in self._items:
             if item.status == "in_progress":
@@ -71,7 +71,7 @@ class ResponseEvents:
         return framed + self._state("failed", "response.failed", error)
 
     def queued(self, status: QueueStatus) -> bytes:
-        """Tells of a wait. The response is created first: the clients look for that."""
+        """Returns the event that reports a wait, after that of the creation, which clients expect first."""
         return self._begin() + self._framed(QUEUE_STATUS, **status)
 
     def _begin(self) -> bytes:
@@ -102,7 +102,7 @@ class ResponseEvents:
             framed = self._quiet() + self._added(kind)
             self._speaking = self._items[-1]
         if kind is MESSAGE:
-            # Tokens whose text was held back come with the text.
+            # Tokens of text that was held back come with that text.
             new = self._logprobs.of_delta() if self._logprobs else []
             return framed + self._delta(self._speaking, text, logprobs=new)
         self._pass_over()
@@ -121,9 +121,7 @@ class ResponseEvents:
     def _quiet(self) -> bytes:
         """Ends the text or the reasoning under way."""
         item, self._speaking = self._speaking, None
-        if item is None:
-            return b""
-        return b"".join(self._done(item, "completed"))
+        return b"".join(self._done(item, "completed")) if item else b""
 
     def _added(self, kind: Kind, call_id: str | None = None, name: str = "") -> bytes:
         item = self.head.new_item(kind, len(self._items), call_id, name)
@@ -143,9 +141,9 @@ class ResponseEvents:
             item.logprobs = self._logprobs.of(item)
 
     def _pass_over(self) -> None:
-        """Tokens of thoughts and calls are no one's."""
+        """Drops the latest tokens: those of reasoning and calls belong to no text of the answer."""
         if self._logprobs:
-            self._logprobs.pass_over()
+            self._logprobs.discard_pending()
 
     def _done(self, item: ItemBuilder, status: Status) -> Iterator[bytes]:
         self._finish(item, status)
@@ -162,6 +160,6 @@ class ResponseEvents:
         return place if item.kind.part is None else place | {"content_index": 0}
 
     def _framed(self, name: str, **members: Any) -> bytes:
-        number, self._number = self._number, self._number + 1
-        framed = event({"type": name, "sequence_number": number, **members})
-        return b"event: " + name.encode() + b"\n" + (self._logprobs.put_into(framed) if self._logprobs else framed)
+        framed = named_event(name, {"type": name, "sequence_number": self._number, **members})
+        self._number += 1
+        return self._logprobs.insert_into(framed) if self._logprobs else framed

@@ -1,36 +1,176 @@
-"""What a response is asked with: items, each a message, a call of a tool, its output, or reasoning.
+"""Input of a response: items, each a message, a call of a tool, its output, or reasoning.
 
-    Item                   one of them
-    messages(...)          all of them as messages of a chat
+    Item                                         one item
+    messages(...)                                all items as messages of a chat
+    FunctionCall, CustomToolCall, CallOutput     of tools that clients describe
+    BuiltInCall, BuiltInOutput                   of built-in tools of OpenAI's API that clients run: functions here
+    ServedItem                                   of tools that OpenAI's servers run: ignored, and the reply says so
 
-Reasoning that clients send back is passed over: chat templates leave out what was thought in earlier turns. Nothing is
-kept here, so no item can stand for another, and no file for an image.
+Reasoning from clients is ignored, because chat templates leave out the reasoning of earlier turns. The server stores
+nothing, so an item cannot refer to another one, nor an image to a file.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Tag, ValidationError
+from pydantic import AliasChoices, BeforeValidator, Field, Tag, ValidationError, model_validator
 
-from contract.base import Lenient, type_of
+from contract.base import Items, Lenient, type_of
 from contract.body import explain
-from contract.chat.calls import check_arguments
 from contract.chat.request import Message, Part
-from contract.chat.tools import one_of
+from contract.chat.tools import Arguments, one_of
 from contract.errors import INVALID_REQUEST
-from contract.responses.items import (
-    BuiltInCall,
-    BuiltInOutput,
-    CallOutput,
-    CustomToolCall,
-    FunctionCall,
-    Parts,
-    Served,
-    ServedItem,
-)
+from contract.images import DataUrl, ImageUrl
+from contract.limits import MAX_PARTS
 from contract.responses.names import ToolNames
+
+
+class ContentPart(Lenient):
+    """A piece of a message or of the output of a tool: text, or an image inside the body."""
+
+    type: Literal["input_text", "output_text", "refusal", "input_image"]
+    text: str | None = None
+    refusal: str | None = None
+    image_url: DataUrl | None = None
+    detail: Literal["auto", "low", "high", "original"] | None = None
+
+    @model_validator(mode="after")
+    def _is_filled(self) -> ContentPart:
+        if self.type == "input_image" and self.image_url is None:
+            raise ValueError("an image must be sent in `image_url` as a `data:` address; this server stores no files")
+        if self.type != "input_image" and self._words is None:
+            field = "refusal" if self.type == "refusal" else "text"
+            raise ValueError(f"a part of type `{self.type}` needs the field `{field}`")
+        return self
+
+    @property
+    def _words(self) -> str | None:
+        return self.refusal if self.type == "refusal" else self.text
+
+    def part(self) -> Part:
+        """Returns the part in the form of a chat."""
+        if self.image_url is None or self.type != "input_image":
+            return Part(type="text", text=self._words)
+        # The address is validated already, and reading megabytes twice is expensive.
+        image = ImageUrl.model_construct(
+            url=self.image_url, detail="high" if self.detail == "original" else self.detail
+        )
+        return Part(type="image_url", image_url=image)
+
+
+Parts = Annotated[
+    Annotated[list[ContentPart], Items(MAX_PARTS)],
+    BeforeValidator(
+        lambda v: [{"type": "input_text", "text": v}] if isinstance(v, str) else v,
+        json_schema_input_type=str | list[ContentPart],
+    ),
+]
+
+
+class FunctionCall(Lenient):
+    """A call that the model made earlier."""
+
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    namespace: str | None = None
+    arguments: Arguments
+
+    def fields(self, names: ToolNames) -> dict[str, Any]:
+        function = {"name": names.of(self.namespace, self.name), "arguments": self.arguments}
+        return _called({"id": self.call_id, "type": "function", "function": function})
+
+
+class CustomToolCall(Lenient):
+    """A call of a tool that takes free text."""
+
+    type: Literal["custom_tool_call"]
+    call_id: str
+    name: str
+    namespace: str | None = None
+    input: str
+
+    def fields(self, names: ToolNames) -> dict[str, Any]:
+        custom = {"name": names.of(self.namespace, self.name), "input": self.input}
+        return _called({"id": self.call_id, "type": "custom", "custom": custom})
+
+
+class BuiltInCall(Lenient):
+    """A call of a built-in tool that clients run themselves. `action` or `operation` has its arguments."""
+
+    type: Literal["local_shell_call", "shell_call", "apply_patch_call"]
+    call_id: str
+    action: dict[str, Any] | None = None
+    operation: dict[str, Any] | None = None
+
+    def fields(self, _names: ToolNames) -> dict[str, Any]:
+        """Returns the fields of the message in a chat: for the model, the tool is a function."""
+        arguments = json.dumps(self.action or self.operation or {}, ensure_ascii=False)
+        function = {"name": self.type.removesuffix("_call"), "arguments": arguments}
+        return _called({"id": self.call_id, "type": "function", "function": function})
+
+
+class BuiltInOutput(Lenient):
+    """Output of a built-in tool: text, or the output of each shell command. That of `local_shell` has only `id`."""
+
+    type: Literal["local_shell_call_output", "shell_call_output", "apply_patch_call_output"]
+    call_id: Annotated[str, Field(validation_alias=AliasChoices("call_id", "id"))]
+    output: str | Annotated[list[dict[str, Any]], Items(MAX_PARTS)] | None = None
+    status: str | None = None
+
+    def fields(self, _names: ToolNames) -> dict[str, Any]:
+        output = self.output if isinstance(self.output, str) else json.dumps(self.output or [], ensure_ascii=False)
+        text = output if self.output else self.status or ""
+        return {"role": "tool", "tool_call_id": self.call_id, "content": [Part(type="text", text=text)]}
+
+
+class CallOutput(Lenient):
+    """Output of a tool: text, and images, which in a chat belong to the next turn of the user."""
+
+    type: Literal["function_call_output", "custom_tool_call_output"]
+    call_id: str
+    output: Parts
+
+    @property
+    def images(self) -> list[Part]:
+        """Images, as parts of a message in a chat."""
+        return [part.part() for part in self.output if part.type == "input_image"]
+
+    def fields(self, _names: ToolNames) -> dict[str, Any]:
+        """Returns the fields of the message in a chat, with the text alone."""
+        texts = [part.part() for part in self.output if part.type != "input_image"]
+        return {"role": "tool", "tool_call_id": self.call_id, "content": texts}
+
+
+Served = Literal[
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "tool_search_call",
+    "tool_search_output",
+    "mcp_call",
+    "mcp_list_tools",
+    "mcp_approval_request",
+    "mcp_approval_response",
+]
+"""Types of items for tools that a server runs."""
+
+
+class ServedItem(Lenient):
+    """Call or result of a tool that another server ran in an earlier turn; ignored."""
+
+    type: Served
+
+    def fields(self, _names: ToolNames) -> None:
+        """Returns None: the item is no message."""
+
+
+def _called(call: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [call]}
 
 
 class InputMessage(Lenient):
@@ -41,41 +181,27 @@ class InputMessage(Lenient):
     content: Parts
 
     def fields(self, _names: ToolNames) -> dict[str, Any]:
-        """The fields of the chat's message."""
+        """Returns the fields of the message in a chat."""
         return {"role": self.role, "content": [part.part() for part in self.content]}
 
 
 class ReasoningItem(Lenient):
-    """What the model thought in an earlier turn; passed over."""
+    """Reasoning of an earlier turn, which is ignored."""
 
     type: Literal["reasoning"]
 
     def fields(self, _names: ToolNames) -> None:
-        """No message."""
+        """Returns None: the item is no message."""
 
 
 def _kind(item: Any) -> str | None:
-    """Which of the tags below an item has."""
+    """Returns the tag of an item."""
     name = type_of(item)
     if name is None and isinstance(item, dict) and "role" in item:
         name = "message"
     return TAGS.get(name) if isinstance(name, str) else None
 
 
-TAGS = {
-    "message": "item-message",
-    "function_call": "item-function_call",
-    "custom_tool_call": "item-custom_tool_call",
-    "function_call_output": "item-call_output",
-    "custom_tool_call_output": "item-call_output",
-    "local_shell_call": "item-built_in_call",
-    "shell_call": "item-built_in_call",
-    "apply_patch_call": "item-built_in_call",
-    "local_shell_call_output": "item-built_in_output",
-    "shell_call_output": "item-built_in_output",
-    "apply_patch_call_output": "item-built_in_output",
-    "reasoning": "item-reasoning",
-} | dict.fromkeys(get_args(Served), "item-served")
 Item = Annotated[
     Annotated[InputMessage, Tag("item-message")]
     | Annotated[FunctionCall, Tag("item-function_call")]
@@ -93,31 +219,37 @@ Item = Annotated[
     ),
 ]
 
+TAGS = {
+    name: tag.tag
+    for model, tag in map(get_args, get_args(get_args(Item)[0]))
+    for name in get_args(model.model_fields["type"].annotation)
+}
+"""Tag of each type of items."""
+
 
 def messages(instructions: str | None, items: Sequence[Item], names: ToolNames) -> list[Message]:
-    """All of them as a chat: calls join the turn of the assistant that made them. Raises INVALID_REQUEST.
+    """Returns all items as messages of a chat: calls join the turn of the assistant that made them.
 
-    `names` are those by which the model knows the tools.
+    `names` are the names of tools for the model. Raises INVALID_REQUEST.
     """
-    check_arguments(
-        (f"input[{index}]", item.arguments or "{}")
-        for index, item in enumerate(items)
-        if isinstance(item, FunctionCall)
-    )
     turns: list[tuple[str, dict[str, Any]]] = []
     if instructions:
         turns.append(("instructions", {"role": "system", "content": [Part(type="text", text=instructions)]}))
     for place, message_fields in _messages_of(items, names):
         fields = {name: value for name, value in _message(place, message_fields) if value is not None}
-        if turns and _is_continued(turns, fields):
-            _join(turns[-1][1], fields)
+        before = turns[-1][1] if turns else {}
+        # Many templates support one system message, the first.
+        is_more = "tool_calls" in fields or (fields["role"] == "system" and len(turns) == 1)
+        if is_more and before.get("role") == fields["role"]:
+            for name in fields.keys() & {"content", "tool_calls"}:
+                before.setdefault(name, []).extend(fields[name])
         else:
             turns.append((place, fields))
     return [_message(place, fields) for place, fields in turns]
 
 
 def _messages_of(items: Sequence[Item], names: ToolNames) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place and fields of each message. Images that tools gave come as the user's, after the last output of a turn."""
+    """Yields path and fields of each message. Images from tools become a turn of the user after the last output."""
     images: list[Part] = []
     place = ""
     for index, item in enumerate(items):
@@ -133,25 +265,11 @@ def _messages_of(items: Sequence[Item], names: ToolNames) -> Iterator[tuple[str,
         yield place, {"role": "user", "content": images}
 
 
-def _is_continued(turns: list[tuple[str, dict[str, Any]]], fields: dict[str, Any]) -> bool:
-    before = turns[-1][1]
-    if before["role"] != fields["role"]:
-        return False
-    # Many templates know one system message, the first.
-    return "tool_calls" in fields or (fields["role"] == "system" and len(turns) == 1)
-
-
-def _join(before: dict[str, Any], fields: dict[str, Any]) -> None:
-    for name in ("content", "tool_calls"):
-        if name in fields:
-            before.setdefault(name, []).extend(fields[name])
-
-
 def _message(place: str, fields: dict[str, Any]) -> Message:
     try:
         return Message.model_validate(fields)
     except ValidationError as error:
         cause = explain(error)
-        # The field of the chat's message is no field here, and the sentence says what is meant.
+        # The field of the chat's message does not exist on this wire, and the sentence is clear without it.
         reason = cause.message.removeprefix(f"`{cause.param}`: ")
         raise INVALID_REQUEST(f"`{place}`: {reason}", param=place) from None

@@ -1,8 +1,8 @@
-"""Namespaces: named groups of tools. Models know single names, so a tool of a group gets one of its own for them.
+"""Namespaces: named groups of tools. Models have no namespaces, so each tool of a group gets one name for the model.
 
 {"type": "namespace", "name": "crm", "tools": [{"type": "function", "name": "find"}]}
-the model is told of      crm__find
-the call that comes back  {"type": "function_call", "namespace": "crm", "name": "find"}
+name for the model        crm__find
+call in the reply         {"type": "function_call", "namespace": "crm", "name": "find"}
 """
 
 from __future__ import annotations
@@ -12,44 +12,42 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from contract.chat.tools import NAME_PATTERN
+from contract.chat.tools import MAX_NAME_CHARS, NAME_PATTERN
 from contract.errors import ApiError
 
-MAX_NAME_CHARS = 64
-"""Characters of a tool's name in the prompt; `NAME_PATTERN` allows no more."""
 DIGEST_CHARS = 8
 Path = tuple[str | None, str]
-"""The namespace of a tool, where it has one, and its name in there."""
+"""Namespace of a tool, or None, and the name of the tool in it."""
 
 
 class ToolNames:
-    """What the model calls the tools of one request, and back."""
+    """Mapping between the tools of one request and their names for the model."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._path_of: dict[str, Path] = {}
-        # Tools without a namespace keep their name, so theirs are given first.
+        # Tools without a namespace keep their name, so they come first.
         for path in sorted(set(paths), key=lambda path: (path[0] or "", path[1])):
             name = model_name(*path)
             self._path_of[model_name(*path, is_taken=True) if name in self._path_of else name] = path
         self._name_of = {path: name for name, path in self._path_of.items()}
 
     def of(self, namespace: str | None, name: str) -> str:
-        """What the model calls a tool; also one that the request does not offer, but whose calls it repeats."""
+        """Returns the name of a tool for the model, even if the request repeats calls of it without offering it."""
         path = (namespace or None, name)
         return self._name_of.get(path) or model_name(*path)
 
     def path(self, name: str) -> Path:
-        """The tool that the model calls `name`."""
+        """Returns the tool with the name `name` for the model."""
         return self._path_of.get(name, (None, name))
 
-    def homes(self, name: str) -> list[str | None]:
-        """The namespaces that have a tool `name`; `[None]` where one without a namespace, or none at all, has it."""
-        homes = [namespace for namespace, tool_name in self._name_of if tool_name == name]
-        return [None] if None in homes else homes or [None]
+    def namespaces_of(self, name: str) -> list[str | None]:
+        """Returns the namespaces with a tool `name`; `[None]` if it has no namespace, or does not exist."""
+        namespaces = [namespace for namespace, tool_name in self._name_of if tool_name == name]
+        return [None] if None in namespaces else namespaces or [None]
 
 
 def model_name(namespace: str | None, name: str, *, is_taken: bool = False) -> str:
-    """One name for both; a digest ends it where they are too long together, hold other characters, or it `is_taken`."""
+    """Returns one name for a tool. It ends with a digest if it is too long, has invalid characters, or `is_taken`."""
     if namespace is None:
         return name
     joined = f"{namespace}__{name}"
@@ -68,16 +66,16 @@ NAMES = (
     (re.compile(r"^reasoning_effort\b"), "reasoning.effort"),
     (re.compile(r"^logprobs\b"), "include"),
 )
-"""Fields of a chat, and the same here."""
+"""Fields of a chat, and their names on this wire."""
 TOOL = re.compile(r"^tools\[(\d+)\](\.(function|custom)\b)?")
-"""A tool of a chat, which has no namespaces."""
+"""Path of a tool in a chat, which has no namespaces."""
 QUOTED = re.compile(r"`([^`]{1,200})`")
-"""A field inside a sentence."""
+"""Name of a field inside a sentence."""
 
 
 @contextmanager
-def named_here(tools: Sequence[str]) -> Iterator[None]:
-    """Raises an ApiError from inside again, in the names of this wire; `tools` are the places of the chat's tools."""
+def translate_errors(tools: Sequence[str]) -> Iterator[None]:
+    """Reraises an ApiError with the names of this wire. `tools` are the paths of the chat's tools here."""
     try:
         yield
     except ApiError as error:
@@ -91,7 +89,7 @@ def named_here(tools: Sequence[str]) -> Iterator[None]:
 
 
 def here(field: str, tools: Sequence[str]) -> str:
-    """What the `field` of a chat is called on this wire."""
+    """Returns the name on this wire of the `field` of a chat."""
     for chat, name in NAMES:
         field, replacements = chat.subn(name, field)
         if replacements:

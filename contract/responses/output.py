@@ -1,4 +1,4 @@
-"""Items of an answer: what the model thought, what it said, which tools it calls."""
+"""Items of an answer: reasoning, text, calls of tools."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NotRequired, TypeVar
+from typing import Any, Literal, NotRequired, TypeVar, cast
 
 from typing_extensions import TypedDict
 
@@ -18,7 +18,7 @@ Status = Literal["in_progress", "completed", "incomplete"]
 
 
 class TopLogprob(TypedDict):
-    """A token that could have stood in the same place."""
+    """An alternative token for one place of the answer."""
 
     token: str
     bytes: list[int]
@@ -32,7 +32,7 @@ class Logprob(TopLogprob):
 
 
 class OutputText(TypedDict):
-    """What the model said."""
+    """Text of the answer."""
 
     type: Literal["output_text"]
     text: str
@@ -41,17 +41,17 @@ class OutputText(TypedDict):
 
 
 class ReasoningText(TypedDict):
-    """What the model thought before it answered."""
+    """Reasoning before the answer."""
 
     type: Literal["reasoning_text"]
     text: str
 
 
 class OutputItem(TypedDict):
-    """One of: a `message`, `reasoning`, a `function_call`, a `custom_tool_call`.
+    """A `message`, `reasoning`, a `function_call` or a `custom_tool_call`.
 
     A message and reasoning have `content`; a call has `call_id`, `name` and `arguments` (custom tools: `input`), and
-    the `namespace` of its tool where that has one.
+    the `namespace` of its tool if that has one.
     """
 
     id: str
@@ -72,8 +72,8 @@ class Kind:
     """A kind of item: its type, and the prefix of its id.
 
     Attributes:
-        events: what its `.delta` and `.done` events are called.
-        key: the member that holds its text, of the item or of its one part.
+        events: prefix of the names of its `.delta` and `.done` events.
+        key: member with the text, of the item or of its one part.
         part: type of that part; None for items without parts.
     """
 
@@ -92,15 +92,15 @@ CUSTOM_CALL = Kind("custom_tool_call", "ctc", "response.custom_tool_call_input",
 
 @dataclass(slots=True)
 class ItemBuilder:
-    """An item in the making.
+    """An item under construction.
 
     Attributes:
-        index: its place in the output.
+        index: place in the output.
         call: `call_id`, `name` and `namespace` of a call.
-        pieces: of its text: what is said, what is thought, the arguments of a call.
+        pieces: pieces of the text: the answer, the reasoning, or the arguments of a call.
         status: `in_progress` until the item is done.
-        logprobs: of the tokens that spell the text, once the item is done; or what stands for them until they are
-            written (`Logprobs`).
+        logprobs: logprobs of the tokens of the text, once the item is done; or a placeholder until they are written
+            (`Logprobs`).
     """
 
     kind: Kind
@@ -116,25 +116,24 @@ class ItemBuilder:
         return "".join(self.pieces)
 
     def part(self) -> dict[str, Any]:
-        """The one part of its content."""
+        """Returns the one part of the content."""
         part = {"type": self.kind.part, "text": self.text}
         return part | {"annotations": [], "logprobs": self.logprobs} if self.kind is MESSAGE else part
 
     def item(self) -> OutputItem:
-        """The item so far; without content while it is in progress."""
-        item: Any = {"id": self.id, "type": self.kind.type, "status": self.status}
+        """Returns the item so far, without content while it is in progress."""
+        item: dict[str, Any] = {"id": self.id, "type": self.kind.type, "status": self.status}
         if self.kind.part is None:
             item |= self.call | {self.kind.key: self.text}
         else:
             content = [] if self.status == "in_progress" else [self.part()]
             head: dict[str, Any] = {"summary": []} if self.kind is REASONING else {"role": "assistant"}
             item |= head | {"content": content}
-        output_item: OutputItem = item
-        return output_item
+        return cast(OutputItem, item)
 
 
 def call_of(call: dict[str, Any]) -> tuple[Kind, str, str]:
-    """Kind, name and text of a tool call of a chat, or of a piece of one; what a piece lacks is empty."""
+    """Returns kind, name and text of a tool call of a chat, or of a piece of one; what a piece lacks is empty."""
     if called := call.get("custom"):
         return CUSTOM_CALL, called.get("name") or "", called.get("input") or ""
     called = call.get("function") or {}
@@ -142,9 +141,9 @@ def call_of(call: dict[str, Any]) -> tuple[Kind, str, str]:
 
 
 def spelling(text: str, tokens: Sequence[tuple[str, L]]) -> list[L]:
-    """What stands for those of `tokens` that spell `text`: an answer has tokens of reasoning and calls as well.
+    """Returns the values of those `tokens` that spell `text`: an answer has tokens of reasoning and calls as well.
 
-    Of all of them where the text cannot be found, which happens where a character has several tokens.
+    Returns all values if the text is not found, which happens if a character has several tokens.
     """
     if not tokens:
         return []
@@ -161,7 +160,7 @@ def spelling(text: str, tokens: Sequence[tuple[str, L]]) -> list[L]:
 
 
 def logprob(token: dict[str, Any]) -> Logprob:
-    """A token of a chat's `logprobs`, with its bytes in any case."""
+    """Returns an entry of the `logprobs` of a chat, always with its bytes."""
     return {**_top_logprob(token), "top_logprobs": [_top_logprob(other) for other in token["top_logprobs"]]}
 
 
@@ -170,15 +169,15 @@ def _top_logprob(token: dict[str, Any]) -> TopLogprob:
 
 
 MARK = secrets.token_hex(16)
-"""Stands for logprobs, followed by a number. No client knows it, and none ever sees it."""
+"""Placeholder of logprobs, followed by a number. It is random, and never sent."""
 PLACE = re.compile(rb'"logprobs":"%s(\d+)"' % MARK.encode())
-"""Quotes inside of a text are escaped, so this can only be a member."""
+"""Member with a placeholder. Quotes inside a text are escaped, so nothing else matches."""
 NEW = 0
-"""The number that stands for the tokens of the latest delta; those of an item are its place and one."""
+"""Number of the tokens of the latest delta; that of an item is its place plus one."""
 
 
 class Logprobs:
-    """Those of one stream."""
+    """Logprobs of one stream."""
 
     def __init__(self) -> None:
         self._tokens: list[tuple[str, bytes]] = []
@@ -186,28 +185,28 @@ class Logprobs:
         self._texts: dict[int, bytes] = {}
 
     def add(self, tokens: Sequence[dict[str, Any]]) -> int:
-        """Takes tokens of a chat. Gives the bytes that they are kept in."""
+        """Stores tokens of a chat and returns the bytes that they occupy."""
         encoded = [(token["token"], json_bytes(logprob(token))) for token in tokens]
         self._tokens += encoded
         self._new += (text for _, text in encoded)
         return sum(len(text) for _, text in encoded)
 
     def of_delta(self) -> str:
-        """What stands for the tokens that have come since the last delta."""
+        """Returns a placeholder of the tokens since the last delta."""
         self._texts[NEW] = b",".join(self._new)
         self._new = []
         return f"{MARK}{NEW}"
 
-    def pass_over(self) -> None:
-        """The tokens that have come spell no text of the answer."""
+    def discard_pending(self) -> None:
+        """Drops the tokens since the last delta, which spell no text of the answer."""
         self._new = []
 
     def of(self, item: ItemBuilder) -> str:
-        """What stands for the tokens that spell the text of `item`. Those of thoughts before it are let go."""
+        """Returns a placeholder of the tokens of the text of `item`. Earlier tokens of reasoning are dropped."""
         self._texts[item.index + 1] = b",".join(spelling(item.text, self._tokens))
         self._tokens = []
         return f"{MARK}{item.index + 1}"
 
-    def put_into(self, event: bytes) -> bytes:
-        """`event` with logprobs where something stands for them."""
+    def insert_into(self, event: bytes) -> bytes:
+        """Returns `event` with logprobs in place of their placeholders."""
         return PLACE.sub(lambda match: b'"logprobs":[%s]' % self._texts[int(match[1])], event)

@@ -1,14 +1,14 @@
-"""A chat's answer as a response: every member of OpenAI's object that has a meaning here.
+"""A chat answer as a response: every member of OpenAI's object that has a meaning here.
 
-ResponseHead    what a response is known by, before anything of it is made
+ResponseHead    identity of a response, before any of it is generated
 response(...)   the object, in any of its states
-whole(...)      of a whole answer
+whole(...)      the object of a whole answer
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
@@ -20,20 +20,20 @@ from contract.responses.request import ResponsesRequest
 
 
 class InputTokensDetails(TypedDict):
-    """Tokens of the input that an earlier request had left in the cache. Writing to it is never billed."""
+    """Tokens of the input that an earlier request left in the cache. Writing to the cache is never billed."""
 
     cached_tokens: int
     cache_write_tokens: Literal[0]
 
 
 class OutputTokensDetails(TypedDict):
-    """Tokens of the output that were thoughts."""
+    """Reasoning tokens of the output."""
 
     reasoning_tokens: int
 
 
 class ResponseUsage(TypedDict):
-    """Tokens of the call. `input_tokens_cut`: those that did not fit and were cut off at the top, where any were."""
+    """Tokens of the call. `input_tokens_cut` counts tokens that did not fit and were cut from the top, if any were."""
 
     input_tokens: int
     input_tokens_details: InputTokensDetails
@@ -44,7 +44,7 @@ class ResponseUsage(TypedDict):
 
 
 class ResponseFailure(TypedDict):
-    """Why a stream broke off. `type` is that of the Error object, `code` one of OpenAI's."""
+    """Error that ended a stream. `type` is that of the Error object, `code` one of OpenAI's."""
 
     code: Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
     message: str
@@ -53,7 +53,7 @@ class ResponseFailure(TypedDict):
 
 
 class IncompleteDetails(TypedDict):
-    """The answer stopped at `max_output_tokens`, or where the window ends."""
+    """Reason of an incomplete answer: it reached `max_output_tokens`, or the end of the window."""
 
     reason: Literal["max_output_tokens"]
 
@@ -62,7 +62,7 @@ ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
 class ResponseReply(TypedDict):
-    """An answer. Fields of the request are repeated; nothing is kept, so `store` is always false."""
+    """An answer. It repeats fields of the request; nothing is stored, so `store` is always false."""
 
     id: str
     object: Literal["response"]
@@ -96,9 +96,9 @@ class ResponseReply(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """What a response is known by: its request, the model that answers, and when it began, in Unix time (s).
+    """Identity of a response: its request, its model, and its start, in Unix time (s).
 
-    `request_id` is ours; the ids of the response and its items are made of it.
+    `request_id` is the id that the server gave the request; the ids of the response and its items derive from it.
     """
 
     request: ResponsesRequest
@@ -107,7 +107,7 @@ class ResponseHead:
     model: str
 
     def new_item(self, kind: Kind, index: int, call_id: str | None = None, name: str = "") -> ItemBuilder:
-        """The item at `index` of the output, empty yet. `call_id` and `name` are those of a call in a chat."""
+        """Returns an empty item at `index` of the output. `call_id` and `name` are those of a call in a chat."""
         tail = f"{self._stem}_{index}"
         call: dict[str, str] = {}
         if kind.part is None:
@@ -132,8 +132,8 @@ def response(
     usage: ResponseUsage | None = None,
     error: ApiError | None = None,
 ) -> ResponseReply:
-    """The object, in any of its states."""
-    members: Any = {
+    """Returns the object of a response, in any of its states."""
+    members = {
         "id": head.id,
         "object": "response",
         "created_at": head.created_s,
@@ -148,12 +148,11 @@ def response(
         "previous_response_id": None,
         "service_tier": "default",
     }
-    answered: ResponseReply = members | head.request.echo()
-    return answered
+    return cast(ResponseReply, members | head.request.echo())
 
 
 def whole(head: ResponseHead, reply: ChatReply) -> ResponseReply:
-    """The response of a finished answer."""
+    """Returns the response of a finished answer."""
     choice = reply.body["choices"][0]
     items = _items_of(head, choice["message"])
     status = ending(choice["finish_reason"])
@@ -167,7 +166,7 @@ def whole(head: ResponseHead, reply: ChatReply) -> ResponseReply:
 
 
 def _items_of(head: ResponseHead, message: dict[str, Any]) -> list[ItemBuilder]:
-    """Items of a chat's message: what was thought, what was said, which tools are called."""
+    """Returns the items of a message of a chat: reasoning, text, calls of tools."""
     items: list[ItemBuilder] = []
     calls = message.get("tool_calls") or ()
     texts = ((REASONING, message.get("reasoning_content")), (MESSAGE, message.get("content")))
@@ -183,17 +182,17 @@ def _items_of(head: ResponseHead, message: dict[str, Any]) -> list[ItemBuilder]:
 
 
 def ending(reason: str | None) -> Literal["completed", "incomplete"]:
-    """The status of an answer that ended for `reason`, and of its last item; those before it are completed."""
+    """Returns the status of an answer that ended for `reason`, and of its last item; earlier items are completed."""
     return "incomplete" if reason == "length" else "completed"
 
 
 def logprobs_of(choice: Any) -> list[dict[str, Any]]:
-    """Tokens of a choice, or of a piece of one."""
+    """Returns the logprobs of a choice, or of a piece of one."""
     return ((choice.get("logprobs") or {}).get("content")) or []
 
 
 def usage(counted: ChatReply | ChatBatch, reasoning: int) -> ResponseUsage:
-    """Token counts of an answer, or of a stream so far."""
+    """Returns the token counts of an answer, or of a stream so far."""
     counts: ResponseUsage = {
         "input_tokens": counted.prompt_tokens,
         "input_tokens_details": {"cached_tokens": counted.cached_tokens, "cache_write_tokens": 0},
@@ -207,9 +206,9 @@ def usage(counted: ChatReply | ChatBatch, reasoning: int) -> ResponseUsage:
 
 
 def failure(error: ApiError) -> ResponseFailure:
-    """An error that came after the stream had begun."""
+    """Returns the error of a stream that has begun."""
     status = error.fault.status
     code: Any = "server_error" if status >= 500 else "invalid_prompt"
-    # What a client may not spend is a limit of rate to OpenAI's API.
+    # OpenAI's API reports an exhausted budget as a rate limit.
     code = "rate_limit_exceeded" if status in (402, 429) else code
     return {"code": code, "message": error.message, "param": error.param, "type": error.fault.type}

@@ -1,6 +1,6 @@
-"""POST /responses: what a body may say, as a chat request. Limits are those of chat, where chat has one.
+"""Bodies of POST /responses, and their conversion to chat requests. Limits are those of chat, where chat has them.
 
-Fields of OpenAI's schema that need something kept on the server are refused: an answer without it would be wrong.
+Fields of OpenAI's schema that depend on storage on the server are refused: an answer without it would be wrong.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from contract.base import Items, Lenient
-from contract.body import explain
+from contract.body import validated
 from contract.catalog.chat import ReasoningEffort
 from contract.chat.request import ChatRequest
 from contract.chat.sampling import Temperature, TokenLimit, TopLogprobs, TopP
 from contract.chat.tools import MAX_TOOLS, BuiltInTool
 from contract.errors import INVALID_REQUEST
 from contract.limits import MAX_IMAGES, MAX_MESSAGES, MIB
-from contract.responses.input import InputMessage, Item, messages
-from contract.responses.items import CallOutput, ServedItem
-from contract.responses.names import ToolNames, here, named_here
+from contract.responses.input import CallOutput, InputMessage, Item, ServedItem, messages
+from contract.responses.names import ToolNames, here, translate_errors
 from contract.responses.tools import ClientTool, OfferedTool, PlacedTool, TextConfig, ToolChoice, placed_tools
 
 MAX_ECHO_BYTES = MIB
-"""`instructions`, `tools`, `text` and the like as JSON: a stream repeats them in three events."""
+"""Bytes of `instructions`, `tools`, `text` and the like as JSON: a stream repeats them in three events."""
 MAX_METADATA = 16
 MAX_METADATA_KEY_CHARS = 64
 MAX_METADATA_CHARS = 512
@@ -35,19 +34,29 @@ MAX_LABEL_CHARS = 512
 MAX_INCLUDES = 32
 
 LOGPROBS = "message.output_text.logprobs"
-"""The one member of `include` that something comes of."""
+"""The only member of `include` with an effect."""
+
+NOT_KEPT = "this server stores nothing between requests; send the whole conversation in `input`"
+REFUSED = {
+    "previous_response_id": NOT_KEPT,
+    "conversation": NOT_KEPT,
+    "prompt": NOT_KEPT,
+    "background": "this server stores no answers, so it generates none in the background; wait for it or stream it",
+    "moderation": "this server runs no moderation model",
+}
+"""Fields that request a service that this server lacks, and the sentence for each. `background` may be false."""
 
 Label = Annotated[str, Field(max_length=MAX_LABEL_CHARS)]
 
 
 class ReasoningConfig(Lenient):
-    """How much a model may think. No summary is made of what it thought: all of it is given."""
+    """Amount of reasoning. The reply contains all of the reasoning, and no summary of it."""
 
     effort: ReasoningEffort | None = None
 
 
 class ResponsesRequest(Lenient):
-    """A body of POST /responses. null is the same as leaving a field out."""
+    """A body of POST /responses. `null` is the same as leaving a field out."""
 
     model: str
     input: Annotated[
@@ -95,26 +104,13 @@ class ResponsesRequest(Lenient):
     _names: ToolNames = PrivateAttr()
     _places: list[str] = PrivateAttr()
 
-    @field_validator("previous_response_id", "conversation", "prompt")
+    @field_validator(*REFUSED)
     @classmethod
-    def _is_not_kept(cls, value: Any) -> None:
-        if value is not None:
-            raise ValueError("this server stores nothing between requests; send the whole conversation in `input`")
-
-    @field_validator("background")
-    @classmethod
-    def _is_waited_for(cls, background: bool | None) -> bool | None:
-        if background:
-            raise ValueError(
-                "this server stores no answers, so it generates none in the background; wait for it or stream it"
-            )
-        return background
-
-    @field_validator("moderation")
-    @classmethod
-    def _is_not_moderated(cls, moderation: Any) -> None:
-        if moderation is not None:
-            raise ValueError("this server runs no moderation model")
+    def _is_left_out(cls, value: Any, info: ValidationInfo) -> Any:
+        name = str(info.field_name)
+        if value is not None and (name, value) != ("background", False):
+            raise ValueError(REFUSED[name])
+        return value
 
     @model_validator(mode="after")
     def _fits_chat(self) -> ResponsesRequest:
@@ -138,11 +134,8 @@ class ResponsesRequest(Lenient):
         self._names = ToolNames(
             (placed.namespace, placed.tool.name) for placed in tools if isinstance(placed.tool, ClientTool)
         )
-        with named_here(self._places):
-            try:
-                self._chat = ChatRequest.model_validate(self._fields(tools))
-            except ValidationError as error:
-                raise explain(error) from None
+        with translate_errors(self._places):
+            self._chat = validated(ChatRequest, self._fields(tools))
         return self
 
     @property
@@ -151,17 +144,17 @@ class ResponsesRequest(Lenient):
 
     @property
     def names(self) -> ToolNames:
-        """What the model calls the tools."""
+        """Names of the tools for the model."""
         return self._names
 
     @property
     def places(self) -> list[str]:
-        """Where the tools of the chat stand here."""
+        """Paths in this body of the tools of the chat."""
         return self._places
 
     @property
     def left_out(self) -> list[str]:
-        """Places of what the model is not told: what tools of another server did, and such tools."""
+        """Paths of what is not passed to the model: tools of other servers, and items of their calls."""
         items = [f"input[{index}]" for index, item in enumerate(self.input) if isinstance(item, ServedItem)]
         return items + [here(place, self._places) for place in self.chat.left_out]
 
@@ -170,7 +163,8 @@ class ResponsesRequest(Lenient):
         return LOGPROBS in (self.include or ()) or bool(self.top_logprobs)
 
     def echo(self) -> dict[str, Any]:
-        """The fields of the body that every response repeats."""
+        """Returns the fields of the body that every response repeats."""
+        choice = self.tool_choice or "auto"
         return {
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,
@@ -181,7 +175,7 @@ class ResponsesRequest(Lenient):
             "safety_identifier": self.safety_identifier,
             "temperature": self.temperature,
             "text": {"format": self.text.format.echo() if self.text and self.text.format else {"type": "text"}},
-            "tool_choice": _plain(self.tool_choice or "auto"),
+            "tool_choice": choice if isinstance(choice, str) else choice.model_dump(exclude_none=True),
             "tools": [tool.echo() for tool in self.tools or () if not isinstance(tool, BuiltInTool)],
             "top_logprobs": self.top_logprobs or 0,
             "top_p": self.top_p,
@@ -195,7 +189,7 @@ class ResponsesRequest(Lenient):
         return sum(part.type == "input_image" for parts in chain(contents, outputs) for part in parts)
 
     def _fields(self, tools: Sequence[PlacedTool]) -> dict[str, Any]:
-        """The fields of the chat request, without those that are absent here."""
+        """Returns the fields of the chat request, without those that are absent here."""
         choice = self.tool_choice
         form = self.text.format if self.text else None
         fields: dict[str, Any] = {
@@ -223,7 +217,3 @@ class ResponsesRequest(Lenient):
 
 COPIED = ("model", "temperature", "top_p", "stream", "parallel_tool_calls")
 """Fields that have the same name and meaning on both wires."""
-
-
-def _plain(choice: Any) -> Any:
-    return choice if isinstance(choice, str) else choice.model_dump(exclude_none=True)

@@ -1,8 +1,8 @@
-"""Tools of a response, the choice between them, and the form of its answer; each as a chat has it.
+"""Tools of a response, the choice between them, and the form of its answer, with their conversion to those of a chat.
 
-OfferedTool     a tool that the client runs, a namespace of such tools, or a built-in one, which a chat leaves out
-PlacedTool      one of those that are in the request, wherever it stands
-ToolChoice      a word, one tool by its name, or some of them
+OfferedTool     a tool that the client runs, a namespace of such tools, or a built-in tool, which a chat leaves out
+PlacedTool      a tool of the request with its path, alone or in a namespace
+ToolChoice      a word, one tool by its name, or some tools
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, Tag, model_validator
 
 from contract.base import Items, Lenient, type_of
-from contract.chat.tools import ALLOWED, BUILT_IN, MAX_ID_CHARS, MAX_TOOLS, WORD, BuiltInTool, Name, is_built_in, one_of
+from contract.chat.tools import (
+    ALLOWED,
+    BUILT_IN,
+    MAX_NAMESPACE_CHARS,
+    MAX_TOOLS,
+    WORD,
+    BuiltInTool,
+    Name,
+    is_built_in,
+    one_of,
+)
 from contract.errors import INVALID_REQUEST
 from contract.responses.names import ToolNames
 
@@ -30,30 +40,29 @@ class ClientTool(Lenient):
     format: dict[str, Any] | None = None
 
     def chat(self, name: str) -> dict[str, Any]:
-        """The tool of a chat, in which it is called `name`."""
+        """Returns the tool of a chat, under the name `name`."""
         members = {name: value for name, value in self.echo().items() if name != "type" and value is not None}
         return {"type": self.type, self.type: members | {"name": name}}
 
     def echo(self) -> dict[str, Any]:
-        """The form that the response repeats."""
+        """Returns the form that the response repeats."""
         members = {"type": self.type, "name": self.name, "description": self.description}
         if self.type == "function":
             return members | {"parameters": self.parameters, "strict": self.strict}
         return members | ({"format": self.format} if self.format else {})
 
 
-# Tags are no identifiers, so that the place of an error does not name them.
+# Tags are not identifiers, so that the path of an error omits them.
 CLIENT, NAMESPACE = "a tool", "a namespace"
-BRANCHES = {"function": CLIENT, "custom": CLIENT}
 
 
 def _client(tool: Any) -> str | None:
-    """The tag of a tool that the client runs, or of its name."""
-    return BRANCHES.get(str(type_of(tool)))
+    """Returns the tag of a tool that the client runs, or of its name."""
+    return CLIENT if type_of(tool) in ("function", "custom") else None
 
 
 def _offered(tool: Any) -> str | None:
-    """The tag of anything that may stand in `tools`."""
+    """Returns the tag of any entry of `tools`."""
     kind = type_of(tool)
     return NAMESPACE if kind == "namespace" else BUILT_IN if is_built_in(kind) else _client(tool)
 
@@ -64,10 +73,10 @@ NamespaceMember = Annotated[
 
 
 class NamespaceTool(Lenient):
-    """A named group of tools. What is said of the group stands before what is said of its first tool."""
+    """A named group of tools. The description of the group precedes that of its first tool."""
 
     type: Literal["namespace"]
-    name: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAMESPACE_CHARS)]
     description: str | None = None
     tools: Annotated[list[NamespaceMember], Items(MAX_TOOLS)]
 
@@ -76,7 +85,7 @@ class NamespaceTool(Lenient):
         return {"type": self.type, "name": self.name, "description": self.description, "tools": tools}
 
     def members(self) -> list[ClientTool]:
-        """Its tools, as they are told to the model."""
+        """Returns the tools of the group, in the form for the model."""
         if not self.description or not self.tools:
             return self.tools
         first = self.tools[0]
@@ -98,7 +107,7 @@ OfferedTool = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class PlacedTool:
-    """A tool of the request, with its place there, such as `tools[1].tools[0]`, and its namespace, if it has one."""
+    """A tool of the request, with its path there, such as `tools[1].tools[0]`, and its namespace, if it has one."""
 
     place: str
     tool: ClientTool | BuiltInTool
@@ -106,7 +115,7 @@ class PlacedTool:
 
 
 def placed_tools(tools: Iterable[ClientTool | NamespaceTool | BuiltInTool]) -> Iterator[PlacedTool]:
-    """All of them, in their order; namespaces are opened."""
+    """Yields all tools in order, those of namespaces included."""
     for index, tool in enumerate(tools):
         if isinstance(tool, NamespaceTool):
             members = enumerate(tool.members())
@@ -116,21 +125,21 @@ def placed_tools(tools: Iterable[ClientTool | NamespaceTool | BuiltInTool]) -> I
 
 
 class NamedChoice(Lenient):
-    """One tool, by its name; one of a namespace also by both names."""
+    """One tool by its name, and if needed by its namespace."""
 
     type: Literal["function", "custom"]
     name: Name
     namespace: str | None = None
 
     def chat(self, names: ToolNames) -> dict[str, Any]:
-        """The choice of a chat. Raises INVALID_REQUEST where several tools are meant."""
-        homes = names.homes(self.name) if self.namespace is None else [self.namespace]
-        if len(homes) > 1:
+        """Returns the choice in a chat. Raises INVALID_REQUEST if several tools match."""
+        namespaces = names.namespaces_of(self.name) if self.namespace is None else [self.namespace]
+        if len(namespaces) > 1:
             raise INVALID_REQUEST(
-                f"`tool_choice` names `{self.name}`, which {len(homes)} namespaces have; choose one with `namespace`",
+                f"`tool_choice` names `{self.name}`, which {len(namespaces)} namespaces have; choose by `namespace`",
                 param="tool_choice",
             )
-        return {"type": self.type, self.type: {"name": names.of(homes[0], self.name)}}
+        return {"type": self.type, self.type: {"name": names.of(namespaces[0], self.name)}}
 
 
 SubsetMember = Annotated[
@@ -140,14 +149,14 @@ SubsetMember = Annotated[
 
 
 class ToolSubset(Lenient):
-    """Some of the tools: those that the model may call, or of which it must call one."""
+    """Subset of the tools that the model may call, or of which it must call one."""
 
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
     tools: Annotated[list[SubsetMember], Items(MAX_TOOLS, least=1)]
 
     def chat(self, names: ToolNames) -> dict[str, Any]:
-        """The choice of a chat. Raises INVALID_REQUEST where one name means several tools."""
+        """Returns the choice in a chat. Raises INVALID_REQUEST if one name matches several tools."""
         tools = [tool.chat(names) if isinstance(tool, NamedChoice) else {"type": tool.type} for tool in self.tools]
         allowed = {"mode": self.mode, "tools": tools}
         return {"type": self.type, self.type: allowed}
@@ -197,7 +206,7 @@ class TextFormat(Lenient):
 
 
 class TextConfig(Lenient):
-    """How the answer is written. `verbosity` is for models that were trained for it; it is read and has no effect."""
+    """Form of the answer. `verbosity`, for models that were trained for it, is accepted without effect."""
 
     format: TextFormat | None = None
     verbosity: Literal["low", "medium", "high"] | None = None

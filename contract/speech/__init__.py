@@ -1,9 +1,9 @@
 """Speech.
 
 request.py     bodies of POST /audio/speech
-routing.py     which engine speaks, with which voice, in which language
+routing.py     choice of engine, voice and language
 tags.py        tags inside a text, such as `<breath>`
-voices.py      what a voice is, who may choose it, how it is listed
-verdict.py     whether a voice said its text, by our own ears; ears.toml: where they are good enough
-engine.py      what crosses to an engine: job, clip, blocks of sound
+voices.py      voices, the right to choose them, and their entries in the list
+verdict.py     speech verification; ears.toml: measured quality of transcribers by voice and language
+engine.py      job and protocol of an engine, clips, blocks of audio
 """

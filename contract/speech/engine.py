@@ -1,4 +1,4 @@
-"""What a speech engine is asked and what it gives back: the job and the protocol of speech."""
+"""Job, audio and protocol of a speech engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contract.catalog import AudioFormat
 class Clip:
     """A recording of a voice: mono, little-endian 16-bit PCM at `sample_rate` Hz.
 
-    `transcript` is what is said in it, word for word, or None if nobody knows.
+    `transcript` is its verbatim text, or None if it is not known.
     """
 
     samples: bytes
@@ -26,15 +26,15 @@ class SpeechJob:
     """A text to speak.
 
     Attributes:
-        text: without tags that the engine does not know.
-        language: ISO 639-1; the one requested, or the one that the text seems to be in.
-        voice: slug of one of the engine's fixed voices; None for its own default, or where a clip or recipe stands.
-        clip: the voice to imitate.
-        recipe: a designed voice, in the words of the engine that designed it (`contract.voice_design.engine`).
-        style: a natural-language instruction.
-        speed: 1 is the engine's own.
+        text: text without tags that the engine does not know.
+        language: ISO 639-1 code, requested or detected in the text.
+        voice: slug of one of the engine's fixed voices; None for its default, or with a clip or a recipe.
+        clip: recording of the voice to imitate.
+        recipe: designed voice, in the format of the engine that designed it (`contract.voice_design.engine`).
+        style: instruction in natural language.
+        speed: factor on the engine's own speed.
         format: one of the engine's formats.
-        owner: for whom; owners take turns.
+        owner: organisation that the work is for; owners take turns.
     """
 
     text: str
@@ -49,15 +49,15 @@ class SpeechJob:
 
     @property
     def has_voice(self) -> bool:
-        """Whether it says who speaks, and does not leave that to the engine."""
+        """True if the job names a voice, and does not leave it to the engine."""
         return bool(self.voice or self.clip or self.recipe)
 
 
 @dataclass(frozen=True, slots=True)
 class AudioBlock:
-    """The next bytes of the file; blocks in order are the file.
+    """Next bytes of the file; the blocks in order are the whole file.
 
-    `characters` of the text, and `seconds` of sound, are in this and all earlier blocks.
+    `characters` of the text and `seconds` of audio count this and all earlier blocks.
     """
 
     data: bytes
@@ -66,12 +66,10 @@ class AudioBlock:
 
 
 class SpeechEngine(Protocol):
-    """A text-to-speech engine, wherever it runs: an adapter in `models.speech`, its replica, or the gate before it."""
+    """A text-to-speech engine: an adapter in `models.speech`, its replica, or the gate before it."""
 
     def speak(self, job: SpeechJob) -> AsyncGenerator[AudioBlock, None]:
-        """The file as it grows; leaving the iteration frees the engine."""
-        ...
+        """Yields the file in blocks; leaving the iteration frees the engine."""
 
     async def speak_whole(self, job: SpeechJob) -> AudioBlock:
-        """The whole file, or none of it."""
-        ...
+        """Returns the whole file, or raises."""

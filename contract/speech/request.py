@@ -1,9 +1,9 @@
-"""POST /audio/speech: what a body may say."""
+"""Bodies of POST /audio/speech."""
 
 from __future__ import annotations
 
 import binascii
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
@@ -12,7 +12,7 @@ from contract.catalog import AudioFormat
 from contract.limits import SPEECH_INPUT_CHARS
 from contract.speech.verdict import Verify
 
-MEDIA_TYPES: dict[AudioFormat, str] = {
+MEDIA_TYPES: dict[str, str] = {
     "wav": "audio/wav",
     "flac": "audio/flac",
     "mp3": "audio/mpeg",
@@ -25,7 +25,7 @@ def _clip_bytes(value: Any) -> bytes:
     if not isinstance(value, str):
         raise ValueError("it must be a base64 string")
     try:
-        # Common tools break base64 into lines. All of it in C: a clip has up to 32 MiB, and everybody else waits.
+        # Common tools break base64 into lines. All of it runs in C: a clip of up to 32 MiB blocks the event loop.
         clip = binascii.a2b_base64(value.encode("ascii").translate(None, b" \t\r\n"), strict_mode=True)
     except ValueError:
         raise ValueError("it is not valid base64") from None
@@ -34,29 +34,42 @@ def _clip_bytes(value: Any) -> bytes:
     return clip
 
 
+def _marked_format(value: Any) -> Any:
+    if value == "pcm":
+        raise ValueError(
+            "`pcm` is not offered, because raw samples can carry no mark that they are AI-generated; send `wav`, which "
+            f"has the same samples, or another of {', '.join(get_args(AudioFormat))}"
+        )
+    return value
+
+
 ClipBytes = Annotated[bytes, BeforeValidator(_clip_bytes, json_schema_input_type=str)]
 
 
 class SpeechRequest(Lenient):
     """A body of POST /audio/speech. Unknown fields are ignored, and so is an unknown `model`.
 
+    An empty clip does not count as absent: the recording was lost on the way, and no other voice may replace it.
+
     Attributes:
-        input: of any length; the engine says how much it takes (`contract.speech.routing`).
-        provider: name of an engine; the catalogue knows which there are (`contract.speech.routing`).
-        emotion, instruction, instructions: how to speak, in words, by its three names; the last one is OpenAI's. Of
-            several that say something the first counts.
-        reference_audio_b64: a voice to imitate: WAV or FLAC, base64-encoded, up to 30 s.
+        input: text to speak, with a limit for each engine (`contract.speech.routing`).
+        provider: name of an engine of the catalogue (`contract.speech.routing`).
+        emotion, instruction, instructions: style instruction under its three names; the last is OpenAI's. The first
+            that is not empty is used.
+        reference_audio_b64: voice to imitate: WAV or FLAC, base64-encoded, up to 30 s.
         prompt_text: verbatim transcript of that clip.
-        speed: looked at only for engines that have it.
+        speed: factor on the speed, for engines that support it.
         stream_format: `sse` sends the audio as events, base64 inside.
-        verify: whether our ears listen: `report` tells what they heard, `retry` speaks again where it differs.
+        verify: speech verification: `report` returns a transcript of the speech, `retry` speaks again if it differs.
     """
+
+    _keeps_empty = frozenset({"reference_audio_b64"})
 
     input: str
     voice: str | None = None
     provider: str | None = None
     model: str | None = None
-    response_format: AudioFormat | None = None
+    response_format: Annotated[AudioFormat, BeforeValidator(_marked_format)] | None = None
     language: str | None = None
     emotion: str | None = None
     instruction: str | None = None
@@ -69,5 +82,5 @@ class SpeechRequest(Lenient):
 
     @property
     def style(self) -> str:
-        """How to speak, as it came, or nothing. Its length counts for engines that follow it."""
+        """Style instruction, unchanged; empty if there is none. Only engines that follow it limit its length."""
         return self.emotion or self.instruction or self.instructions or ""

@@ -1,11 +1,11 @@
-"""Which engine speaks, with which voice, in which language.
+"""Choice of the engine, voice and language of a speech request.
 
     provider, else a known model, else the engine of the voice (or of a clip), else the default engine by date
-        - the default engine hands over languages that it does not speak
+        - other engines replace the default one in languages that it lacks
         - voices and clips must fit the engine that was chosen
 
-A pure rule over the catalogue: the policy of each engine is in its stanza (`contract.catalog.SpeechModel`), and none
-is named here.
+The rule is a pure function of the catalogue: the policy of each engine is in its stanza
+(`contract.catalog.SpeechModel`), and no engine is named here.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class SpeechRoute:
-    """The outcome.
+    """Chosen engine, voice, language and format.
 
     Attributes:
-        voice: None for the engine's own default voice, and where a clip speaks.
+        voice: slug; None for the engine's default voice, and for a clip.
         spoken_as: value of `X-Voice`.
-        language: what the engine speaks, or for engines that follow the text, what the text seems to be.
+        language: language that the engine speaks; the detected one for engines that follow the text.
     """
 
     model: SpeechModel
@@ -53,10 +53,10 @@ def choose(
     detected: str,
     today: date,
 ) -> SpeechRoute:
-    """The engine, voice and language of `request`, of an organisation that can see `voices`, by slug.
+    """Returns engine, voice and language of `request`, from an organisation that can see `voices`, by slug.
 
-    `engines` are all that the catalogue knows, by provider. `detected` is the language that the text seems to be in,
-    ISO 639-1, and `today` decides the default engine.
+    `engines` are all engines of the catalogue, by provider. `detected` is the detected language of the text, ISO 639-1,
+    and `today` decides the default engine.
 
     Raises UNKNOWN_VOICE, VOICE_PROVIDER_MISMATCH, CLONING_NOT_SUPPORTED, LANGUAGE_NOT_SUPPORTED,
     LANGUAGE_UNPROCESSABLE, TEXT_TOO_LONG or INVALID_REQUEST.
@@ -84,34 +84,30 @@ def choose(
 
 
 def job_of(request: SpeechRequest, choice: SpeechRoute, engines: Mapping[str, SpeechModel]) -> SpeechJob:
-    """What the chosen engine is asked, without clip or recipe. Raises INVALID_REQUEST where nothing can be spoken."""
+    """Returns the job for the chosen engine, without clip or recipe. Raises INVALID_REQUEST for unspeakable text."""
     model = choice.model
     return SpeechJob(
         prepared(request.input, model, engines.values()),
         choice.language,
         choice.voice,
-        style=_style(request, model),
+        # The part of the style that the engine reads, up to the end of a word.
+        style=(shorten(request.style, SPEECH_STYLE_READ_CHARS, placeholder="") or None) if model.has_style else None,
         speed=request.speed if model.has_speed and request.speed is not None else 1.0,
         format=choice.format,
     )
 
 
-def _style(request: SpeechRequest, model: SpeechModel) -> str | None:
-    """The part of the style that the engine reads, up to the end of a word."""
-    return (shorten(request.style, SPEECH_STYLE_READ_CHARS, placeholder="") or None) if model.has_style else None
-
-
 def default_engine(engines: Mapping[str, SpeechModel], today: date) -> SpeechModel:
-    """The engine that speaks where nothing else decides: of those that are set up, if any is.
+    """Returns the engine for requests that select none, preferably one that is set up.
 
-    The loader refuses a catalogue that has none today.
+    The loader refuses a catalogue without a default engine today.
     """
     begun = [model for model in engines.values() if model.default_since and model.default_since <= today]
     return max([model for model in begun if model.serving] or begun, key=lambda model: model.default_since or date.min)
 
 
 def without_region(code: str) -> str:
-    """A language code as the catalogue has it: `de-DE` is `de`."""
+    """Returns a language code in the form of the catalogue: `de-DE` becomes `de`."""
     return code.strip().lower().replace("_", "-").partition("-")[0]
 
 
@@ -147,7 +143,7 @@ def _language(request: SpeechRequest, detected: str) -> str:
 
 
 def _requested(request: SpeechRequest, voice: Voice | None, engines: Mapping[str, SpeechModel]) -> SpeechModel | None:
-    """The engine that the request decides on, or None where the default speaks."""
+    """Returns the engine that the request selects, or None for the default."""
     if request.provider:
         return engines[request.provider]
     for model in engines.values():
@@ -168,25 +164,23 @@ def _default(language: str, engines: Mapping[str, SpeechModel], today: date) -> 
 
 
 def _check_voice(voice: Voice | None, model: SpeechModel) -> None:
-    if voice is None or voice.provider == model.provider:
-        return
-    # This error has two codes (docs/api.md#errors).
-    raise FAULTS[model.voice_fault](
-        f"voice `{voice.slug}` belongs to engine `{voice.provider}`, but `{model.provider}` was requested",
-        param="voice",
-    )
+    if voice and voice.provider != model.provider:
+        # This error has two codes (docs/api.md#errors).
+        raise FAULTS[model.voice_fault](
+            f"voice `{voice.slug}` belongs to engine `{voice.provider}`, but `{model.provider}` was requested",
+            param="voice",
+        )
 
 
 def _check_length(request: SpeechRequest, model: SpeechModel) -> None:
-    if len(request.input) <= model.max_input_chars:
-        return
-    # Engines that take less than the others have a code of their own.
-    fault = TEXT_TOO_LONG if model.max_input_chars < SPEECH_INPUT_CHARS else INVALID_REQUEST
-    raise fault(
-        f"`input` has {len(request.input)} characters; engine `{model.provider}` accepts at most "
-        f"{model.max_input_chars}",
-        param="input",
-    )
+    if len(request.input) > model.max_input_chars:
+        # Engines that accept less text than the others have a code of their own.
+        fault = TEXT_TOO_LONG if model.max_input_chars < SPEECH_INPUT_CHARS else INVALID_REQUEST
+        raise fault(
+            f"`input` has {len(request.input)} characters; engine `{model.provider}` accepts at most "
+            f"{model.max_input_chars}",
+            param="input",
+        )
 
 
 def _check_speed(request: SpeechRequest, model: SpeechModel) -> None:
@@ -205,18 +199,17 @@ def _check_style(request: SpeechRequest, model: SpeechModel) -> None:
 
 
 def _check_language(language: str, model: SpeechModel) -> None:
-    if language in model.languages:
-        return
-    # This error has two statuses (docs/api.md#errors).
-    raise FAULTS[model.language_fault](
-        f"engine `{model.provider}` does not speak `{language[:20]}`; it speaks {', '.join(model.languages)}",
-        param="language",
-        extra={"supported": list(model.languages)},
-    )
+    if language not in model.languages:
+        # This error has two statuses (docs/api.md#errors).
+        raise FAULTS[model.language_fault](
+            f"engine `{model.provider}` does not speak `{language[:20]}`; it speaks {', '.join(model.languages)}",
+            param="language",
+            extra={"supported": list(model.languages)},
+        )
 
 
 def _speaker(request: SpeechRequest, model: SpeechModel) -> tuple[str | None, str]:
-    """Slug for the engine, and `X-Voice`."""
+    """Returns the slug for the engine, and the value of `X-Voice`."""
     if request.reference_audio_b64:
         return None, DEFAULT
     if request.voice in SYSTEM_VOICES:

@@ -1,6 +1,6 @@
-"""Tags inside a text to be spoken: which belong to an engine, and what remains for an engine without them.
+"""Tags inside a text to speak: those of an engine are kept for it, and all others are removed.
 
-prepared(text, model, engines)      the text as this engine takes it; raises where nothing can be spoken
+prepared(text, model, engines)      the text in the form for one engine; raises if nothing can be spoken
 pieces("Well <sigh> no.", model)    ["Well ", SpeechTag("<sigh>"), " no."]: for engines that act on tags themselves
 """
 
@@ -23,7 +23,7 @@ class SpeechTag:
 
     @property
     def name(self) -> str:
-        """Without brackets and slash, e.g. `strong`."""
+        """Name without brackets and slash, e.g. `strong`."""
         return self.text.strip("<>[]/")
 
     @property
@@ -32,9 +32,9 @@ class SpeechTag:
 
 
 def prepared(text: str, model: SpeechModel, engines: Iterable[SpeechModel]) -> str:
-    """`text` without control characters and without the tags that only other engines know.
+    """Returns `text` without control characters and without the tags of other engines.
 
-    Raises INVALID_REQUEST if a span of this engine is not closed, or if nothing that can be spoken is left.
+    Raises INVALID_REQUEST if a span of this engine is not closed, or if nothing speakable is left.
     """
     own = tags_of(model)
     foreign = {tag for engine in engines for tag in tags_of(engine)} - own
@@ -42,13 +42,16 @@ def prepared(text: str, model: SpeechModel, engines: Iterable[SpeechModel]) -> s
     text = "".join(char for char in text if char in "\t\n\r" or unicodedata.category(char) != "Cc")
     spoken_text = "".join(_spoken_piece(piece, own) for piece in _split(text, own | foreign))
     _check_spans(pieces(spoken_text, model), model.spans)
-    if not any(_is_spoken(piece) for piece in pieces(spoken_text, model) if isinstance(piece, str)):
-        raise INVALID_REQUEST("`input` has no letter and no digit, so there is nothing to speak", param="input")
+    plain = "".join(piece for piece in pieces(spoken_text, model) if isinstance(piece, str))
+    if not any(unicodedata.category(char)[0] in "LN" for char in plain):
+        raise INVALID_REQUEST(
+            "`input` has no letter and no digit beside marks and emoji, so there is nothing to speak", param="input"
+        )
     return spoken_text
 
 
 def pieces(text: str, model: SpeechModel) -> Iterator[str | SpeechTag]:
-    """Plain text and the engine's own tags, in order."""
+    """Yields plain text and the engine's own tags, in order."""
     return _split(text, tags_of(model))
 
 
@@ -59,7 +62,7 @@ def _spoken_piece(piece: str | SpeechTag, own: set[str]) -> str:
 
 
 def tags_of(model: SpeechModel) -> set[str]:
-    """Every tag of the engine, as it is written."""
+    """Returns every tag of the engine, with its brackets."""
     return {*model.tags, *(f"<{name}>" for name in model.spans), *(f"</{name}>" for name in model.spans)}
 
 
@@ -75,7 +78,7 @@ def _split(text: str, tags: set[str]) -> Iterator[str | SpeechTag]:
 
 
 def _check_spans(parts: Iterable[str | SpeechTag], spans: Iterable[str]) -> None:
-    """Spans may enclose one another, but each end belongs to the beginning before it."""
+    """Raises INVALID_REQUEST for spans that are not closed, or closed in the wrong order."""
     open_names: list[str] = []
     for tag in parts:
         if isinstance(tag, str) or tag.text.startswith("[") or tag.name not in spans:
@@ -86,7 +89,3 @@ def _check_spans(parts: Iterable[str | SpeechTag], spans: Iterable[str]) -> None
             raise INVALID_REQUEST(f"`{tag.text}` in `input` closes a tag that is not open", param="input")
     if open_names:
         raise INVALID_REQUEST(f"`<{open_names[-1]}>` in `input` is never closed", param="input")
-
-
-def _is_spoken(text: str) -> bool:
-    return any(unicodedata.category(char)[0] in "LN" for char in text)

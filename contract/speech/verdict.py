@@ -1,4 +1,4 @@
-"""Whether speech said its text, by our own ears: what is answered, and of whom they are good enough to say so."""
+"""Speech verification: a transcriber checks speech against its text, where it is measured to be good enough."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Verify = Literal["off", "report", "retry"]
 Judgement = Literal["faithful", "differs", "not_verifiable"]
 Reason = Literal[
     "no_ears",  # no transcriber is set up here, or enabled for the organisation
-    "not_measured",  # ears and voice were never measured together in this language, or the ears were weak
-    "incomplete",  # the sound did not come to its end
-    "busy",  # too much waits to be heard
+    "not_measured",  # transcriber and voice are not measured together in this language, or the transcriber is too weak
+    "incomplete",  # the audio did not reach its end
+    "busy",  # too much audio waits for verification
     "ears_failed",
     "late",
 ]
-# Names of the wire that name nothing: no class of ours may have them.
+# Names of the wire that say nothing: classes of this project may not have them.
 Passage = TypedDict("Passage", {"expected": str, "heard": str})  # noqa: UP013
 SpeechVerdictReply = TypedDict(  # noqa: UP013
     "SpeechVerdictReply",
@@ -35,28 +35,28 @@ SpeechVerdictReply = TypedDict(  # noqa: UP013
         "attempts": int,
     },
 )
-Passage.__doc__ = "Words of the text, and what was heard in their place."
-SpeechVerdictReply.__doc__ = "What our ears heard of speech, beside its text."
+Passage.__doc__ = "Words of the text, and the transcript in their place."
+SpeechVerdictReply.__doc__ = "Verdict of the speech verification, with the transcript of the speech."
 
 VERDICT_ATTEMPTS = 3
-"""How often a text is spoken with `verify: "retry"`, at most."""
+"""Most attempts to speak a text with `verify: "retry"`."""
 VERDICT_AGAIN_S = 60
-"""Seconds after which no further attempt begins: proxies and clients do not wait for ever for a first byte."""
+"""Seconds after which no further attempt begins: proxies and clients give up waiting for a first byte."""
 VERDICT_LISTEN_S = 300
-"""Seconds in which our ears must have heard the sound, the start of a cold transcriber included."""
+"""Seconds for the transcription of the speech, including the start of a cold transcriber."""
 VERDICT_KEPT_S = 600
 """Seconds for which a verdict can be fetched."""
 VERDICTS_KEPT = 2000
-"""Verdicts that an ingress process without Redis remembers; of more, the oldest are gone."""
+"""Stored verdicts of an organisation; without Redis, of all organisations in a process."""
 VERDICT_PASSAGE_CHARS = 1000
-"""Of a passage that differs, what is told of each side: signs that stand for whole sentences make it a book."""
+"""Characters of each side of a different passage in a reply. It can be long where symbols are spoken as sentences."""
 VERDICT_RETRY_S = 2
-"""`Retry-After` while a verdict is not there."""
+"""`Retry-After` while a verdict is not ready."""
 
 LEAST_FOUND = 0.9
-"""Share of faults that ears must find in a voice and language; below it they are too weak to be asked."""
+"""Share of faults that a transcriber must find in a voice and language to be used for verification."""
 MOST_FALSE_ALARMS = 0.05
-"""Share of sentences without a fault that they may blame."""
+"""Largest share of faultless sentences that it may reject."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class SpeechVerdict:
     """A verdict.
 
     Attributes:
-        reason: why nothing can be said, where that is so.
-        transcript: what was heard; None where nothing was listened to.
-        first, longest: the first passage that counts as different; words of the longest one that differs at all.
-        attempts: how often the text was spoken.
+        reason: reason for the lack of a judgement, if there is none.
+        transcript: transcript of the speech; None if it was not transcribed.
+        first, longest: first passage that counts as different; words of the longest passage that differs at all.
+        attempts: number of times that the text was spoken.
     """
 
     judgement: Judgement
@@ -79,7 +79,7 @@ class SpeechVerdict:
     attempts: int = 1
 
     def reply(self) -> SpeechVerdictReply:
-        """The verdict as it is answered."""
+        """Returns the verdict in the form for clients."""
         rate = self.word_error_rate
         expected, transcript = (passage[:VERDICT_PASSAGE_CHARS] for passage in self.first or ("", ""))
         return {
@@ -95,13 +95,13 @@ class SpeechVerdict:
 
 
 def unverified(reason: Reason) -> SpeechVerdict:
-    """Nothing can be said, and why."""
+    """Returns a verdict without a judgement, for `reason`."""
     return SpeechVerdict("not_verifiable", reason)
 
 
-def can_judge(ears: str, speaker: str, language: str, voice: str | None) -> bool:
-    """Whether the runtime `ears` is measured to be good enough for a voice of the runtime `speaker` in `language`."""
-    row = measured().get(ears, {}).get(speaker, {}).get(language)
+def can_judge(transcriber: str, speaker: str, language: str, voice: str | None) -> bool:
+    """Returns True if the runtime `transcriber` is measured as good enough for a voice of the runtime `speaker`."""
+    row = measured().get(transcriber, {}).get(speaker, {}).get(language)
     if row is None or voice in row.get("weak_voices", ()):
         return False
     return bool(row["found"] >= LEAST_FOUND and row["false_alarms"] <= MOST_FALSE_ALARMS)
@@ -109,5 +109,5 @@ def can_judge(ears: str, speaker: str, language: str, voice: str | None) -> bool
 
 @cache
 def measured() -> dict[str, Any]:
-    """The table that `python -m benchmarks.quality spoken --write` writes: ears, voice, language, figures."""
+    """Returns the figures by transcriber, speaker and language that `python -m benchmarks.quality spoken` writes."""
     return tomllib.loads(Path(__file__).with_name("ears.toml").read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""Voices: what a stanza of `configs/catalog/voices.toml` may say, and who may choose one."""
+"""Voices: stanzas of `configs/catalog/voices.toml`, and the right to choose a voice."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from contract.base import Frozen
 from contract.errors import INVALID_REQUEST, VOICE_NOT_IN_PLAN
 
 SYSTEM_VOICES = {"default-de": "de", "default-en": "en"}
-"""Names that stand for the default engine's own voice, and the language that each brings along."""
+"""Names of the default engine's own voice, each with its language."""
 
 SAMPLE_ADDRESS_S = 3600
-"""How long a signed address of a sample is valid."""
+"""Seconds for which a signed address of a sample is valid."""
 
 
 SLUG_PATTERN = re.compile(r"[a-z0-9](-?[a-z0-9])*", re.ASCII)
@@ -27,8 +27,8 @@ SLUG_CHARS = (2, 40)
 """Shortest and longest slug of an organisation's voice, in characters."""
 
 
-def check_slug_form(slug: str) -> None:
-    """Raises INVALID_REQUEST for what no voice of an organisation may be called, taken or not."""
+def checked_slug(slug: str) -> str:
+    """Returns `slug` unchanged. Raises INVALID_REQUEST if it is not a valid slug for a voice of an organisation."""
     low, high = SLUG_CHARS
     if not low <= len(slug) <= high or not SLUG_PATTERN.fullmatch(slug):
         raise INVALID_REQUEST(
@@ -36,6 +36,7 @@ def check_slug_form(slug: str) -> None:
             "between them",
             param="slug",
         )
+    return slug
 
 
 class Voice(Frozen):
@@ -43,11 +44,11 @@ class Voice(Frozen):
 
     Attributes:
         slug: value of `voice` in requests.
-        provider: of the one engine that speaks it.
+        provider: provider of the one engine that speaks it.
         origin: `designed` (from a description, fictional), `preset` (the provider's own), `cloned` (from a recording).
-        scope: `platform` for everyone, `org` for the organisation that it was made for.
-        from_plan: may be chosen only with voice selection; an engine's fixed voices are for everyone.
-        status, status_note: `preliminary` where sound and slug may still change, and what that means.
+        scope: `platform` for all organisations, `org` for the one that it was made for.
+        from_plan: whether it requires voice selection; fixed voices of an engine are free to choose.
+        status, status_note: `preliminary` if sound and slug may still change, and an explanation.
     """
 
     slug: str
@@ -77,11 +78,11 @@ class Voice(Frozen):
 
 
 class VoiceAlias(Frozen):
-    """A name that is no voice of ours, and who speaks for it where the profile turns aliases on.
+    """Name of a voice of another provider, and the voices that replace it if the profile turns aliases on.
 
     Attributes:
-        voices: slugs; the first speaks whose engine is set up.
-        language: of requests that name none: ISO 639-1 or `auto`; None as everywhere.
+        voices: slugs; the first with an engine that is set up speaks.
+        language: language of requests that name none: ISO 639-1 or `auto`; None for the usual default.
     """
 
     voices: tuple[str, ...] = Field(min_length=1)
@@ -89,7 +90,7 @@ class VoiceAlias(Frozen):
 
 
 class SpokenBy(TypedDict):
-    """Languages, as ISO 639-1 codes, what truly speaks them here, under which licence, and what it sounds like."""
+    """Runtime that speaks some languages here, ISO 639-1 codes, with its licence and a description of its sound."""
 
     runtime: str
     license: str | None
@@ -100,7 +101,7 @@ class SpokenBy(TypedDict):
 class VoiceObject(TypedDict):
     """A voice; `samples` by language for the platform's, a signed `sample_url` for the organisation's own.
 
-    `runtime` is what speaks its primary language, `runtimes` says it by language where not all are spoken by the same.
+    `runtime` speaks its primary language; `runtimes` lists runtimes by language, if there are several.
     """
 
     object: Literal["voice"]
@@ -126,7 +127,7 @@ class VoiceObject(TypedDict):
 
 
 class VoiceAccess(TypedDict):
-    """Whether the organisation may choose catalogue voices, and by what."""
+    """Right of the organisation to choose catalogue voices, and its source."""
 
     selectable: bool
     via: Literal["tier", "entitlement"]
@@ -135,9 +136,9 @@ class VoiceAccess(TypedDict):
 
 
 class VoiceList(TypedDict):
-    """Every voice that the organisation can see; `languages` are those of the catalogue voices' engine.
+    """Every voice that the organisation can see; `languages` are those of the engine of the catalogue voices.
 
-    `aliases` are other names that requests may use, and the slug that each stands for.
+    `aliases` are other names that requests may use, each with its slug.
     """
 
     object: Literal["list"]
@@ -149,7 +150,7 @@ class VoiceList(TypedDict):
 
 
 def access(caller: Caller) -> VoiceAccess:
-    """The `access` object of the voice list: whether, and by what, the organisation may choose catalogue voices."""
+    """Returns the `access` object of the voice list."""
     entitled = VOICES in caller.entitlements and not caller.tariff.voices
     hint = None if caller.may_select_voices else "voice selection begins with plan `starter`"
     return {
@@ -164,7 +165,7 @@ OTHERS = re.compile(r"[^a-z0-9]+")
 
 
 def free_slug(label: str, otherwise: str, in_use: Container[str]) -> str:
-    """`label` as a slug, with a number where it is taken; `otherwise` stands for labels in another script."""
+    """Returns `label` as a slug, with a number if it is taken, or `otherwise` for labels in another script."""
     plain = unicodedata.normalize("NFKD", label.casefold()).encode("ascii", "ignore").decode()
     low, high = 2, 34  # characters of a slug before its number
     base = OTHERS.sub("-", plain).strip("-")[:high].strip("-")

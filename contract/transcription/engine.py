@@ -1,4 +1,4 @@
-"""What a transcriber is asked and what it gives back: the job and the protocol of transcription."""
+"""Job, segments and protocol of a transcriber."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _TAG = re.compile(r"([a-z]{2,3})([-_][a-z0-9]{1,8}){0,8}", re.ASCII | re.IGNOREC
 
 
 def named_language(code: str | None) -> str | None:
-    """The language that a request names, in the spelling of LANGUAGES; None where it is to be detected.
+    """Returns the language that a request names, in the spelling of LANGUAGES; None to detect it.
 
-    Regions are cut: `de-DE` is `de`. The code need be none of LANGUAGES. Raises ValueError for what is no code.
+    Regions are cut: `de-DE` is `de`. The code may be missing in LANGUAGES. Raises ValueError for a malformed code.
     """
     code = (code or "").strip()
     if not code or code.lower() == DETECT:
@@ -42,16 +42,16 @@ def named_language(code: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptionJob:
-    """A recording to write down.
+    """A recording to transcribe.
 
     Attributes:
         audio: the file itself, or a short-lived address from which the engine reads it (`file:`, `https:`).
-        language: a code of `contract.transcription.engine`; None where the engine is to find out.
-        prompt: text as if it had been said before: a hint at spelling and style.
+        language: code from `contract.transcription.engine`; None to detect it.
+        prompt: text that counts as said before the recording: a hint at spelling and style.
         terms: proper nouns and technical terms that may occur, without spaces.
-        words: whether the time of every word is wanted; an engine that knows none gives segments without.
-        max_seconds: a longer recording is refused before any of it is heard.
-        owner: for whom; owners take turns.
+        words: whether to time every word; an engine that cannot returns segments without words.
+        max_seconds: length beyond which the recording is refused before transcription.
+        owner: organisation that the work is for; owners take turns.
     """
 
     audio: bytes | str
@@ -65,7 +65,7 @@ class TranscriptionJob:
 
 @dataclass(frozen=True, slots=True)
 class TimedWord:
-    """A word, with the times of its beginning and end in seconds of the recording."""
+    """A word, with its start and end in seconds of the recording."""
 
     text: str
     start: float
@@ -78,11 +78,11 @@ class Segment:
     """A passage: a sentence or so.
 
     Attributes:
-        text: without spaces around it.
-        start, end: in seconds of the recording; never beyond its end.
-        words: its words, where they were asked for.
-        seek: where the window began in which it was heard, in hundredths of a second.
-        tokens, temperature, avg_logprob, compression_ratio, no_speech_prob: of engines that have such figures.
+        text: text without surrounding spaces.
+        start, end: seconds of the recording; never beyond its end.
+        words: words of the passage, if requested.
+        seek: start of the window that contained it, in hundredths of a second.
+        tokens, temperature, avg_logprob, compression_ratio, no_speech_prob: figures of engines that have them.
     """
 
     text: str
@@ -99,15 +99,15 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptUpdate:
-    """What came of a recording since the last part.
+    """Transcript of a recording since the last update.
 
-    The first part comes as soon as the file is decoded, before any of it is heard: it says how long it is.
+    The first update comes after decoding, before any transcription, and contains the duration.
 
     Attributes:
-        duration_s: of the whole recording.
-        done_s: of the recording, from its beginning, that has been heard.
-        language: that of the job, else the one that was detected; None while nobody knows.
-        segments: in order of time.
+        duration_s: seconds of the whole recording.
+        done_s: seconds of the recording, from its start, that are transcribed.
+        language: language of the job, else the detected one; None until it is detected.
+        segments: new segments in order of time.
     """
 
     duration_s: float
@@ -117,11 +117,10 @@ class TranscriptUpdate:
 
 
 class TranscriptionEngine(Protocol):
-    """A transcriber, wherever it runs: an adapter in `models.transcription`, its replica, or the gate before it."""
+    """A transcriber: an adapter in `models.transcription`, its replica, or the gate before it."""
 
     def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
-        """What is said, as it is heard; leaving the iteration frees the engine.
+        """Yields the transcript as it grows; leaving the iteration frees the engine.
 
-        Raises AUDIO_UNREADABLE, AUDIO_TOO_LONG, and BUSY where too many files wait to be decoded.
+        Raises AUDIO_UNREADABLE, AUDIO_TOO_LONG, and BUSY if too many files wait to be decoded.
         """
-        ...

@@ -1,10 +1,10 @@
-"""POST /audio/transcriptions: what a request may say, and what each model makes of it.
+"""Requests of POST /audio/transcriptions, and their plan for one model.
 
 The fields are the same in a form and in JSON. A form has only texts, and may repeat a field or add `[]` to its name:
 
-    fields(pairs)                        a form's pairs -> what TranscriptionRequest reads
-    choose(request, models)              the model that listens
-    plan(request, model)                 what is asked of it; raises whatever the model refuses
+    fields(pairs)                        pairs of a form -> fields of TranscriptionRequest
+    choose(request, models)              the model that transcribes
+    plan(request, model)                 the request as this model can serve it; raises what the model refuses
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LISTS = ("context_bias", "timestamp_granularities")
 
 
 def _switch(value: Any) -> Any:
-    """A boolean; a form spells it."""
+    """Returns a boolean for its spelling in a form, and anything else unchanged."""
     word = value.strip().lower() if isinstance(value, str) else None
     if word is not None and word in (*TRUE, *FALSE):
         return word in TRUE
@@ -40,7 +40,7 @@ def _switch(value: Any) -> Any:
 
 
 def _granularities(value: Any) -> tuple[str, ...]:
-    """Each once, in the order of GRANULARITIES. `segment,word` in one text is two."""
+    """Returns each granularity once, in the order of GRANULARITIES. The text `segment,word` is two."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
         raise ValueError("it must be `segment` or `word`")
@@ -53,7 +53,7 @@ def _granularities(value: Any) -> tuple[str, ...]:
 
 
 def _terms(value: Any) -> tuple[str, ...]:
-    """Terms without white space; those that have some are discarded."""
+    """Returns terms without white space; terms with white space are discarded."""
     terms = [value] if isinstance(value, str) else value
     if isinstance(terms, (list, tuple)) and len(terms) > CONTEXT_TERMS:
         raise ValueError(f"{len(terms)} terms were sent; at most {CONTEXT_TERMS} are allowed")
@@ -62,26 +62,24 @@ def _terms(value: Any) -> tuple[str, ...]:
     return tuple(term for term in terms if term and not any(map(str.isspace, term)))
 
 
-def _end(text: str) -> str:
-    """The end of a prompt, as far as a model can read it."""
-    return text[-TRANSCRIPTION_PROMPT_CHARS:]
-
-
+Prompt = Annotated[str, AfterValidator(lambda text: text[-TRANSCRIPTION_PROMPT_CHARS:])]
 Switch = Annotated[bool, BeforeValidator(_switch, json_schema_input_type=bool)]
 
 
 class TranscriptionRequest(Lenient):
-    """What is asked about a recording. Unknown fields are ignored, and so is an unknown `model`.
+    """Request for a transcription. Unknown fields are ignored, and so is an unknown `model`.
 
     Attributes:
-        upload_id: the ticket under which the recording was uploaded; None where the form brings it as `file`.
+        upload_id: ticket under which the recording was uploaded; None if the form has it as `file`.
         language: two letters, also as `de-DE`, or `auto` (`contract.transcription.engine`).
-        timestamp_granularities: which times the answer has.
+        timestamp_granularities: kinds of times in the answer.
         context_bias: proper nouns and technical terms.
-        format_text: adds a structuring pass.
-        prompt: spelling and style, of which the end counts; models without such a hint ignore it.
-        stream: answers with events as the recording is heard.
+        format_text: whether a structuring pass is added.
+        prompt: hint at spelling and style, of which the end is used; models without such a hint ignore it.
+        stream: whether the answer is a stream of events during the transcription.
     """
+
+    _keeps_empty = frozenset[str]()
 
     upload_id: str | None = None
     model: str | None = None
@@ -94,14 +92,14 @@ class TranscriptionRequest(Lenient):
         SkipValidation[tuple[str, ...]], BeforeValidator(_terms, json_schema_input_type=str | list[str])
     ] = ()
     format_text: Switch = False
-    prompt: Annotated[str, AfterValidator(_end)] | None = None
+    prompt: Prompt | None = None
     stream: Switch = False
 
 
 def fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """The fields of a form; one without a text is one that nobody filled in.
+    """Returns the fields of a form; a field without text counts as not filled in.
 
-    Raises INVALID_REQUEST for one that came twice and may come once.
+    Raises INVALID_REQUEST for a repeated field that may appear only once.
     """
     form: dict[str, Any] = {}
     for name, text in pairs:
@@ -119,14 +117,14 @@ def fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptionPlan:
-    """A request that its model can answer.
+    """A request that its model can serve.
 
     Attributes:
-        language: of the recording, spelt as in `contract.transcription.engine`; None where it is to be detected.
-        echo: the same as the answer spells it.
+        language: language of the recording, spelt as in `contract.transcription.engine`; None to detect it.
+        echo: spelling of that language in the answer.
         prompt, terms: hints for the engine.
-        words: whether the engine is to time every word.
-        max_seconds: of the recording.
+        words: whether the engine times every word.
+        max_seconds: longest recording.
     """
 
     request: TranscriptionRequest
@@ -139,19 +137,19 @@ class TranscriptionPlan:
     max_seconds: float
 
     def job(self, audio: bytes | str, owner: str = "") -> TranscriptionJob:
-        """What crosses to the engine, for the recording `audio`; see `TranscriptionJob`."""
+        """Returns the job for the recording `audio`; see `TranscriptionJob`."""
         language = self.language if self.language in self.model.languages else None
         return TranscriptionJob(audio, language, self.prompt, self.terms, self.words, self.max_seconds, owner)
 
 
 def choose(request: TranscriptionRequest, models: Sequence[TranscriptionModel]) -> TranscriptionModel | None:
-    """The model that `request` names, else the default one; None where neither is among `models`."""
+    """Returns the model that `request` names, else the default; None if neither is among `models`."""
     named = next((model for model in models if model.id == request.model), None)
     return named or next((model for model in models if model.is_default), None)
 
 
 def plan(request: TranscriptionRequest, model: TranscriptionModel) -> TranscriptionPlan:
-    """What `model` is asked. Raises INVALID_REQUEST and LANGUAGE_NOT_SUPPORTED for what it does not do."""
+    """Returns the plan of `request` for `model`. Raises INVALID_REQUEST and LANGUAGE_NOT_SUPPORTED."""
     format, granularities = request.response_format, request.timestamp_granularities
     if format not in model.formats:
         raise INVALID_REQUEST(
@@ -188,7 +186,7 @@ def plan(request: TranscriptionRequest, model: TranscriptionModel) -> Transcript
 
 
 def _language(code: str | None, model: TranscriptionModel) -> str | None:
-    """The code as `named_language` spells it. Raises LANGUAGE_NOT_SUPPORTED where the model obeys and lacks it."""
+    """Returns the code as `named_language` spells it. Raises LANGUAGE_NOT_SUPPORTED if the model refuses it."""
     try:
         language = named_language(code)
     except ValueError as error:
@@ -205,9 +203,9 @@ def _language(code: str | None, model: TranscriptionModel) -> str | None:
 
 
 def _times_words(request: TranscriptionRequest, model: TranscriptionModel) -> bool:
-    """Whether the engine is to time words: where the answer shows them, and the engine can.
+    """Returns True if the engine times words: the answer shows them, and the engine can time them.
 
-    Where it cannot, `segments` are passages. A list of words, which detailed answers have, cannot be made of those.
+    Otherwise `segments` are passages. Detailed answers need a list of words, so they are refused if it cannot.
     """
     is_shown = "word" in request.timestamp_granularities and request.response_format == "verbose_json"
     if is_shown and model.is_detailed and not model.times_words:

@@ -1,9 +1,9 @@
-"""The text of a recording, and the forms in which it is answered.
+"""The text of a recording, and the formats of the answer.
 
 transcript.add(update)                     takes what the engine has transcribed since the last update
 reply(transcript, formatted)               json and verbose_json
 plain(transcript, formatted)               text, srt and vtt
-delta(text), done(transcript, formatted)   OpenAI's events, where the answer is streamed
+delta(text), done(transcript, formatted)   OpenAI's events of a streamed answer
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ NO_SPACES = frozenset({"zh", "ja", "yue", "th", "lo", "my", "km", "bo"})
 
 @dataclass(frozen=True, slots=True)
 class Formatted:
-    """What came of the structuring pass.
+    """Result of the structuring pass.
 
     Attributes:
-        text: with its structure, or the transcript as it was where none was applied.
-        verdict: how sure it is that no wording changed.
-        coverage: share of the transcript's words that the text has unchanged, 0 to 1.
-        reason: why it was not applied.
+        text: structured text, or the unchanged transcript if no structure was applied.
+        verdict: result of the check that no wording changed.
+        coverage: share of the words of the transcript that the text has unchanged, 0 to 1.
+        reason: reason why no structure was applied.
     """
 
     text: str
@@ -56,7 +56,7 @@ class Transcript:
     segments: list[Segment] = field(default_factory=list)
 
     def add(self, update: TranscriptUpdate) -> str:
-        """Takes a part; returns its text, as it continues what was there."""
+        """Adds an update and returns its text, as a continuation of the text so far."""
         self.duration_s, self.done_s = update.duration_s, update.done_s
         self.detected = update.language or self.detected
         texts = [segment.text for segment in update.segments if segment.text]
@@ -71,19 +71,19 @@ class Transcript:
 
     @property
     def language(self) -> str | None:
-        """The language in the answer: the one sent, or the one detected where the model reports it."""
+        """Language in the answer: the requested one, or the detected one if the model reports it."""
         return self.plan.echo or (self.detected if self.plan.model.reports_language else None)
 
     @property
     def seconds(self) -> float:
-        """`duration`, which is billed: the length of the recording, or the end of the last segment."""
+        """Billed `duration`: the length of the recording, or the end of the last segment."""
         if self.plan.model.is_detailed:
             return self.segments[-1].end if self.segments else 0.0
         return self.duration_s
 
     @property
     def billed_seconds(self) -> int:
-        """Seconds to bill for what has been heard so far, rounded up."""
+        """Seconds to bill for the transcription so far, rounded up."""
         return math.ceil(self.seconds if self.plan.model.is_detailed else min(self.done_s, self.duration_s))
 
     @property
@@ -92,7 +92,7 @@ class Transcript:
 
 
 class SegmentObject(TypedDict):
-    """A passage, times in seconds."""
+    """A passage. Times are in seconds."""
 
     text: str
     start: float
@@ -101,7 +101,7 @@ class SegmentObject(TypedDict):
 
 
 class DetailedSegment(TypedDict):
-    """A passage, with the figures that Whisper gives. Times in seconds, `seek` in hundredths."""
+    """A passage, with the figures of Whisper. Times are in seconds, `seek` in hundredths."""
 
     id: int
     seek: int
@@ -116,7 +116,7 @@ class DetailedSegment(TypedDict):
 
 
 class WordObject(TypedDict):
-    """A word, times in seconds."""
+    """A word. Times are in seconds."""
 
     word: str
     start: float
@@ -124,7 +124,7 @@ class WordObject(TypedDict):
 
 
 class FormattingObject(TypedDict):
-    """Whether structure was added, and how sure it is that no wording changed."""
+    """Result of the structuring pass, and of the check that no wording changed."""
 
     applied: bool
     verdict: Verdict
@@ -133,7 +133,7 @@ class FormattingObject(TypedDict):
 
 
 class TranscriptionReply(TypedDict):
-    """What was said. All but `text` depends on what was requested."""
+    """A transcript. All fields but `text` depend on the request."""
 
     text: str
     language: NotRequired[str | None]
@@ -145,7 +145,7 @@ class TranscriptionReply(TypedDict):
 
 
 def reply(transcript: Transcript, formatted: Formatted | None = None) -> TranscriptionReply:
-    """The body of `json` and `verbose_json`."""
+    """Returns the body of `json` and `verbose_json`."""
     body: TranscriptionReply = {"text": formatted.text if formatted else transcript.text}
     if transcript.plan.request.response_format == "verbose_json":
         body["language"] = transcript.language
@@ -161,7 +161,7 @@ def reply(transcript: Transcript, formatted: Formatted | None = None) -> Transcr
 
 
 def plain(transcript: Transcript, formatted: Formatted | None = None) -> tuple[str, str]:
-    """The body of `text`, `srt` and `vtt`, and its media type."""
+    """Returns the body of `text`, `srt` and `vtt`, and its media type."""
     match transcript.plan.request.response_format:
         case "srt" | "vtt" as format:
             write = srt if format == "srt" else vtt
@@ -171,12 +171,12 @@ def plain(transcript: Transcript, formatted: Formatted | None = None) -> tuple[s
 
 
 def delta(text: str) -> bytes:
-    """The event that more of the text is known."""
+    """Returns the event for more text."""
     return event({"type": "transcript.text.delta", "delta": text})
 
 
 def done(transcript: Transcript, formatted: Formatted | None = None) -> bytes:
-    """The last event: the whole answer, and what is billed."""
+    """Returns the last event: the whole answer, and the billed duration."""
     body: dict[str, Any] = {"type": "transcript.text.done", **reply(transcript, formatted)}
     return event(body | {"usage": {"type": "duration", "seconds": math.ceil(transcript.seconds)}})
 
@@ -215,7 +215,7 @@ ARROW = "-->"
 
 
 def srt(segments: Iterable[Segment]) -> str:
-    """SubRip: numbered cues with a comma before the milliseconds."""
+    """Returns SubRip: numbered cues, with a comma before the milliseconds."""
     return "".join(
         f"{number}\n{_time(s.start, ',')} {ARROW} {_time(s.end, ',')}\n{_line(s.text).replace(ARROW, '->')}\n\n"
         for number, s in enumerate(segments, 1)
@@ -223,7 +223,7 @@ def srt(segments: Iterable[Segment]) -> str:
 
 
 def vtt(segments: Iterable[Segment]) -> str:
-    """WebVTT: a point before the milliseconds, and the text is markup."""
+    """Returns WebVTT, with a point before the milliseconds, and markup as text."""
     cues = (
         f"{_time(s.start, '.')} {ARROW} {_time(s.end, '.')}\n{html.escape(_line(s.text), quote=False)}\n\n"
         for s in segments
@@ -232,11 +232,11 @@ def vtt(segments: Iterable[Segment]) -> str:
 
 
 def _line(text: str) -> str:
-    """One line: an empty one would end the cue."""
+    """Returns `text` in one line: an empty line would end the cue."""
     return " ".join(text.split())
 
 
 def _time(seconds: float, separator: str) -> str:
-    """`01:02:03,456`, rounded once, so that 1.9996 s is 2 s and never 1.1000."""
+    """Returns `01:02:03,456`, rounded once, so that 1.9996 s is 2 s and never 1.1000."""
     ms = max(0, round(seconds * 1000))
     return f"{ms // 3_600_000:02d}:{ms // 60_000 % 60:02d}:{ms // 1000 % 60:02d}{separator}{ms % 1000:03d}"

@@ -1,4 +1,4 @@
-"""POST /audio/uploads: tickets for recordings that are longer than a body may be."""
+"""POST /audio/uploads: tickets for recordings that are too long for a body."""
 
 from __future__ import annotations
 
@@ -8,18 +8,9 @@ from contract.base import Lenient
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
 from contract.limits import UPLOAD_BYTES
 
-RECORDING_TYPES = (
-    "audio/mpeg",
-    "audio/mp4",
-    "audio/x-m4a",
-    "audio/aac",
-    "audio/wav",
-    "audio/webm",
-    "audio/ogg",
-    "audio/opus",
-    "audio/flac",
-)
-"""What `mime` of a ticket may be."""
+_KINDS = ("mpeg", "mp4", "x-m4a", "aac", "wav", "webm", "ogg", "opus", "flac")
+RECORDING_TYPES = tuple(f"audio/{kind}" for kind in _KINDS)
+"""Values of `mime` for a ticket."""
 
 
 class UploadRequest(Lenient):
@@ -27,8 +18,8 @@ class UploadRequest(Lenient):
 
     Attributes:
         mime: media type of the recording, e.g. `audio/mpeg`; parameters such as `; codecs=opus` are cut.
-        size: of the file, in bytes.
-        model: that will transcribe the recording, so that it starts meanwhile.
+        size: bytes of the file.
+        model: model that will transcribe the recording, so that it starts during the upload.
     """
 
     mime: str
@@ -56,7 +47,7 @@ class UploadRequest(Lenient):
 
 
 class UploadTicket(TypedDict):
-    """Where to PUT the bytes, once, with this `content_type`; `upload_id` then stands for them in a transcription."""
+    """Ticket for one PUT of the bytes with this `content_type`; a transcription then names them by `upload_id`."""
 
     upload_id: str
     upload_url: str

@@ -7,7 +7,7 @@
     discarded  -        -        -        refused    discarded
     failed     -        -        -        refused    discarded
 
-`-` changes nothing: an engine may be done with what somebody discarded meanwhile.
+`-` changes nothing: an engine may finish a draft after the organisation has discarded it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ DraftEvent = Literal["finish", "fail", "expire", "adopt", "discard"]
 
 DRAFT_STATES: tuple[DraftState, ...] = get_args(DraftState)
 
-TRANSITIONS: dict[tuple[DraftState, DraftEvent], DraftState] = {
-    ("pending", "finish"): "ready",
-    ("pending", "fail"): "failed",
-    ("pending", "expire"): "failed",
-    ("ready", "adopt"): "adopted",
-    **{(state, "discard"): "discarded" for state in DRAFT_STATES},
+TRANSITIONS: dict[DraftEvent, tuple[tuple[DraftState, ...], DraftState]] = {
+    "finish": (("pending",), "ready"),
+    "fail": (("pending",), "failed"),
+    "expire": (("pending",), "failed"),
+    "adopt": (("ready",), "adopted"),
+    "discard": (DRAFT_STATES, "discarded"),
 }
-"""Every change that there is."""
+"""The states in which each event changes something, and the state after it."""
 
 NOT_READY: dict[DraftState, str] = {
     "pending": "is not finished; poll it until its `status` is `ready`",
@@ -38,12 +38,7 @@ NOT_READY: dict[DraftState, str] = {
     "discarded": "has been discarded",
     "failed": "has failed; order a new one",
 }
-"""Why a draft in a state cannot be adopted."""
-
-
-def sources(event: DraftEvent) -> tuple[DraftState, ...]:
-    """The states in which `event` changes something."""
-    return tuple(state for state in DRAFT_STATES if (state, event) in TRANSITIONS)
+"""Reason why a draft in a state cannot be adopted."""
 
 
 def refuse_adoption(state: DraftState) -> None:
@@ -54,11 +49,11 @@ def refuse_adoption(state: DraftState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class VoiceSpec(VoiceBrief):
-    """All that was decided when a voice was ordered.
+    """Complete specification of an ordered voice.
 
     Attributes:
-        label: for people.
-        slug: that the voice is to have, None for one that is made when it is adopted.
+        label: name for people.
+        slug: slug of the voice; None to derive one at adoption.
         auto_adopt: whether the voice is adopted as soon as it is ready.
     """
 
@@ -67,6 +62,6 @@ class VoiceSpec(VoiceBrief):
     auto_adopt: bool
 
     def job(self, text: str, attempts: int) -> DesignJob:
-        """What the designer is asked: `text` is the sample sentence of the language."""
+        """Returns the job for the designer: `text` is the sample sentence of the language."""
         brief = {field.name: getattr(self, field.name) for field in fields(VoiceBrief)}
         return DesignJob(**brief, text=text, attempts=attempts)

@@ -1,4 +1,4 @@
-"""What a voice designer is asked and what it gives back: brief, job, result and the protocol of voice design."""
+"""Brief, job, result and protocol of a voice designer."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from contract.speech.engine import Clip
 
 @dataclass(frozen=True, slots=True)
 class VoiceBrief:
-    """What a voice is to be.
+    """Description of the desired voice.
 
     Attributes:
         gender, age_years: as ordered.
-        language: ISO 639-1, of its sample sentence.
-        traits: axis to id of each trait, ordered or drawn, e.g. `{"timbre": "deep"}`, for engines that read no
+        language: language of the sample sentence, ISO 639-1.
+        traits: axis to id of each trait, ordered or random, e.g. `{"timbre": "deep"}`, for engines that read no
             description.
-        speed: of speaking, that the traits ask for; 1 is the engine's own.
-        instruct: the whole description, built or given, in words, for engines that read one.
+        speed: factor on the engine's own speed, from the traits.
+        instruct: whole description in words, derived or from the client, for engines that read one.
         target_hz: median pitch to reach.
-        band_hz: lowest and highest median that is accepted.
-        seed: of all that is drawn by chance: the same job gives the same voice on one machine.
+        band_hz: lowest and highest accepted median.
+        seed: seed of all random choices: on one machine, the same job gives the same voice.
     """
 
     gender: Literal["m", "f"]
@@ -37,36 +37,45 @@ class VoiceBrief:
 
 @dataclass(frozen=True, slots=True)
 class DesignJob(VoiceBrief):
-    """A voice to make, which says `text`, the sample sentence of its language, in at most so many attempts."""
+    """A voice to design, which speaks the sample sentence `text`, in at most `attempts` attempts."""
 
     text: str
     attempts: int
 
 
-@dataclass(frozen=True, slots=True)
-class DesignResult:
-    """The best attempt.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoiceMeasurement:
+    """Measurement of the best attempt.
 
     Attributes:
-        clip: the voice says the text of the job, which is its transcript.
-        sample: the same as an MP3 file, marked as all sound is.
-        recipe: how the speech engine of the same runtime speaks the voice; None where it imitates the clip.
         f0_hz, p25_hz, p75_hz: median pitch and quartiles over the voiced windows of the clip.
-        voiced_windows: of 10 ms, how many there are.
+        voiced_windows: number of voiced windows of 10 ms.
         in_band: whether the median is in the band of the job.
         attempts_used: sentences that were spoken.
-        seconds: of synthesis, over all attempts; what is billed.
     """
 
-    clip: Clip
-    sample: bytes
-    recipe: str | None
     f0_hz: float
     p25_hz: float
     p75_hz: float
     voiced_windows: int
     in_band: bool
     attempts_used: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesignResult(VoiceMeasurement):
+    """The best attempt.
+
+    Attributes:
+        clip: the voice with the text of the job, which is its transcript.
+        sample: the clip as an MP3 file, marked as AI-generated like all audio.
+        recipe: recipe of the voice for the speech engine of the same runtime; None if that imitates the clip.
+        seconds: seconds of synthesis over all attempts, which are billed.
+    """
+
+    clip: Clip
+    sample: bytes
+    recipe: str | None
     seconds: float
 
 
@@ -74,5 +83,4 @@ class VoiceDesignEngine(Protocol):
     """A designer of voices: an adapter in `models.voice_design`, its replica, or the gate before it."""
 
     async def design(self, job: DesignJob) -> DesignResult:
-        """The voice. Raises UPSTREAM_ERROR where no attempt gave a voice at all."""
-        ...
+        """Returns the voice. Raises UPSTREAM_ERROR if no attempt produced one."""

@@ -1,7 +1,7 @@
-"""Orders of voices: what a body may say, and what is decided when it comes.
+"""Orders of voices: their bodies, and the complete specification that follows from each.
 
-parse(DesignOrder, body)                    what the client said
-plan(order, traits, model, draw)            what is made of it: nothing is left open
+parse(DesignOrder, body)                    the order of the client
+voice_spec(order, traits, model, draw)      its specification, with random choices for all that the order leaves open
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from contract.limits import (
     VOICE_LABEL_CHARS,
 )
 from contract.speech.routing import FALLBACK_LANGUAGE, without_region
-from contract.speech.voices import check_slug_form
+from contract.speech.voices import checked_slug
 from contract.voice_design.draft import VoiceSpec
 from contract.voice_design.pitch import DERIVED_SEMITONES, ORDERED_SEMITONES, band_hz, pitch_words, target_hz
 from contract.voice_design.traits import AXES, Axis, Gender, Trait, Traits
 
 UNSEEN = ("Cc", "Cs", "Co")
-"""Classes of code points that no text for people holds: databases and terminals choke on some of them."""
+"""Categories of code points that are not allowed in text for people: some databases and terminals fail on them."""
 TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
-"""Marks that turn the direction of writing, by which one label can look like another."""
+"""Marks that change the direction of writing, with which one label can look like another."""
 
 
 def _text(text: str) -> str:
-    """`text`, if it holds something readable, and no hidden characters but line breaks."""
+    """Returns `text`. Raises ValueError if it is empty, or has hidden characters other than line breaks."""
     if not text.strip():
         raise ValueError("it is empty")
     for char in text:
@@ -49,36 +49,30 @@ def _text(text: str) -> str:
 
 
 def _line(text: str | None) -> str | None:
-    """In one line; None where nothing is in it, as forms send fields that nobody filled in."""
+    """Returns `text` in one line; None if it is empty, as in the unused fields of a form."""
     if text is None or not text.strip():
         return None
     return " ".join(_text(text).split())
 
 
-def _slug(slug: str | None) -> str | None:
-    if slug is not None:
-        check_slug_form(slug)
-    return slug
-
-
 Label = Annotated[str | None, Field(max_length=VOICE_LABEL_CHARS), AfterValidator(_line)]
-Slug = Annotated[str | None, AfterValidator(_slug)]
+Slug = Annotated[str, AfterValidator(checked_slug)] | None
 
 
 class DesignOrder(Strict):
-    """A body of POST /audio/voices/designs. A trait that is not named is drawn by chance.
+    """A body of POST /audio/voices/designs. Traits that it does not name are chosen at random.
 
-    A field that is not in the schema is refused: `timber` for `timbre` would be drawn by chance, and paid for.
+    Unknown fields are refused: with `timber` for `timbre`, a random timbre would be billed.
 
     Attributes:
         age_years, age_group: exactly one of them.
-        language: of the sample sentence; `de` where none is named. Regions are cut: `de-DE` is `de`.
-        free_text: words of the client's own, at the end of the description.
-        label: for people; made from the traits where none is given.
-        slug: that the voice is to have when it is adopted.
+        language: language of the sample sentence; `de` by default. Regions are cut: `de-DE` is `de`.
+        free_text: further words at the end of the description.
+        label: name for people; derived from the traits by default.
+        slug: slug of the voice after adoption.
         auto_adopt: whether the voice is adopted as soon as it is ready.
-        instruct: a description that replaces the one that is built.
-        target_hz: median pitch to reach, in place of what gender, age and timbre give.
+        instruct: description that replaces the derived one.
+        target_hz: median pitch to reach, in place of the one that follows from gender, age and timbre.
     """
 
     gender: Gender
@@ -108,8 +102,8 @@ class AdoptRequest(Strict):
     """A body of POST /audio/voices/designs/{id}/adopt; no body is the same as an empty one.
 
     Attributes:
-        slug: of the voice, in place of the ordered one.
-        label: likewise.
+        slug: slug of the voice, in place of the ordered one.
+        label: label of the voice, in place of the ordered one.
     """
 
     slug: Slug = None
@@ -117,7 +111,7 @@ class AdoptRequest(Strict):
 
 
 class SuggestRequest(Strict):
-    """A body of POST /audio/voices/designs/suggest: `text` describes what is to be heard, in German or English."""
+    """A body of POST /audio/voices/designs/suggest: `text` describes the voice, in German or English."""
 
     text: Annotated[str, Field(max_length=SUGGEST_CHARS)]
 
@@ -129,14 +123,15 @@ class SuggestRequest(Strict):
 
 
 def voice_spec(order: DesignOrder, traits: Traits, model: VoiceDesignModel, draw: random.Random) -> VoiceSpec:
-    """Everything that an order leaves open, decided. Two equal orders may differ in what `draw` decides.
+    """Returns the complete specification of an order.
 
-    That is the seed, and age and traits where they are not given. `model` is the designer, which knows the languages.
-    Raises INVALID_REQUEST for ids and languages that do not exist.
+    `draw` chooses the seed, and age and traits that the order does not name. The languages are those of `model`, the
+    designer. Raises INVALID_REQUEST for ids and languages that do not exist.
     """
     language = _language(order.language, model)
     chosen = {axis: _trait(axis, getattr(order, axis), traits, draw) for axis in AXES}
     age_years = _age_years(order, traits, draw)
+    (low, high), speed = SPEECH_SPEED, math.prod(trait.speed for trait in chosen.values())
     shift = sum(trait.semitones for trait in chosen.values())
     target = order.target_hz or target_hz(order.gender, age_years, shift)
     described = describe(order.gender, age_years, target, chosen, language, order.free_text, traits)
@@ -146,7 +141,7 @@ def voice_spec(order: DesignOrder, traits: Traits, model: VoiceDesignModel, draw
         age_years=age_years,
         language=language,
         traits={axis: trait.id for axis, trait in chosen.items()},
-        speed=_speed(chosen),
+        speed=round(min(max(speed, low), high), 3),
         instruct=order.instruct or described,
         label=order.label or label[:VOICE_LABEL_CHARS],
         slug=order.slug,
@@ -162,7 +157,7 @@ def _language(code: str | None, model: VoiceDesignModel) -> str:
         return FALLBACK_LANGUAGE if FALLBACK_LANGUAGE in model.languages else model.languages[0]
     language = without_region(code)
     if language not in model.languages:
-        # The table of voice design has no code of its own for this.
+        # Voice design has no error code of its own for this.
         raise INVALID_REQUEST(
             f"voices cannot be designed in `{code[:20]}`; allowed are {', '.join(model.languages)}",
             param="language",
@@ -183,12 +178,6 @@ def _trait(axis: Axis, id: str | None, traits: Traits, draw: random.Random) -> T
     return draw.choice(list(traits.axes[axis].values())) if id is None else traits.trait(axis, id)
 
 
-def _speed(chosen: dict[Axis, Trait]) -> float:
-    low, high = SPEECH_SPEED
-    speed = math.prod(trait.speed for trait in chosen.values())
-    return round(min(max(speed, low), high), 3)
-
-
 def describe(
     gender: Gender,
     age_years: int,
@@ -198,7 +187,7 @@ def describe(
     free_text: str | None,
     traits: Traits,
 ) -> str:
-    """Gender, age and pitch, then traits, use and language, then the client's own words; INSTRUCT_CHARS at most."""
+    """Returns gender, age and pitch, traits, use and language, then `free_text`, in at most INSTRUCT_CHARS."""
     article = "An" if age_years == 18 or 80 <= age_years < 90 else "A"
     words = {axis: trait.instruct for axis, trait in chosen.items()}
     sentences = [

@@ -1,13 +1,14 @@
-"""Which pitch a voice of a gender and an age is to have, and what counts as reached.
+"""Target pitch of a voice by gender and age, and the band of accepted pitches.
 
-    target_hz(gender, age_years, semitones)     from the anchors, moved by what the timbre asks for
-    band_hz(target, half_width)                 medians that are accepted
+    target_hz(gender, age_years, semitones)     from the anchors, shifted by the timbre
+    band_hz(target, half_width)                 accepted medians
 
-Between the anchors the pitch is linear. They are ours, drawn through what several studies found; no single one has
-all ages of both: men fall from their twenties to their forties and rise from there (Shipp and Hollien 1972, n = 175);
-the usual adult speaks at about 120 Hz or 210 Hz (Traunmueller and Eriksson 1995); women fall from their twenties to
-their eighties, men rise a little after seventy (Nishio and Niimi 2008, n = 374); the gap between them shrinks with age,
-from 9 semitones in the twenties to 6 in the seventies (Fisher corpus, n = 11,971; here 10 at 25 and 6 at 70).
+Between the anchors the pitch is linear. The anchors are estimates that combine several studies, because no single study
+has all ages of both: men fall from their twenties to their forties and rise from there (Shipp and Hollien 1972,
+n = 175); the usual adult speaks at about 120 Hz or 210 Hz (Traunmueller and Eriksson 1995); women fall from their
+twenties to their eighties, men rise a little after seventy (Nishio and Niimi 2008, n = 374); the gap between them
+shrinks with age, from 9 semitones in the twenties to 6 in the seventies (Fisher corpus, n = 11,971; here 10 at 25 and 6
+at 70).
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ ORDERED_SEMITONES = 1.5
 """Half width of the band around a pitch that was ordered as such."""
 
 PITCH_WORDS = ((-3.5, "very low-pitched"), (-0.75, "low-pitched"), (0.75, "medium-pitched"), (3.5, "high-pitched"))
-"""Semitones from what is usual for gender and age, and how a pitch up to there is called."""
+"""Semitones from the usual pitch for gender and age, and the name of a pitch up to there."""
 HIGHEST_WORD = "very high-pitched"
 
 
 def usual_hz(gender: Literal["m", "f"], age_years: int) -> float:
-    """Median pitch that is usual at an age from 16 to 90, in Hz."""
+    """Returns the usual median pitch at an age from 16 to 90, in Hz."""
     for (age, hz), (next_age, next_hz) in pairwise(ANCHORS_HZ[gender]):
         if age_years <= next_age:
             return hz + (next_hz - hz) * (age_years - age) / (next_age - age)
@@ -43,21 +44,21 @@ def usual_hz(gender: Literal["m", "f"], age_years: int) -> float:
 
 
 def target_hz(gender: Literal["m", "f"], age_years: int, semitones: float) -> int:
-    """Pitch to reach, in whole Hz, `semitones` above (or below) what is usual, within what can be ordered."""
+    """Returns the pitch to reach, in whole Hz, `semitones` from the usual one, within the range of orders."""
     low, high = TARGET_HZ
     return min(max(round(usual_hz(gender, age_years) * 2 ** (semitones / 12)), low), high)
 
 
 def band_hz(target: int, half_width: float) -> tuple[float, float]:
-    """Lowest and highest median that is accepted, in Hz: `half_width` semitones about `target`.
+    """Returns the lowest and highest accepted median, in Hz: `half_width` semitones about `target`.
 
-    It may reach a little beyond what can be ordered: who orders the lowest pitch accepts what is as near to it below.
+    The band may reach beyond the range of orders: an order of the lowest pitch accepts slightly lower ones.
     """
     ratio = 2 ** (half_width / 12)
     return round(target / ratio, 1), round(target * ratio, 1)
 
 
 def pitch_words(gender: Literal["m", "f"], age_years: int, hz: int) -> str:
-    """How a pitch is called for a voice of this gender and age."""
+    """Returns the name of a pitch for a voice of this gender and age."""
     semitones = 12 * math.log2(hz / usual_hz(gender, age_years))
     return next((words for limit, words in PITCH_WORDS if semitones <= limit), HIGHEST_WORD)

@@ -1,4 +1,4 @@
-"""What is answered about designed voices: drafts, what can be ordered, suggestions."""
+"""Replies about designed voices: drafts, options of orders, suggestions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contract.voice_design.traits import Axis, Gender, Traits
 
 
 class Measurements(TypedDict):
-    """What was measured: null while pending; the quartiles and windows are there once a clip is."""
+    """Measurements of a voice: null while pending. Quartiles and windows exist once there is a clip."""
 
     f0_hz: float | None
     in_band: bool | None
@@ -26,7 +26,7 @@ class Measurements(TypedDict):
 
 
 class VoiceDesignObject(TypedDict):
-    """A draft; `traits` are axis to id, ordered or drawn."""
+    """A draft. `traits` maps each axis to the id of a trait, ordered or random."""
 
     object: Literal["voice_design"]
     id: str
@@ -59,14 +59,14 @@ class VoiceDesignList(TypedDict):
 
 
 class NamedOption(TypedDict):
-    """What an order may name, and its label by language."""
+    """Option of an order, with its label by language."""
 
     id: str
     labels: dict[str, str]
 
 
 class TraitOption(NamedOption):
-    """A trait; `description` is what it adds to the description of a voice, in English."""
+    """A trait; `description` is its part of the description of a voice, in English."""
 
     description: str
 
@@ -79,7 +79,7 @@ class AgeGroupOption(NamedOption):
 
 
 class DesignLimits(TypedDict):
-    """Limits of voice design; pairs are the lowest and the highest that is allowed."""
+    """Limits of voice design; pairs are the lowest and highest allowed value."""
 
     adopted_voices: int
     concurrent_drafts: int
@@ -97,7 +97,7 @@ class DesignLimits(TypedDict):
 
 
 class DesignOptions(TypedDict):
-    """What an order may name, the limits, and whether orders are taken here at all."""
+    """Options of an order, the limits, and whether this server accepts orders."""
 
     object: Literal["voice_design_options"]
     available: bool
@@ -110,7 +110,7 @@ class DesignOptions(TypedDict):
 
 
 class SuggestReply(TypedDict):
-    """Traits for an order. `reason` says what was heard, `hints` (three at most) what was not or not clearly."""
+    """Traits for an order. `reason` explains them; `hints` (three at most) name what was missing or unclear."""
 
     gender: Gender
     age_years: int
@@ -125,7 +125,7 @@ class SuggestReply(TypedDict):
 
 
 def options(traits: Traits, model: VoiceDesignModel, available: bool) -> DesignOptions:
-    """What can be ordered from `model`."""
+    """Returns the options of orders to `model`."""
     return {
         "object": "voice_design_options",
         "available": available,

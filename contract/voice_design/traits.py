@@ -1,11 +1,10 @@
-"""What a voice may be ordered to be: traits by axis, age groups, genders, languages.
+"""Options of an ordered voice: traits by axis, age groups, genders, languages.
 
-All of it comes from `configs/catalog/traits.toml`; what is ordered by an id that is not there is refused here.
-Beside it stand the words by which `text.descriptions` understands free descriptions (`suggest.toml`, and
-`public_figures.toml` for well-known people).
+All of them come from `configs/catalog/traits.toml`; this module refuses other ids. It also holds the words by which
+`text.descriptions` reads free descriptions (`suggest.toml`, and `public_figures.toml` for well-known people).
 
-Wherever words are listed, `tief` is that word, `tief-` every word that begins so, `-sprecher` every word that ends so,
-and words with spaces between them stand in this order. Case does not count, nor does `ae` for `ä` or `ss` for `ß`.
+In lists of words, `tief` is that word, `tief-` every word with that beginning, `-sprecher` every word with that ending,
+and words with spaces between them are a sequence. Case does not matter, nor does `ae` for `ä` or `ss` for `ß`.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ AXES: tuple[Axis, ...] = ("timbre", "character", "tempo", "use_case")
 Gender = Literal["m", "f"]
 
 FALLBACK_WORDING = "en"
-"""Language of labels in languages that have none of their own."""
+"""Language of labels for languages without labels."""
 
 
 class Named(Frozen):
-    """What has a name for people, and words by which a description means it.
+    """An option with labels for people, and words that mean it in a description.
 
     Attributes:
-        labels: by language, ISO 639-1; English is always there.
-        words: by language, in the notation above.
+        labels: labels by language, ISO 639-1; English is always present.
+        words: words by language, in the notation above.
     """
 
     labels: dict[str, str]
     words: dict[str, tuple[str, ...]] = {}
 
     def label(self, language: str) -> str:
-        """For people who read `language`, in English where there is no other."""
+        """Returns the label in `language`, or in English if there is none."""
         return self.labels.get(language, self.labels[FALLBACK_WORDING])
 
 
@@ -49,10 +48,10 @@ class Trait(Named):
 
     Attributes:
         id: value of the axis in orders.
-        instruct: how a description says it, in English.
-        semitones: by which it moves the target pitch.
+        instruct: wording in a description, in English.
+        semitones: shift of the target pitch.
         speed: factor on the speed of speaking.
-        is_plain: suggested where a description says nothing about the axis; one trait of each axis is.
+        is_plain: whether it is suggested if a description does not mention the axis; one trait of each axis is.
     """
 
     id: str
@@ -71,26 +70,26 @@ class AgeGroup(Named):
 
     @property
     def middle_years(self) -> int:
-        """The age that stands for the group."""
+        """Age that represents the group."""
         return (self.from_years + self.to_years + 1) // 2
 
 
 class GenderName(Named):
-    """A gender: `instruct` is its word in a description, `faint_words` say it where nothing in `words` does."""
+    """A gender: `instruct` is its word in a description, `faint_words` are used if none of `words` matches."""
 
     instruct: str
     faint_words: dict[str, tuple[str, ...]] = {}
 
 
 class LanguageName(Named):
-    """The name of a language, in languages."""
+    """Name of a language, by language."""
 
 
 class Wording(Frozen):
-    """What a suggestion says, in one language; `{...}` are filled in with labels and figures of our own.
+    """Texts of a suggestion in one language; `{...}` are filled in with labels and numbers, never with client text.
 
     Attributes:
-        understood, nothing, about_years, without: of `reason`.
+        understood, nothing, about_years, without: parts of `reason`.
         people, gender_torn, trait_torn, age_torn, age_limits, accent, no_gender, no_age, silent: hints.
     """
 
@@ -110,13 +109,13 @@ class Wording(Frozen):
 
 
 class AgeWords(Frozen):
-    """Words about figures that are ages.
+    """Words about ages.
 
     Attributes:
-        units, teens, tens: what the words of numbers are worth.
-        decade_endings: after a number: the ten years from there, as in `vierziger` or `50s`.
+        units, teens, tens: values of the words for numbers.
+        decade_endings: endings of a number that mean the ten years from it, as in `vierziger` or `50s`.
         shifts: words before a number, and the years that they add to it, as in `Anfang` or `over`.
-        prefixes: the same as parts of one word, as in `Mittvierziger`.
+        prefixes: such shifts as parts of one word, as in `Mittvierziger`.
     """
 
     units: dict[str, int] = {}
@@ -132,20 +131,20 @@ AgeWordKind = Literal["before_age", "after_age", "until", "no_age"]
 
 
 class Vocabulary(Frozen):
-    """Words by what they do. Most of them count in both languages, so that mixed texts are understood.
+    """Words by their function. Most of them count in both languages, so that mixed texts are understood.
 
     Attributes:
-        common: by language, words that show which language a text is in.
-        false_friends: by language, words that mean something else in the other one: they count only where the text
-            is in their language.
-        words: by kind. `negation` turns the next words round, `end` ends this, `cancel` undoes it when it follows.
-            `stronger` and `weaker`: the next trait counts more or less. `filler` may stand between a degree or a
-            negation and what it is about. `like` comes before the name of somebody who sounds so. `accent` makes the
-            name of a language an accent. `child` is who is younger than anybody who can be ordered. `before_age` and
-            `after_age` make every number an age; any other is one where it can be. `until` between two numbers makes
-            a range of them, and numbers before `no_age` are no ages.
-        voice_gender: of words for a voice, in languages in which a pronoun may mean one.
-        wording: of replies, by language.
+        common: by language, words that identify the language of a text.
+        false_friends: by language, words with another meaning in the other one: they count only if the text is in
+            their language.
+        words: words by kind. `negation` negates the next words, `end` ends a negation, a following `cancel` undoes it.
+            `stronger` and `weaker` change the weight of the next trait. `filler` may separate a degree or a negation
+            from its object. `like` precedes the name of a person with a similar voice. `accent` turns the name of a
+            language into an accent. `child` means a person younger than every age of an order. `before_age` and
+            `after_age` make every number an age; other numbers are ages where possible. `until` between two numbers
+            makes a range, and numbers before `no_age` are no ages.
+        voice_gender: gender of words for a voice, in languages in which a pronoun may refer to one.
+        wording: texts of replies, by language.
     """
 
     common: dict[str, tuple[str, ...]] = {}
@@ -157,10 +156,10 @@ class Vocabulary(Frozen):
 
 
 class Figure(Frozen):
-    """A well-known person, by what is heard in the voice. The name is matched, never kept or answered.
+    """Voice of a well-known person. The name is matched, never stored or returned.
 
     Attributes:
-        names: in the notation above.
+        names: names in the notation above.
         traits: axis to id.
     """
 
@@ -174,15 +173,15 @@ Entry = TypeVar("Entry", bound=Named)
 
 
 class Traits(Frozen):
-    """All that can be ordered by name, and the words by which a description is understood.
+    """All options of orders, and the words by which a description is understood.
 
     Attributes:
         axes: axis to id to trait, in the order of the file.
-        age_groups: by id, youngest first; together they cover every age that can be ordered.
+        age_groups: age groups by id, youngest first; together they cover every age of an order.
         genders: `m` and `f`.
-        languages: by ISO 639-1 code; every language in which a voice may be designed.
-        vocabulary: words that suggestions understand, beside those of each trait.
-        figures: well-known people, by what is heard in their voices.
+        languages: every language in which a voice may be designed, by ISO 639-1 code.
+        vocabulary: words that suggestions understand, in addition to those of each trait.
+        figures: voices of well-known people.
     """
 
     axes: dict[Axis, dict[str, Trait]] = {}
@@ -193,19 +192,15 @@ class Traits(Frozen):
     figures: tuple[Figure, ...] = ()
 
     def trait(self, axis: Axis, id: str) -> Trait:
-        """A trait. Raises INVALID_REQUEST, which names all of the axis."""
+        """Returns a trait. Raises INVALID_REQUEST, which names all traits of the axis."""
         return _named(axis, id, self.axes[axis])
 
     def age_group(self, id: str) -> AgeGroup:
-        """An age group. Raises INVALID_REQUEST, which names all."""
+        """Returns an age group. Raises INVALID_REQUEST, which names all groups."""
         return _named("age_group", id, self.age_groups)
 
-    def chosen(self, ids: dict[str, str]) -> list[Trait]:
-        """The traits of `ids`, axis to id, in the order of AXES."""
-        return [self.trait(axis, ids[axis]) for axis in AXES if axis in ids]
-
     def named(self) -> Iterator[tuple[str, str, Named]]:
-        """Everything that has labels: the field of an order (or the axis), the id, the entry."""
+        """Yields everything with labels: the field of an order (or the axis), the id, the entry."""
         tables: dict[str, Mapping[Any, Named]] = {
             **{str(axis): entries for axis, entries in self.axes.items()},
             "age_group": self.age_groups,
@@ -216,11 +211,11 @@ class Traits(Frozen):
             yield from ((name, id, entry) for id, entry in entries.items())
 
     def __hash__(self) -> int:
-        """Traits are what readers of descriptions are cached by."""
+        """Returns a hash, because readers of descriptions are cached by their traits."""
         return hash((*self.axes, *self.age_groups, *self.languages))
 
     def name(self, gender: Gender, age_years: int, traits: Iterable[Trait], language: str) -> str:
-        """A name for people, e.g. `Woman, 34, bright, cheerful`."""
+        """Returns a name for people, e.g. `Woman, 34, bright, cheerful`."""
         parts = [self.genders[gender].label(language), str(age_years), *(trait.label(language) for trait in traits)]
         name = ", ".join(parts)
         return name[:1].upper() + name[1:]

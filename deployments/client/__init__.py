@@ -28,6 +28,7 @@ import ray
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
+from autoscaling.ray_internals.start import join
 from contract.catalog import Catalog
 from deployments.client.calls import Call
 from deployments.client.handles import ChatHandle, DecisionsHandle, EmbedderHandle, RerankerHandle
@@ -40,7 +41,7 @@ H = TypeVar("H")
 
 
 class Handles(dict[str, H]):
-    """Handles by model id; one that is missing is told with those that are there."""
+    """Handles by model id; the error for a missing one lists those that exist."""
 
     def __missing__(self, id: str) -> H:
         raise KeyError(f"no model `{id}` of this kind is set up; choose one of: {', '.join(self) or 'none'}")
@@ -63,7 +64,7 @@ class Connection:
 def connect(address: str = "auto", app_name: str = APP_NAME) -> Connection:
     """Handles to every engine of the graph that runs at `address`. Connects this process to Ray if it is not yet."""
     if not ray.is_initialized():
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        join(address)
     listed: Call[Catalog] = Call(serve.get_app_handle(app_name).catalog.remote())
     return connection(listed.result(), lambda deployment: serve.get_deployment_handle(deployment, app_name))
 

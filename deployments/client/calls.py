@@ -2,7 +2,7 @@
 
     Handle       a model, and Serve's own handle to its replicas; those of each capability are kinds of it
     Call[T]      one answer: `.result()`, or `await`
-    Stream[T]    an answer in parts: `for`, or `async for`; `.gathered()` makes a call of it
+    Stream[T]    an answer in parts: `for`, or `async for`; a call of it gives all parts
 
 Each is on its way once it is made, so that many can be. Serve refuses to block where an event loop runs, as one does in
 every notebook: what blocks waits in a thread there.
@@ -29,27 +29,23 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _END: Any = object()
-"""What `next` gives at the end of a stream."""
-
-
-def _as_it_is(answer: Any) -> Any:
-    return answer
+"""Value that `next` returns at the end of a stream."""
 
 
 class Call(Generic[T]):
     """A call on its way, and how its answer is read."""
 
-    def __init__(self, response: Any, read: Callable[[Any], T] = _as_it_is) -> None:
+    def __init__(self, response: Any, read: Callable[[Any], T] = lambda answer: answer) -> None:
         self._response = response
         self._read = read
 
     def result(self) -> T:
-        """Waits. Raises ApiError for what the engine refuses, and whatever else failed as Ray tells it."""
+        """Waits. Raises ApiError for what the engine refuses, and other failures as Ray reports them."""
         with _unwrapped():
             return self._read(_blocking(self._response.result))
 
     def then(self, read: Callable[[T], R]) -> Call[R]:
-        """The same call, whose result is what `read` makes of its answer."""
+        """The same call with the result that `read` makes of its answer."""
         return Call(self._response, lambda answer: read(self._read(answer)))
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -67,34 +63,32 @@ class Stream(Generic[T]):
         self._response = response
 
     def __iter__(self) -> Iterator[T]:
-        with _unwrapped(), self._left_early() as finish:
+        with _unwrapped(), self._left_early():
             while (part := _blocking(lambda: next(self._response, _END))) is not _END:
                 yield part
-            finish()
 
     async def __aiter__(self) -> AsyncIterator[T]:
-        with _unwrapped(), self._left_early() as finish:
+        with _unwrapped(), self._left_early():
             async for part in self._response:
                 yield part
-            finish()
 
-    def gathered(self, read: Callable[[list[T]], R]) -> Call[R]:
-        """What `read` makes of all parts."""
-        return Call(_Gathered(self), read)
+    def result(self) -> list[T]:
+        """All parts. Waits."""
+        return list(self)
+
+    def __await__(self) -> Generator[Any, None, list[T]]:
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> list[T]:
+        return [part async for part in self]
 
     @contextmanager
-    def _left_early(self) -> Iterator[Callable[[], None]]:
-        ended = False
-
-        def finish() -> None:
-            nonlocal ended
-            ended = True
-
+    def _left_early(self) -> Iterator[None]:
         try:
-            yield finish
-        finally:
-            if not ended:
-                self._response.cancel()
+            yield
+        except BaseException:  # a generator that is left, too, raises inside
+            self._response.cancel()
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +105,6 @@ class Handle(Generic[M]):
 
     def _stream(self, method: Callable[[Any, J], AsyncIterator[T]], job: J) -> Stream[T]:
         return Stream(getattr(self.handle.options(stream=True), method.__name__).remote(job))
-
-
-class _Gathered(Generic[T]):
-    """All parts of a stream, as one answer that a call can wait for."""
-
-    def __init__(self, stream: Stream[T]) -> None:
-        self._stream = stream
-
-    def result(self) -> list[T]:
-        return list(self._stream)
-
-    def __await__(self) -> Generator[Any, None, list[T]]:
-        return self._awaited().__await__()
-
-    async def _awaited(self) -> list[T]:
-        return [part async for part in self._stream]
 
 
 def _blocking(wait: Callable[[], T]) -> T:

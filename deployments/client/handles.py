@@ -1,4 +1,4 @@
-"""What chat, embedding, rerank and decision models can be asked by researchers; `sound_handles.py` has the others.
+"""Handles of chat, embedding, rerank and decision models for researchers; `sound_handles.py` has the others.
 
 Arguments are those of the API and are checked as there: what it would refuse is raised here as ApiError. Each handle
 has one call that waits, e.g. `complete`, and `submit` with the same arguments for a call that is on its way: `await`
@@ -159,18 +159,18 @@ class DecisionsHandle(Handle[DecisionModel]):
     ) -> Call[dict[str, Answer]]:
         chosen = {"preset": questions} if isinstance(questions, str) else {"questions": dict(questions)}
         shown = [{"data_url": _address(image)} for image in images]
-        decision = validated(DecisionRequest, {"state": state, **chosen, "images": shown, **fields}).decision()
+        decision = validated(DecisionRequest, {"state": state, **chosen, "images": shown, **fields})
         preset = None if decision.preset is None else named(self.catalog.presets, decision.preset)
         if shown and not self.model.reads_images:
             raise IMAGES_UNSUPPORTED(f"model `{self.model.id}` does not read images here; send none", param="images")
-        wanted = preset.questions if preset else decision.questions
-        job = DecisionJob(decision.state, expand_orders(wanted, decision.order), decision.images)
+        wanted = preset.questions if preset else decision.questions or {}
+        job = DecisionJob(decision.text, expand_orders(wanted, decision.order), decision.addresses)
         return self._call(DecisionEngine.decide, job).then(
             lambda readings: to_answers(wanted, readings, decision.policy, decision.order)
         )
 
     def measured(self) -> Measurement | None:
-        """How it did on the examples of the presets when it started: under this it answers."""
+        """Results on the examples of the presets when it started, under which it answers."""
         return self._call(DecisionEngine.measured, None).result()
 
 
@@ -181,13 +181,9 @@ def _content(question: str, images: Sequence[Picture]) -> list[dict[str, Any]]:
 
 def _address(image: Picture) -> str:
     try:
-        return pictures.address(_file(image))
+        return pictures.address(image.read_bytes() if isinstance(image, Path) else image)
     except ValueError as error:
         raise INVALID_REQUEST(str(error), param="images") from None
-
-
-def _file(file: Any) -> Any:
-    return file.read_bytes() if isinstance(file, Path) else file
 
 
 def _listed(texts: Sequence[str]) -> str | list[str]:

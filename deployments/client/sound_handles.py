@@ -1,4 +1,4 @@
-"""What engines of speech, transcription and voice design can be asked by researchers; as in `handles.py`."""
+"""Handles of engines of speech, transcription and voice design for researchers; as in `handles.py`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from contract.errors import CLONING_NOT_SUPPORTED, INVALID_REQUEST
 from contract.speech.engine import AudioBlock, Clip, SpeechEngine, SpeechJob
 from contract.speech.request import SpeechRequest
 from contract.speech.routing import choose, job_of
+from contract.speech.tags import tags_of
 from contract.transcription.engine import TranscriptionEngine, TranscriptUpdate
 from contract.transcription.request import TranscriptionPlan, TranscriptionRequest, plan
 from contract.transcription.transcript import Transcript
@@ -25,6 +26,7 @@ from contract.voice_design.traits import Gender
 from deployments.client.calls import Call, Handle, Stream
 from text.descriptions.suggest import suggest
 from text.language import detect
+from text.speakable import speakable
 
 Speaker = str | DesignResult | Clip | None
 """Slug of a voice, one that was designed (by the engine's own runtime), or a clip to imitate; None for the default."""
@@ -64,28 +66,22 @@ class SpeechHandle(Handle[SpeechModel]):
         engines = {engine.provider: engine for engine in self.catalog.speech.values()}
         detected = detect(text, self.catalog.spoken_languages)
         choice = choose(request, self.catalog.voices, engines, detected, datetime.now(UTC).date())
-        return self._by(voice, job_of(request, choice, engines))
+        spoken = speakable(text, choice.language, tags_of(self.model))
+        return self._by(voice, job_of(request.model_copy(update={"input": spoken}), choice, engines))
 
     def _by(self, voice: Speaker, job: SpeechJob) -> SpeechJob:
-        """What designed a voice knows how to speak it; other engines imitate its clip, if they can."""
+        """Speaks with a designed voice by its designer's recipe; other engines imitate its clip, if they can."""
         if voice is None or isinstance(voice, str):
             return job
-        is_designed, is_own = isinstance(voice, DesignResult), self._runtime in self._designing
+        designing = {model.runtime for model in self.catalog.voice_design.values() if model.serving}
+        is_own = isinstance(voice, DesignResult) and self.model.runtime in designing
         if isinstance(voice, DesignResult) and is_own and voice.recipe is not None:
             return replace(job, voice=None, recipe=voice.recipe)
-        if not (self.model.has_cloning or (is_designed and is_own)):
+        if not (self.model.has_cloning or is_own):
             raise CLONING_NOT_SUPPORTED(
                 f"engine `{self.model.provider}` cannot clone the voice of a clip", param="voice"
             )
         return replace(job, voice=None, clip=voice.clip if isinstance(voice, DesignResult) else voice)
-
-    @property
-    def _runtime(self) -> str | None:
-        return self.model.serving.runtime if self.model.serving else None
-
-    @property
-    def _designing(self) -> set[str]:
-        return {model.serving.runtime for model in self.catalog.voice_design.values() if model.serving}
 
 
 class TranscriptionHandle(Handle[TranscriptionModel]):
@@ -94,7 +90,7 @@ class TranscriptionHandle(Handle[TranscriptionModel]):
     __slots__ = ()
 
     def transcribe(self, recording: Recording, **fields: Any) -> Transcript:
-        """What is said: `.text`, `.segments`, `.language`; subtitles by `contract.transcription.transcript.plain`."""
+        """Transcript: `.text`, `.segments`, `.language`; subtitles by `contract.transcription.transcript.plain`."""
         return self.submit(recording, **fields).result()
 
     def submit(self, recording: Recording, **fields: Any) -> Call[Transcript]:
@@ -106,10 +102,10 @@ class TranscriptionHandle(Handle[TranscriptionModel]):
                 transcript.add(part)
             return transcript
 
-        return self._parts(plan, recording).gathered(whole)
+        return Call(self._parts(plan, recording), whole)
 
     def stream(self, recording: Recording, **fields: Any) -> Stream[TranscriptUpdate]:
-        """Segments as they are heard; the first part has none and says how long the recording is."""
+        """Segments as they are transcribed; the first part has none and says how long the recording is."""
         return self._parts(self._plan(fields), recording)
 
     def _parts(self, plan: TranscriptionPlan, recording: Recording) -> Stream[TranscriptUpdate]:

@@ -2,11 +2,12 @@
 
     raylet -> (bash) -> enter.py ---- socket ----> server.py        imported once: torch, vLLM, transformers, Ray ...
                            |                          `- fork ----> worker.py -> Ray's default worker, as ever
-                           `- nobody there: exec of the worker itself, as without all this
+                           `- no server: exec of the worker itself, as without all this
 
 plan.py         which engines start so, and what is imported for them: from their stanzas and adapters
 shortcut.py     around Ray's own step before that; Python imports `site/sitecustomize.py` where `site` is on its path
-enter.py        stands in for `python` in front of Ray's worker; asks, or goes on alone and leaves a server behind
+ahead.py        starts a server together with the graph, where an engine is woken as soon as that is ready
+enter.py        stands in for `python` in front of Ray's worker; asks, or continues alone and leaves a server behind
 server.py       imports, makes sure that it can be forked, listens; ends with its raylet
 worker.py       what a request must be, and how a fork becomes the worker that was asked for
 footprint.py    for metrics and traces: memory of a node's servers; a process's age, imports, and whether it is a fork

@@ -4,11 +4,12 @@
 
 Asks the fork server of this node and interpreter for a process that runs the worker, and ends: Ray knows a worker by
 what it reports of itself. Without an answer this process becomes `python default_worker.py ...`, and leaves behind a
-server for the next one. Imports nothing of ours and nothing that is installed: each start waits for it.
+server for the next one. Imports nothing of this project and nothing that is installed: each start waits for it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -21,14 +22,24 @@ from contextlib import suppress
 from pathlib import Path
 
 PATIENCE_S = 2.0
-"""A server answers in 20 to 40 ms. One that was stopped, or whose machine swaps, is not waited for."""
+"""A server answers in 20 to 40 ms. A stopped one, or one on a machine that swaps, is not waited for."""
+
+ROOT = Path(__file__).resolve().parents[2]
+
+AT_ONCE = "--at-once"
+"""Argument of a server that imports while the graph starts, and a mark in its lock."""
+
+IMPORTS_S = 60.0
+"""Seconds for which a worker waits for such a server. On two free cores it needs 6 to 9; if it ends, nothing waits."""
+
+LOOK_S = 0.02
 
 GO = b"g"
 """Said to a child that has told its pid. One whose asker has given up must not run: the asker is the worker then."""
 
 
 class Place:
-    """Where the fork server of a worker's node and interpreter is. Raises KeyError, OSError for what is no worker.
+    """Place of the fork server of a worker's node and interpreter. Raises KeyError, OSError for what is no worker.
 
     Attributes:
         folder: in Ray's folder of the session, for this user only. Its path is short: a socket's may have 107 bytes.
@@ -49,15 +60,25 @@ class Place:
         self.version = _digest(plan, sys.version, worker[0], *changes)
 
     def make_folder(self) -> None:
-        """Makes the folder where it is missing. Raises OSError where somebody else could put something there."""
+        """Makes the folder where it is missing. Raises OSError where another user could put something there."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        status = self.folder.lstat()
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-            raise PermissionError(f"{self.folder} is not a folder that only this user can access")
+        require_private(self.folder)
 
     def opened_log(self) -> int:
         """The log, to append to."""
         return os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+
+
+def require_private(folder: Path, *, replaceable: bool = True) -> None:
+    """Raises PermissionError for a folder that other users can access, or can replace unless it is `replaceable`."""
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not a folder that only this user can access")
+    for parent in () if replaceable else folder.resolve().parents:
+        status = parent.stat()
+        is_sticky, is_writable = status.st_mode & stat.S_ISVTX, status.st_mode & 0o022
+        if status.st_uid not in {0, os.geteuid()} or (is_writable and not is_sticky):
+            raise PermissionError(f"other users may replace what is in {parent}")
 
 
 def folders(worker: list[str]) -> tuple[Path, Path]:
@@ -75,6 +96,7 @@ def main() -> None:
     plan, worker = sys.argv[1], sys.argv[2:]
     with suppress(Exception):
         place = Place(plan, worker)
+        await_imports(place.socket)
         try:
             ask(place.socket, place.version, worker)
             os._exit(0)  # Ray watches the process that registers as the worker, and no longer this one
@@ -90,6 +112,23 @@ def main() -> None:
         leave_server(place, worker[0], plan, log)
         os.close(log)
     os.execv(sys.executable, [sys.executable, *worker])
+
+
+def await_imports(path: str) -> None:
+    """Waits until a server that was started with the graph listens on the socket at `path`, if there is one."""
+    end_s = time.monotonic() + IMPORTS_S
+    while not os.path.exists(path) and imports_at_once(f"{path}.lock") and time.monotonic() < end_s:
+        time.sleep(LOOK_S)
+
+
+def imports_at_once(path: str) -> bool:
+    """Says if a server that was started with the graph holds the lock at `path`."""
+    with suppress(FileNotFoundError), open(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return AT_ONCE in file.read()
+    return False
 
 
 def ask(path: str, version: str, worker: list[str]) -> int:
@@ -124,7 +163,7 @@ def peer(connection: socket.socket) -> int:
 
 
 def leave_server(place: Place, program: str, plan: str, log: int) -> None:
-    """Starts a server that nobody waits for: a grandchild, because Ray kills the children of a worker that ends."""
+    """Starts a server that nothing waits for: a grandchild, because Ray kills the children of a worker that ends."""
     if child := os.fork():
         os.waitpid(child, 0)
         return
@@ -143,9 +182,15 @@ def _become_server(place: Place, program: str, plan: str, log: int) -> None:
     for fd, source in ((0, null), (1, log), (2, log)):
         os.dup2(source, fd)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    os.chdir(Path(__file__).resolve().parents[2])  # from where `-m` finds it, whatever PYTHONPATH says
+    os.chdir(ROOT)
+    command = server_command(place, program, plan)
+    os.execv(command[0], command)
+
+
+def server_command(place: Place, program: str, plan: str) -> list[str]:
+    """The command of a server; it runs in ROOT, where `-m` finds it whatever PYTHONPATH says."""
     server = ["-m", "deployments.fork_server.server", place.socket, place.version, program, plan]
-    os.execv(sys.executable, [sys.executable, *server])
+    return [sys.executable, *server]
 
 
 def _digest(*parts: object) -> str:

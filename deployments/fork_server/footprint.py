@@ -1,4 +1,4 @@
-"""What is told of starts: the memory of a node's fork servers; a process's age, its imports, whether it is a fork."""
+"""Reports of starts: the memory of a node's fork servers; a process's age, its imports, and if it is a fork."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NAMES = (MODULE.encode(), TITLE.encode())
 
 
 def is_fork() -> bool:
-    """Whether a fork server made this process, which has the command line of its server then."""
+    """Says if a fork server made this process, which has the command line of its server then."""
     return MODULE in sys.orig_argv
 
 
 def age_s() -> float:
-    """Seconds since this process was made: by whoever forked it, or before Python was started in it."""
+    """Seconds since this process was made: by its parent, or before Python was started in it."""
     after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(after_name[19]) / os.sysconf("SC_CLK_TCK")
 
@@ -77,7 +77,7 @@ def memory_bytes(worker: list[str]) -> int:
 def _resident_bytes(lock: Path) -> int:
     """The memory of the server that a lock file names. One that has ended leaves its file; its pid may be another's."""
     with suppress(OSError, ValueError):
-        process = Path("/proc", str(int(lock.read_text())))
+        process = Path("/proc", str(int(lock.read_text().partition(" ")[0])))
         command = (process / "cmdline").read_bytes()
         if any(name in command for name in NAMES):
             return int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,8 +1,8 @@
-"""Which deployments start from a fork server, and what it imports for them.
+"""Selects the deployments that start from a fork server, and what it imports for them.
 
 Not those of a GPU: CUDA must not be touched before a fork, and nothing here has been measured beside one. Not those
 with an environment of their own, because libraries read it while they are imported; an interpreter of its own has a
-server of its own. And not those whose adapter says no.
+server of its own. And not those with an adapter that says no.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from models import Imports
 ENTER = Path(__file__).with_name("enter.py")
 
 QUIET_S = 5.0
-"""Seconds that cores must have been free: the worker that found no server imports too, and then serves somebody."""
+"""Seconds that cores must have been free: the worker that found no server imports too, and then serves a request."""
 
 OF_EVERY_REPLICA = (
     "ray",
@@ -38,7 +38,7 @@ OF_EVERY_REPLICA = (
 
 
 def commands(set_up: Iterable[Model]) -> dict[str, str]:
-    """What stands in for `python` in the workers of a deployment, by its name; the others start as ever.
+    """Returns the commands that replace `python` in workers, by deployment; the others start without a server.
 
     Raises OptionsError for a stanza that cannot be used.
     """
@@ -56,9 +56,8 @@ def commands(set_up: Iterable[Model]) -> dict[str, str]:
 
 def interpreter(model: Model) -> str | None:
     """The Python of a model's workers; None where they cannot be forked."""
-    assert model.serving, "only of models that are set up"
-    runtime_env = model.serving.deployment.get("ray_actor_options", {}).get("runtime_env", {})
-    if model.serving.on_gpu or runtime_env.keys() - {"py_executable"}:
+    runtime_env = model.setup.deployment.get("ray_actor_options", {}).get("runtime_env", {})
+    if model.setup.on_gpu or runtime_env.keys() - {"py_executable"}:
         return None
     own = runtime_env.get("py_executable")
     return str(ROOT / own) if own else sys.executable

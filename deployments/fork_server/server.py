@@ -1,10 +1,10 @@
 """Imports what the engines of a node import, and forks a worker whenever `enter.py` asks for one.
 
-    python -m deployments.fork_server.server SOCKET VERSION PROGRAM PLAN
+    python -m deployments.fork_server.server SOCKET VERSION PROGRAM PLAN [--at-once]
 
-`PLAN` is JSON, as plan.py makes it. The server begins when nobody needs the cores, imports at a low priority,
-and then makes sure that it can be forked: one thread, no files, no GPU, and no two forks that draw the same. Where that
-does not hold it ends, and says why in its log.
+`PLAN` is JSON, as plan.py makes it. The server begins when the cores are free, or at once; it imports at a low priority
+and then checks that it can be forked: one thread, no files, no GPU, and no two forks that draw the same. Where that
+does not hold it ends, and its log has the reason.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from deployments.fork_server import worker
+from deployments.fork_server.enter import AT_ONCE
 
 FREE_CORES = 0.75
-"""Share of two cores, or of the only one, that is idle where nobody is served. A graph at rest leaves 0.9 of two."""
+"""Share of two cores, or of the only one, that is idle if no request is served. A graph at rest leaves 0.9 of two."""
 
 LATEST_S = 60.0
 """After these seconds on cores that are never free, imports begin all the same: later starts need them."""
@@ -46,7 +47,7 @@ ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 """While modules are imported. Ray has it so for replicas of one CPU or less; and it is a pool of threads less."""
 
 REST_S = 86_400.0
-"""Without a request, until the server ends: half a gigabyte for nobody. The next start leaves a new one behind."""
+"""Without a request, until the server ends: half a gigabyte without use. The next start leaves a new one behind."""
 
 TITLE = "parlance::ForkServer"
 
@@ -61,7 +62,8 @@ def main() -> None:
     plan = json.loads(sys.argv[4])
     del sys.path[0]  # the folder that this was started in
     raylet = os.pidfd_open(int(os.environ["RAY_RAYLET_PID"]))
-    lock = lock_of(f"{path}.lock") if becomes_quiet(raylet, plan["quiet_s"]) else None
+    quiet_s = 0.0 if AT_ONCE in sys.argv else plan["quiet_s"]
+    lock = lock_of(f"{path}.lock") if wait_until_idle(raylet, quiet_s) else None
     if lock is None:
         return
     prepare(plan, raylet)
@@ -90,19 +92,19 @@ def lock_of(path: str) -> int | None:
     except BlockingIOError:
         return None
     os.ftruncate(lock, 0)
-    os.write(lock, str(os.getpid()).encode())  # footprint.py looks there
+    os.write(lock, " ".join([str(os.getpid()), *sys.argv[5:]]).encode())  # footprint.py and enter.py look there
     return lock
 
 
 def has_ended(process: int, within_s: float) -> bool:
-    """Whether the process of a pidfd ends within that time."""
+    """Says if the process of a pidfd ends within that time."""
     return bool(select.select([process], [], [], within_s)[0])
 
 
-def becomes_quiet(raylet: int, quiet_s: float) -> bool:
+def wait_until_idle(raylet: int, quiet_s: float) -> bool:
     """Waits until cores were free for `quiet_s`; False if the raylet ends before.
 
-    Whoever waited for the first engine is being served by it when this begins.
+    The request that waited for the first engine is being served when this begins.
     """
     began = quiet_since = now = time.monotonic()
     needed, idle = FREE_CORES * min(os.cpu_count() or 1, 2), idle_s()
@@ -192,7 +194,7 @@ def open_files() -> set[int]:
 
 
 def of_child(draw: Callable[[], bytes]) -> bytes:
-    """What `draw` gives in a fork."""
+    """Returns the result of `draw` in a fork."""
     reader, writer = os.pipe()
     pid = os.fork()
     if not pid:

@@ -1,4 +1,4 @@
-"""What Ray's `setup_worker.py` does, for workers that `enter.py` starts, without importing Ray.
+"""Does the work of Ray's `setup_worker.py` for workers that `enter.py` starts, without importing Ray.
 
     setup_worker.py default_worker.py --serialized-runtime-env-context={...} --language=PYTHON --arguments ...
 
@@ -19,8 +19,8 @@ CONTEXT, LANGUAGE = "--serialized-runtime-env-context=", "--language="
 
 ENTER = str(Path(__file__).with_name("enter.py"))
 
-NOTHING_BUT = {"py_executable"}
-"""What a runtime environment of ours sets. Anything more takes Ray's own code."""
+SUPPORTED_KEYS = {"py_executable"}
+"""Fields that a runtime environment here sets. Anything more takes Ray's own code."""
 
 
 def take(arguments: Sequence[str]) -> None:
@@ -35,7 +35,7 @@ def command_of(arguments: Sequence[str]) -> list[str] | None:
     context: dict[str, Any] = next(
         (json.loads(text.removeprefix(CONTEXT)) for text in arguments if text.startswith(CONTEXT)), {}
     )
-    if {name for name, value in context.items() if value} != NOTHING_BUT or f"{LANGUAGE}PYTHON" not in arguments:
+    if {name for name, value in context.items() if value} != SUPPORTED_KEYS or f"{LANGUAGE}PYTHON" not in arguments:
         return None
     command = shlex.split(context["py_executable"])
     if ENTER not in command:

@@ -1,4 +1,4 @@
-"""What a request for a worker must be, and how a fork of the server becomes that worker."""
+"""Requests for a worker, and how a fork of the server becomes that worker."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Request:
 
 
 def receive(connection: socket.socket, *, version: str, program: str) -> Request:
-    """What was asked on `connection`, by the user who runs this. Its files are closed where it is refused.
+    """Reads the request on `connection`, made by the user who runs this. Its files are closed if it is refused.
 
     Args:
         connection: just accepted.
@@ -132,7 +132,7 @@ def run() -> None:
 
 
 def _take_over(request: Request) -> None:
-    """All that a process has from whoever starts it, as `request` has it."""
+    """All that a process has from its parent, as `request` has it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setpgid(0, 0)
     for fd, source in enumerate(request.fds):
@@ -143,11 +143,7 @@ def _take_over(request: Request) -> None:
     with suppress(OSError):  # less than the server's own needs a privilege
         Path("/proc/self/oom_score_adj").write_text(str(request.oom_score_adj))
     sys.argv = list(request.argv)
-    _draw_anew()
-
-
-def _draw_anew() -> None:
-    """Seeds what would draw the same in all forks. Python's `random` does so by itself."""
+    # What would draw the same in all forks. Python's `random` seeds itself.
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
     if torch := sys.modules.get("torch"):

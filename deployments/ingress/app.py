@@ -12,13 +12,13 @@ from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import Match, Route
 
 from contract import VERSION
 from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
 from deployments.ingress.context import Service, trace_of
 from deployments.ingress.front.admission import MARK
-from deployments.ingress.front.middleware import Row, ShortWay, TraceMiddleware, refusal
+from deployments.ingress.front.middleware import FastRoutes, Row, TraceMiddleware, refusal
 from deployments.ingress.routes import (
     chat,
     console,
@@ -57,15 +57,15 @@ ROUTERS = (
     service_routes.router,
 )
 VERSIONED_ROUTERS = (rerank.versioned_router,)
-"""Routers whose paths name the version of another API. With `/v1` in front they answer as well."""
+"""Routers with paths that name the version of another API. With `/v1` in front they answer as well."""
 OPEN_ROUTERS = (voices.open_router, mcp.open_router)
-"""Routers of the API whose routes need no key. Nothing else may be without admission."""
+"""Routers of the API without a key. Nothing else may be without admission."""
 UNVERSIONED = (service_routes.open_router, files.open_router)
 """The same, at one path only."""
 
 
-def build_app(service: Service, *, has_console: bool = True) -> FastAPI:
-    """The whole HTTP contract over a service, with the routes of the console or without; needs no Ray."""
+def build_app(service: Service, *, has_console: bool = True, has_live: bool = True) -> FastAPI:
+    """The whole HTTP contract over a service, without the routes that are not wanted; needs no Ray."""
     app = FastAPI(
         title="Parlance",
         version=VERSION,
@@ -77,7 +77,8 @@ def build_app(service: Service, *, has_console: bool = True) -> FastAPI:
         # A redirect would name the Host header that came, have no Error body, and come before the key is checked.
         redirect_slashes=False,
     )
-    for router in (*ROUTERS, *OPEN_ROUTERS, *([console.router] if has_console else [])):
+    routers = [router for router in ROUTERS if has_live or router is not realtime.router]
+    for router in (*routers, *OPEN_ROUTERS, *([console.router] if has_console else [])):
         app.include_router(router, prefix="/v1")
         app.include_router(router, include_in_schema=False)
     for router in VERSIONED_ROUTERS:
@@ -89,13 +90,13 @@ def build_app(service: Service, *, has_console: bool = True) -> FastAPI:
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
-    app.add_middleware(ShortWay, table=short_ways(app), tell=_api_error)
+    app.add_middleware(FastRoutes, table=fast_routes(app), answer=_api_error)
     app.add_middleware(TraceMiddleware, service=service)
     app.openapi = partial(openapi.document, app)  # type: ignore[method-assign]  # FastAPI's documented way
     return app
 
 
-def short_ways(app: FastAPI) -> dict[tuple[str, str], Row]:
+def fast_routes(app: FastAPI) -> dict[tuple[str, str], Row]:
     """The table of the routes that need nothing of FastAPI but one admission. It is made of the routes themselves."""
     return {
         (method, route.path): (dependency.call, route.endpoint, dependency.name or "")
@@ -107,19 +108,10 @@ def short_ways(app: FastAPI) -> dict[tuple[str, str], Row]:
 
 def only_admission(route: APIRoute) -> Dependant | None:
     """The admission of a route that takes nothing else and makes its whole reply itself; None for other routes."""
-    dependant = route.dependant
-    takes_more = any(
-        (
-            *(dependant.path_params, dependant.query_params, dependant.header_params, dependant.cookie_params),
-            *(dependant.body_params, dependant.request_param_name, dependant.response_param_name),
-        )
-    )
-    returns = inspect.signature(route.endpoint, eval_str=True).return_annotation
-    makes_reply = inspect.isclass(returns) and issubclass(returns, Response)
-    if takes_more or not makes_reply or len(dependant.dependencies) != 1:
+    signature = inspect.signature(route.endpoint, eval_str=True)
+    if len(signature.parameters) != 1 or signature.return_annotation is not Response:
         return None
-    (dependency,) = dependant.dependencies
-    return dependency if hasattr(dependency.call, MARK) else None
+    return next((each for each in route.dependant.dependencies if hasattr(each.call, MARK)), None)
 
 
 def check_routes(app: FastAPI) -> None:
@@ -132,14 +124,11 @@ def check_routes(app: FastAPI) -> None:
     }
     for route in app.routes:
         path, endpoint = getattr(route, "path", ""), getattr(route, "endpoint", None)
-        if endpoint not in unkeyed and not _is_admitting(route):
+        is_admitting = isinstance(route, APIRoute | APIWebSocketRoute) and any(
+            hasattr(dependency.call, MARK) for dependency in route.dependant.dependencies
+        )
+        if endpoint not in unkeyed and not is_admitting:
             raise RuntimeError(f"{path} declares no scope; add Depends(admit(...)) or make it open")
-
-
-def _is_admitting(route: BaseRoute) -> bool:
-    return isinstance(route, APIRoute | APIWebSocketRoute) and any(
-        hasattr(d.call, MARK) for d in route.dependant.dependencies
-    )
 
 
 def _api_error(request: Request, error: Exception) -> JSONResponse:
@@ -154,30 +143,18 @@ def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         fault = METHOD_NOT_ALLOWED(f"{request.scope['path']} does not support {request.method}")
         reply = refusal(trace_of(request), fault)
-        reply.headers["allow"] = _possible(request)
+        # Methods of all routes at this path; Starlette names those of the first.
+        here = [route for route in request.app.routes if isinstance(route, Route)]
+        allowed = [route.methods or () for route in here if route.matches(request.scope)[0] is not Match.NONE]
+        reply.headers["allow"] = ", ".join(sorted({method for methods in allowed for method in methods}))
         return reply
     if error.status_code == 404:
-        if _wants_page(request):
+        accepts_page = "text/html" in request.headers.get("accept", "") and request.method in ("GET", "HEAD")
+        if request.scope["path"] == "/" and accepts_page and trace_of(request).service.console:
+            # A browser asks for the bare address.
             return RedirectResponse("console/", headers={"vary": "accept"})
         return _api_error(request, NOT_FOUND(f"there is nothing at {request.scope['path'][:200]}"))
     return _api_error(request, INVALID_REQUEST(str(error.detail)))
-
-
-def _wants_page(request: Request) -> bool:
-    """Whether somebody looks at the bare address with a browser, where there is a console."""
-    return (
-        request.scope["path"] == "/"
-        and request.method in ("GET", "HEAD")
-        and "text/html" in request.headers.get("accept", "")
-        and trace_of(request).service.console is not None
-    )
-
-
-def _possible(request: Request) -> str:
-    """Methods of all routes at this path; Starlette names those of the first."""
-    there = (route for route in request.app.routes if isinstance(route, Route))
-    allowed = [route.methods or () for route in there if route.matches(request.scope)[0] is not Match.NONE]
-    return ", ".join(sorted({method for methods in allowed for method in methods}))
 
 
 def _validation_error(request: Request, error: Exception) -> JSONResponse:

@@ -42,14 +42,14 @@ class Service:
     Attributes:
         header_prefix: of the service's own reply headers.
         public_url: at which clients reach this server, without a slash at its end; None: as each request says.
-        proxies: whose word on where a request comes from is taken.
+        proxies: trusted about the origin of a request.
         allowed_origins: of web pages that may call, `*` for all; empty: none but those of this server.
         voice_aliases: other names that requests may use for voices.
         measurements: the last one that each decision model reported.
         concurrency, live: what requests hold in this process, and may hold; live sessions.
-        metrics: what this process tells of its requests and engines; `observation`, of single requests.
-        played: samples of fixed voices, by their names in the store. They are everybody's.
-        early_leavers: organisations whose clients have left whole answers lately: the next are counted on the way.
+        metrics: metrics of this process's requests and engines; `observation`, of single requests.
+        played: samples of fixed voices, by their names in the store. They belong to all.
+        recent_disconnects: organisations whose clients have left whole answers lately; the next ones are counted.
         console: what the console shows beside what the database knows; None: there is no console.
     """
 
@@ -66,7 +66,7 @@ class Service:
     metrics: Metrics = field(default_factory=Metrics)
     observation: Observation = field(default_factory=Observation)
     played: TtlCache[str, bytes] = field(default_factory=lambda: TtlCache(SAMPLES_IN_MEMORY, SAMPLE_IN_MEMORY_S))
-    early_leavers: TtlCache[int, bool] = field(default_factory=lambda: TtlCache(EARLY_LEAVERS, EARLY_LEAVER_S))
+    recent_disconnects: TtlCache[int, bool] = field(default_factory=lambda: TtlCache(EARLY_LEAVERS, EARLY_LEAVER_S))
     live: LiveSessions = field(default_factory=LiveSessions)
     console: Console | None = None
 
@@ -95,16 +95,16 @@ class Trace:
     """One request from the first byte to the last, and what it holds of the process until then.
 
     Attributes:
-        shape: how the wire of this path tells errors.
-        request_id: ours, never the client's: usage lines are unique by it.
+        shape: form of errors on the wire of this path.
+        request_id: made here, never by the client: usage lines are unique by it.
         started_s: `time.perf_counter()` when the request came.
         timings: filled by the gate; the reply shows them in `Server-Timing`.
-        rate, caller, scope: where its key stands, whose it is, what the route demands of it; set by admission.
+        rate, caller, scope: standing and holder of its key, and what the route demands of it; set by admission.
         resources: what is given back when the request is over.
-        holder: on whose limits these count, set by admission.
+        holder: the holder of the limits that count, set by admission.
         model: the first one that was picked or billed.
         fault: with which the request has failed, also where its status had gone out.
-        names: by which others know it, where a client or this process traces it or tells of it.
+        names: by which others know it, where a client or this process traces it or reports it.
         bills: its reservations, for what was used.
     """
 
@@ -134,7 +134,7 @@ class Trace:
         return self.resources.enter_context(self.service.concurrency.body(self.holder))
 
     def parts(self) -> dict[str, float]:
-        """Where its time went up to now, in seconds."""
+        """Times of its stages up to now, in seconds."""
         spent = self.timings
         gateway = max(0.0, time.perf_counter() - self.started_s - spent.queue - spent.load - spent.engine)
         return {"gateway": gateway, "queue": spent.queue, "load": spent.load, "engine": spent.engine}
@@ -199,7 +199,7 @@ class RequestContext:
 
     @property
     def call(self) -> CallContext:
-        """What goes with every call of an engine for this request."""
+        """Context of every call of an engine for this request."""
         return CallContext(self.owner, self.timings, self.trace.names)
 
     @contextmanager

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,28 +21,30 @@ from autoscaling.deployment import DRAIN_S
 from autoscaling.engine import Engine, Timings
 from autoscaling.exporter import RayInstruments
 from autoscaling.gate import Gate
-from autoscaling.metrics import Metrics
+from autoscaling.metrics import EXPORT_S, Metrics
 from autoscaling.observation import Observation
 from autoscaling.ray_internals.logs import join_serve_logs, logging_config
-from autoscaling.ray_internals.metrics import hand_over_records, record_later, report_only_news
+from autoscaling.ray_internals.metrics import hand_over_records, record_later, skip_unchanged_reports
 from autoscaling.ray_internals.replica import (
     bound_body_queue,
-    bound_websockets,
     call_at_shutdown,
     ignore_client_control_headers,
     keep_replica_port_local,
     send_token_as_metadata,
 )
+from autoscaling.ray_internals.sockets import bound_connections
 from autoscaling.watch import StartWatch
+from concurrency.background import attempted, supervised
 from contract.catalog import Catalog
 from contract.limits import REQUESTS_OF_PROCESS
 from deployments.ingress.app import build_app
 from deployments.ingress.console import Console
+from deployments.ingress.console.console import SHARE_S
 from deployments.ingress.context import Service
 from deployments.ingress.front.concurrency import ConcurrencyLimits
 from deployments.ingress.front.cors import listed_origins
 from deployments.ingress.front.proxies import PUBLIC_VARIABLE, Proxies
-from deployments.ingress.report import report_forever, share_times, share_times_forever
+from deployments.ingress.report import REMEMBER_S, export, look, share_times
 from deployments.ingress.wire.addresses import public_address
 from state import State, open_state
 from state.billing.upkeep import run_at_exit
@@ -49,7 +53,11 @@ from state.billing.usage import last_billed_ms
 log = logging.getLogger(f"parlance.{__name__}")
 
 SPARE_REQUESTS = 500
-"""That Serve hands to a replica beyond those that it serves, and as many that may wait for that."""
+"""Requests that Serve hands to a replica beyond those that it serves, and as many that may wait for that."""
+
+M_MMAP_THRESHOLD = -3
+MAPPED_BYTES = 128 * 1024
+"""As glibc has it at first; left alone, it raises that to 32 MiB."""
 
 DEREGISTER_S = 60
 """For HAProxy to stop sending requests here, and for the last bills."""
@@ -64,13 +72,14 @@ class IngressArgs(BaseModel):
         max_ongoing_requests: that a replica serves at one time; more are answered 503 `overloaded`.
         header_prefix: of the service's own reply headers, e.g. `x-service-model-served`.
         warm: models that are woken once the graph runs, so that their first answer does not wait. They sleep again when
-            nobody asks.
+            no request comes.
         resume_within_s: seconds that a starting ingress waits for engines that were in use just before; it is not ready
             meanwhile, so that after an upgrade no client meets a cold engine. With 0 it does not wait.
         public_url: at which clients reach this server, with the path that a proxy in front cuts off, e.g.
             `https://example.org/voice`; PARLANCE_PUBLIC_URL comes first. Signed addresses begin with it.
         allowed_origins: of web pages that may call, e.g. `https://app.example.org`; `["*"]` is all of them.
         voice_aliases: whether requests may use the names in `configs/catalog/voice_aliases.toml`, e.g. `alloy`.
+        live: whether live sessions are offered; without, their routes do not exist: 404 `not_found`.
         console: whether `/console/` shows the graph and the last requests; without, nothing is remembered of them.
     """
 
@@ -85,6 +94,7 @@ class IngressArgs(BaseModel):
     public_url: Annotated[str, AfterValidator(public_address)] | None = None
     allowed_origins: Annotated[frozenset[str], AfterValidator(listed_origins)] = frozenset()
     voice_aliases: bool = False
+    live: bool = True
     console: bool = True
 
     def reached_at(self) -> str | None:
@@ -111,25 +121,6 @@ def ingresses() -> int:
     return serve.get_replica_context().world_size or 1
 
 
-def gates(
-    catalog: Catalog, app_name: str, handles: Mapping[str, DeploymentHandle], watch: StartWatch, metrics: Metrics
-) -> dict[str, Gate]:
-    """A gate before each engine, by deployment name."""
-    return {
-        model.deployment: Gate(
-            model.deployment,
-            app_name,
-            model.serving,
-            handles[model.deployment],
-            watch,
-            sharers=ingresses,
-            metrics=metrics,
-        )
-        for model in catalog.deployed()
-        if model.serving
-    }
-
-
 async def wake(engines: Sequence[Engine], watch: StartWatch) -> None:
     """Wakes `engines` once the graph is deployed: not before, because loading takes the processor that the start needs.
 
@@ -145,25 +136,27 @@ async def wake(engines: Sequence[Engine], watch: StartWatch) -> None:
 async def resume(catalog: Catalog, engines: Mapping[str, Engine], state: State, within_s: float) -> None:
     """Wakes the engines that would be awake if this graph had been here before, and waits for them, at most `within_s`.
 
-    They are those whose last bill is younger than their idle timeout, whichever graph on this database wrote it.
+    They are those with a last bill younger than their idle timeout, whichever graph on this database wrote it.
     """
     billed_ms = await state.database.run(last_billed_ms)
     now_ms = 1000 * state.clock()
-    in_use = [
-        model
-        for model in catalog.deployed()
-        if model.serving and now_ms - billed_ms.get(model.id, 0) < 1000 * model.serving.idle_s
-    ]
+    in_use = [model for model in catalog.deployed() if now_ms - billed_ms.get(model.id, 0) < 1000 * model.setup.idle_s]
     ready = (engines[model.deployment].ready(within_s, timings=Timings()) for model in in_use)
     for model, outcome in zip(in_use, await asyncio.gather(*ready, return_exceptions=True), strict=True):
         log.info("engine %s was in use: %s", model.deployment, "awake" if outcome is None else outcome)
 
 
 def spare_collector() -> None:
-    """What is here now stays, and most of what a request makes dies with it: looking for cycles seldom is enough."""
+    """Freezes existing objects: most of what a request makes dies with it, so cycles are looked for seldom."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+def return_long_buffers() -> None:
+    """Returns long buffers of clients to the system once they are free. Kept, they leave holes too short for others."""
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+        mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES)
 
 
 def adapt_serve() -> None:
@@ -172,9 +165,9 @@ def adapt_serve() -> None:
     keep_replica_port_local()
     ignore_client_control_headers()
     bound_body_queue()
-    bound_websockets()
+    bound_connections()
     send_token_as_metadata()
-    report_only_news()
+    skip_unchanged_reports()
     record_later()
 
 
@@ -188,12 +181,16 @@ class Ingress:
         public_url = args.reached_at()
         addresses = (os.environ.get(f"PARLANCE_{store}_URL") for store in ("DATABASE", "REDIS", "BLOBS"))
         state = await open_state(Path(os.environ.get("PARLANCE_HOME", "var")), *addresses, replicas=args.replicas)
-        self._unregister_exit = run_at_exit(state.ledger.settle_open)
+        self._unregister_exit = run_at_exit(state.ledger.close)
         app_name = serve.get_replica_context().app_name
         watch = StartWatch(app_name)
         metrics = Metrics(instruments := RayInstruments())
-        engines = self._gates = gates(catalog, app_name, handles, watch, metrics)
-        await share_times(engines, state.database)
+        engines = {
+            (name := model.deployment): Gate(name, app_name, model.setup, handles[name], watch, ingresses, metrics)
+            for model in catalog.deployed()
+        }
+        self._share_times = partial(share_times, engines, state.database)
+        self._has_live = args.live
         self.service = Service(
             catalog,
             engines,
@@ -212,22 +209,24 @@ class Ingress:
             await resume(catalog, engines, state, args.resume_within_s)
         self.service.drafts.start()
         spare_collector()
+        return_long_buffers()
         woken = [engines[model.deployment] for model in catalog.deployed() if model.id in args.warm]
         self._tasks = [
-            asyncio.create_task(wake(woken, watch), name="wake"),
-            asyncio.create_task(report_forever(self.service), name="report"),
-            asyncio.create_task(share_times_forever(engines, state.database), name="share times"),
+            supervised("wake engines", partial(wake, woken, watch)),
+            supervised("look at the event loop", partial(look, self.service), every_s=0),
+            supervised("export metrics", partial(export, self.service), every_s=EXPORT_S),
+            supervised("share times", self._share_times, every_s=REMEMBER_S, at_once=True),
         ]
         call_at_shutdown(self.service.live.drain)
         if console := self.service.console:
             call_at_shutdown(console.feed.close)
-            self._tasks.append(asyncio.create_task(console.share_forever(), name="console"))
+            self._tasks.append(supervised("share the console", console.share, every_s=SHARE_S, at_once=True))
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        return build_app(self.service, has_console=self.service.console is not None)
+        return build_app(self.service, has_console=self.service.console is not None, has_live=self._has_live)
 
     async def catalog(self) -> Catalog:
-        """What this graph offers; `graph.connect` asks it."""
+        """Returns the catalogue of this graph, for `graph.connect`."""
         return self.service.catalog
 
     async def __del__(self) -> None:
@@ -235,12 +234,17 @@ class Ingress:
             task.cancel()
         if service := getattr(self, "service", None):
             self._unregister_exit()
-            await service.drafts.close()
-            await service.live.listener.close()
-            if service.console:
-                await service.console.close()
-            await share_times(self._gates, service.state.database)
-            await service.state.close()
-            await hand_over_records()
-            if tracer := service.observation.tracer:
-                await asyncio.to_thread(tracer.close)
+            steps = {
+                "give drafts back": service.drafts.close,
+                "end the listener": service.live.listener.close,
+                "leave the console": service.console.close if service.console else None,
+                "share times": self._share_times,
+                "close the state": service.state.close,
+                "hand records over": hand_over_records,
+                "export spans": partial(asyncio.to_thread, tracer.close)
+                if (tracer := service.observation.tracer)
+                else None,
+            }
+            for name, step in steps.items():
+                if step:  # none of them keeps the others from being done
+                    await attempted(name, step)

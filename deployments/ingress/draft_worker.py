@@ -1,8 +1,8 @@
 """The work on drafts of voices: one call of a designer each, in whichever ingress process has the draft.
 
-    enqueue(draft_id)    works on it in the background, if nobody else does
+    enqueue(draft_id)    works on it in the background, if no other process does
     cancel(draft_id)       ends that work
-    start, close         looks for drafts whose process has died; gives back what this one has
+    start, close         looks for drafts of dead processes; gives back what this one has
 
     claim -> call the designer -> store clip and sample -> ready and billed, in one transaction -> adopt, if so ordered
 
@@ -21,6 +21,7 @@ from contextvars import Context
 from typing import TypeVar
 
 from autoscaling.engine import CallContext, Engine, Timings, owner_name
+from concurrency.background import supervised
 from contract.catalog import Catalog
 from contract.errors import (
     BUSY,
@@ -88,7 +89,7 @@ class DraftWorker:
 
     def start(self) -> None:
         """Looks for drafts that wait, from now on."""
-        self._polling = asyncio.create_task(self._poll_forever())
+        self._polling = supervised("look for drafts", self.poll, every_s=POLL_S)
 
     async def close(self) -> None:
         """Ends all work; other processes may go on with it at once."""
@@ -118,17 +119,9 @@ class DraftWorker:
             self.enqueue(draft_id)
 
     def adoption(self, draft: Draft, slug: str | None = None, label: str | None = None) -> Adoption:
-        """How `draft` becomes a voice of this server."""
+        """Makes `draft` a voice of this server."""
         provider = self._catalog.voice_design[draft.model].provider
         return Adoption(provider, frozenset(self._catalog.voices), slug, label)
-
-    async def _poll_forever(self) -> None:
-        while True:
-            await asyncio.sleep(POLL_S)
-            try:
-                await self.poll()
-            except Exception as error:
-                log.error("could not look for drafts; trying again in %d s: %s", POLL_S, without_text(error))
 
     async def _work(self, draft_id: str) -> None:
         try:
@@ -149,21 +142,17 @@ class DraftWorker:
         """Renews the lease; ends the block where the draft was discarded or taken over. Gives the lease back."""
         working = asyncio.current_task()
         assert working is not None
-        renewing = asyncio.create_task(self._renew(lease, working))
+
+        async def renew() -> None:
+            if not await self._state.drafts.renew(lease):
+                working.cancel()
+
+        renewing = supervised("renew the lease of a draft", renew, every_s=RENEW_S)
         try:
             yield
         finally:
             renewing.cancel()
             await self._state.drafts.release(lease)
-
-    async def _renew(self, lease: DraftClaim, working: asyncio.Task[None]) -> None:
-        while True:
-            await asyncio.sleep(RENEW_S)
-            try:
-                if not await self._state.drafts.renew(lease):
-                    working.cancel()
-            except ApiError as error:
-                log.error("the lease of a draft could not be renewed: %s", error)
 
     async def _make(self, lease: DraftClaim, timings: Timings) -> None:
         """The draft is ready, or has failed for good, or has expired."""
@@ -209,7 +198,7 @@ class DraftWorker:
             raise
 
     async def _settle_discarded(self, draft: Draft, timings: Timings) -> None:
-        """What a designer had begun is paid by who discards it."""
+        """Bills the work that a designer had begun to the caller that discards the draft."""
         spent_ms = math.ceil(timings.engine * 1000) if timings.has_begun else 0
         cost = self._catalog.voice_design[draft.model].cost_micro_eur(synthesis_ms=spent_ms)
         await self._state.drafts.settle_discarded(draft, cost, spent_ms)

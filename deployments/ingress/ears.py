@@ -1,4 +1,4 @@
-"""Our own ears: a transcriber of the graph that listens to what a speech engine of the graph has said.
+"""Speech verification: a transcriber of the graph checks what a speech engine of the graph has said.
 
 It is asked like by any client, through its gate: it starts, queues and takes turns as ever, in the name of the
 organisation whose speech it is. Nobody is billed.
@@ -25,23 +25,23 @@ from contract.voice_design.engine import DesignJob, DesignResult, VoiceDesignEng
 from text.spoken import compare, doubts
 
 REASONS: Mapping[str, Reason] = {BUSY.name: "busy", UPSTREAM_TIMEOUT.name: "late", WARMING_UP.name: "late"}
-"""Of errors that say more than that the ears have failed."""
+"""Of errors that say more than that verification failed."""
 
 EARS_RATE = 16_000
-"""Samples per second of a part that is heard again: what transcribers work with."""
+"""Samples per second of a part that is transcribed again: what transcribers work with."""
 HINTED_S = 30
-"""Seconds that are heard again in one piece: a window of Whisper. Of more it would leave out whole sentences."""
+"""Seconds that are transcribed again in one piece: a window of Whisper. Of more it would leave out whole sentences."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ears:
-    """Who listens to one voice in one language: `engine`, in front of the transcriber."""
+class SpeechVerifier:
+    """Transcriber of one voice in one language: `engine`, in front of the model."""
 
     engine: Engine
     language: str
 
     async def verdict(self, sound: bytes, text: str, context: CallContext) -> SpeechVerdict:
-        """What is heard of a file, beside its text. It never raises: at worst nothing can be said."""
+        """Transcribes a file to be compared with its text. Never raises: at worst there is no verdict."""
         try:
             async with asyncio.timeout(VERDICT_LISTEN_S):
                 segments = await self._listen(sound, context)
@@ -69,7 +69,7 @@ class Ears:
         )
 
     async def _listen_again(self, sound: bytes, text: str, segments: list[Segment], context: CallContext) -> str:
-        """The transcript with doubtful parts heard once more: with a hint ears mishear less, and miss no fault."""
+        """The transcript with doubtful parts transcribed again: with a hint fewer words are wrong."""
         if segments[-1].end <= HINTED_S:
             return _joined(await self._listen(sound, context, text))
         pieces = [segment.text for segment in segments]
@@ -108,18 +108,18 @@ def _joined(segments: Iterable[Segment]) -> str:
 
 def ears_for(
     offered: Iterable[TranscriptionModel], engines: Mapping[str, Engine], runtime: str, job: SpeechJob
-) -> Ears | Reason:
-    """Who can judge what `runtime` says for a job, or why nobody can. The default transcriber goes first."""
+) -> SpeechVerifier | Reason:
+    """Returns the transcriber that can judge `runtime` for a job, or the reason why none can. The default is first."""
     models = sorted(offered, key=lambda model: not model.is_default)
     if not models:
         return "no_ears"
     for model in models:
         if can_judge(model.runtime, runtime, job.language, job.voice):
-            return Ears(engines[model.deployment], job.language)
+            return SpeechVerifier(engines[model.deployment], job.language)
     return "not_measured"
 
 
-async def audible(engine: Engine, job: DesignJob, context: CallContext, ears: Ears | Reason) -> DesignResult:
+async def audible(engine: Engine, job: DesignJob, context: CallContext, ears: SpeechVerifier | Reason) -> DesignResult:
     """A voice that says its text, as far as `ears` can tell: a preview that does not is an attempt that failed.
 
     Raises RuntimeError where all attempts are used up, and the errors of `engine`.

@@ -1,4 +1,4 @@
-"""What an ingress process reports beside single requests: its engines, what it holds, what was billed.
+"""Reports of an ingress process beside single requests: its engines, what it holds, what was billed.
 
 How long calls and starts took it remembers in the database, together with the others.
 """
@@ -6,15 +6,13 @@ How long calls and starts took it remembers in the database, together with the o
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from collections.abc import Iterator, Mapping
 
 from autoscaling.gate import Gate
-from autoscaling.metrics import EXPORT_S, Metrics, Sample
+from autoscaling.metrics import Metrics, Sample
 from autoscaling.ray_internals.logs import flush_logs
 from autoscaling.ray_internals.metrics import hand_over_records
-from contract.errors import ApiError
 from contract.telemetry import (
     BODY_BYTES,
     COST,
@@ -37,8 +35,6 @@ from state.billing.usage import COST as MONEY
 from state.database.base import Database
 from state.facts import revise
 
-log = logging.getLogger(f"parlance.{__name__}")
-
 LOOK_S = 1.0
 """Between two looks at how late the event loop is."""
 
@@ -47,10 +43,8 @@ REMEMBER_S = 60.0
 
 
 def gauges(service: Service) -> Iterator[Sample]:
-    """What is so now. Engines at zero are among it."""
+    """Returns the current values, also of engines at zero."""
     for model in service.catalog.deployed():
-        if not model.serving:
-            continue
         view = service.engine(model).view()
         engine = model.deployment
         yield WAITING, (engine,), view.waiting
@@ -74,39 +68,31 @@ def take_bills(service: Service, metrics: Metrics) -> None:
         metrics.totals[series] = amount
 
 
-async def report_forever(service: Service) -> None:
-    """Exports every EXPORT_S, and looks at the loop meanwhile. Runs until cancelled."""
-    loop, metrics, looks = asyncio.get_running_loop(), service.metrics, 0
-    while True:
-        due_s = loop.time() + LOOK_S
-        await asyncio.sleep(LOOK_S)
-        metrics.observe(LOOP_DELAY, (), max(0.0, loop.time() - due_s))
-        await hand_over_records()
-        looks += 1
-        if service.console:
-            service.console.tick()
-        if looks * LOOK_S >= EXPORT_S:
-            looks = 0
-            take_bills(service, metrics)
-            metrics.export(gauges(service))
-            flush_logs()
+async def look(service: Service) -> None:
+    """Looks at the event loop for LOOK_S, and hands over what was recorded meanwhile."""
+    loop = asyncio.get_running_loop()
+    due_s = loop.time() + LOOK_S
+    await asyncio.sleep(LOOK_S)
+    service.metrics.observe(LOOP_DELAY, (), max(0.0, loop.time() - due_s))
+    await hand_over_records()
+    if service.console:
+        service.console.feed.tick()
+
+
+async def export(service: Service) -> None:
+    """Exports metrics, and writes the logs out."""
+    take_bills(service, service.metrics)
+    service.metrics.export(gauges(service))
+    flush_logs()
 
 
 async def share_times(gates: Mapping[str, Gate], database: Database) -> None:
-    """Hands on how long calls and starts of each engine took, and goes on from what all processes have seen."""
-    sketches = {f"{kind} of {name}": sketch for name, gate in gates.items() for kind, sketch in gate.times.items()}
-    unsaved = {name: sketch.unsaved for name, sketch in sketches.items()}
-    try:
-        texts = await revise(database, {name: sketch.merged for name, sketch in sketches.items()})
-    except ApiError as error:
-        log.warning("could not store how long engines take; trying again in %g s: %s", REMEMBER_S, error)
-        return
+    """Stores how long calls and starts of each engine took, and takes what all processes have seen.
+
+    Raises what the database does; nothing is lost then.
+    """
+    times = {f"{kind} of {name}": durations for name, gate in gates.items() for kind, durations in gate.times.items()}
+    unsaved = {name: durations.unsaved for name, durations in times.items()}
+    texts = await revise(database, {name: durations.merged for name, durations in times.items()})
     for name, text in texts.items():
-        sketches[name].adopt(text, unsaved[name])
-
-
-async def share_times_forever(gates: Mapping[str, Gate], database: Database) -> None:
-    """Does so every REMEMBER_S. Runs until cancelled."""
-    while True:
-        await asyncio.sleep(REMEMBER_S)
-        await share_times(gates, database)
+        times[name].adopt(text, unsaved[name])

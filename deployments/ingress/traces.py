@@ -1,4 +1,4 @@
-"""What is told of a single request: its names for others, the spans of its trace, its line of the log, its record."""
+"""Reports of a single request: its ids for others, the spans of its trace, its line of the log, its record."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any
+
+from starlette.requests import HTTPConnection
 
 from contract.telemetry import NO_MODEL, Outcome
 from contract.tracing import (
@@ -21,25 +23,39 @@ from contract.tracing import (
     StageSpans,
     incoming,
 )
-from deployments.ingress.console.records import Ended
+from deployments.ingress.console.records import FinishedRequest
 from deployments.ingress.context import Trace
+from deployments.ingress.front.origins import is_from_proxy
 
 log = logging.getLogger(f"parlance.{__name__}")
 
 CONSOLE_PATHS = ("/console", "/v1/console")
 NO_ROUTE = "none"
-"""Where a request has none."""
+"""Value where a request has none."""
+
+USAGE = {
+    "input_tokens": "gen_ai.usage.input_tokens",
+    "output_tokens": "gen_ai.usage.output_tokens",
+    "cached_input_tokens": "gen_ai.usage.cache_read.input_tokens",
+}
+"""Units for which the convention has a name. Cached tokens are among those of the input."""
 
 Scope = MutableMapping[str, Any]
 
 
-def begin(trace: Trace, headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Names a request, by the span that its `headers` name or by one of its own, where anything is told of it."""
+def begin(trace: Trace, scope: Scope, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Names a request, by the span that its `headers` name or by one of its own, where it is traced or logged.
+
+    A trace that a client names is linked to, and one of a named proxy continued: a client chooses neither what is
+    recorded nor under which id.
+    """
     observation, span = trace.service.observation, incoming(headers)
     if tracer := observation.tracer:
-        parent, span = span, tracer.begin(span)
+        is_trusted = span is not None and is_from_proxy(HTTPConnection(scope))
+        parent, link = (span, None) if is_trusted else (None, span)
+        span = tracer.begin(parent)
         if span.is_sampled:
-            trace.timings.spans = StageSpans(span, parent)
+            trace.timings.spans = StageSpans(span, parent, link)
             trace.timings.stages = [StageEntry(Stage.ADMISSION, trace.started_s)]
     if span or observation.is_on:
         trace.names = RequestNames(trace.request_id, span)
@@ -47,7 +63,7 @@ def begin(trace: Trace, headers: Iterable[tuple[bytes, bytes]]) -> None:
 
 
 def end(trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
-    """Tells of a request that is over, and whose `status` is 0 where none went out."""
+    """Reports a request that is over; its `status` is 0 if none went out."""
     ended_s = time.perf_counter()
     about = {
         "http.request.method": scope["method"],
@@ -64,7 +80,7 @@ def end(trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
 def remember(trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
     """Leaves what the console makes a record of: of requests with a key, but for those of the console itself."""
     if (console := trace.service.console) and trace.caller and not scope["path"].startswith(CONSOLE_PATHS):
-        ended = Ended(
+        ended = FinishedRequest(
             trace.request_id,
             trace.caller,
             scope["method"],
@@ -112,6 +128,7 @@ def _record(trace: Trace, spans: StageSpans, about: dict[str, Any], ended_s: flo
         attributes,
         is_of_server=True,
         has_failed=has_failed,
+        link=spans.link,
     )
     ends = [entry.began_s for entry in stages[1:]] + [ended_s]
     for number, (entry, end_s) in enumerate(zip(stages, ends, strict=True)):
@@ -141,17 +158,6 @@ def _generation(trace: Trace, about: dict[str, Any]) -> Iterator[tuple[str, Any]
             used[unit] = used.get(unit, 0) + amount
     if used:
         yield "gen_ai.response.model", trace.bills[0].entry.model
-    yield from _usage(used)
-
-
-def _usage(used: dict[str, int]) -> Iterator[tuple[str, int]]:
     for unit, amount in used.items():
-        match unit:
-            case "input_tokens":
-                yield "gen_ai.usage.input_tokens", amount + used.get("cached_input_tokens", 0)
-            case "output_tokens":
-                yield "gen_ai.usage.output_tokens", amount
-            case "cached_input_tokens":
-                yield "gen_ai.usage.cache_read.input_tokens", amount
-            case _:
-                yield USAGE_PREFIX + unit, amount
+        cached = used.get("cached_input_tokens", 0) if unit == "input_tokens" else 0
+        yield USAGE.get(unit, f"{USAGE_PREFIX}{unit}"), amount + cached

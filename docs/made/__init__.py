@@ -1,15 +1,13 @@
-"""The programs of `make docs`: they write pages and the files in cluster/observability, draw, and build a site.
+"""The programs of `make docs`: they write tables of pages, draw, and build a site.
 
-alerts.py        cluster/observability: rules of alerts, each with what to do
+blocks.py        puts what is made between the marks of a page
+alerts.py        cluster/observability: rules of alerts for the operator of Kubernetes
 commands.py      docs/commands.md, from the arguments of the command lines
-dashboards.py    cluster/observability: dashboards of Grafana
-errors.py        docs/errors.md, from the rows of `contract.errors` and their remedies
+errors.py        table of docs/errors.md, from the rows of `contract.errors`
 observability.py docs/observability.md, from the rows of `contract.telemetry`, the dashboards and the alerts
-panels.py        what dashboards show
-queries.py       queries of Prometheus, by rows of `contract.telemetry`
-remedies.py      why each error happens, and what to do
+panels.py        reads what dashboards show
 replies.py       asks a real server for the replies that the reference shows
-reference.py     docs/reference.md, from the OpenAPI document, with scopes, examples and links
+reference.py     page of the site with the fields of every route, from the OpenAPI document
 settings.py      docs/settings.md, from the arguments of the graph and the types of stanzas
 schemas.py       a JSON schema in words
 pictures/        draws docs/images, in a light and a dark theme

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
-from docs.made import alerts, commands, errors, observability, reference, settings, voices
-from docs.made.dashboards import dashboard
-from docs.made.panels import DASHBOARDS
+from docs.made import alerts, commands, errors, observability, settings, voices
 from docs.made.pictures import diagrams, journey, panels, plots, simulation, style, terminal
 
 FOLDER = Path(__file__).parents[1]
@@ -17,12 +14,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands.page,
     "errors.md": errors.page,
     "observability.md": observability.page,
-    "reference.md": reference.page,
     "settings.md": settings.page,
     "voices.md": voices.page,
-    "../cluster/observability/alerts.yaml": alerts.rules,
     "../cluster/observability/kubernetes.yaml": alerts.kubernetes,
-    **{f"../cluster/observability/{name}.json": partial(dashboard, name) for name in DASHBOARDS},
 }
 """What makes the text of each page, and of each file for whoever watches."""
 
@@ -34,15 +28,11 @@ PICTURES: dict[str, Callable[[], str]] = {
     "graph": diagrams.graph,
     "growth": plots.growth,
     "journey": journey.journey,
-    "live": plots.live,
     "observability": panels.panels,
     "reliability": plots.reliability,
     "threats": diagrams.threats,
     "scale": plots.scale,
-    "simulation": simulation.kept,
-    "verdicts": plots.verdicts,
-    "voice-design": plots.voice_design,
-    "waits": plots.waits,
+    "simulation": simulation.pareto,
 }
 """What draws each picture, in the light theme."""
 

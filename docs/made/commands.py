@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-import autoscaling.simulate
+import benchmarks.capacity.__main__
 import launch.check.cli
 import launch.start
 import launch.weights
 import state.__main__
+from docs.made.blocks import filled
 from docs.made.schemas import cell
 
 COMMAND_LINES = (
@@ -17,22 +18,15 @@ COMMAND_LINES = (
     launch.check.cli.command_line,
     launch.weights.command_line,
     state.__main__.command_line,
-    autoscaling.simulate.command_line,
+    benchmarks.capacity.__main__.command_line,
 )
-
-HEAD = """# Commands
-
-<!-- Made by `make docs` of docs/made/commands.py, launch/, state/__main__.py and autoscaling/simulate.py. -->
-
-Every command of the server, with its arguments. Run them with `.venv/bin/python`, in the folder of the repository and
-with the [environment](settings.md#environment) of the server. `--help` says the same with examples; `make help` lists
-the targets of the Makefile.
-"""
 
 
 def page() -> str:
     """The whole page."""
-    return HEAD + "".join(section for make in COMMAND_LINES for section in _sections(make(), ""))
+    return filled(
+        "commands.md", commands="".join(section for make in COMMAND_LINES for section in _sections(make(), ""))
+    )
 
 
 def _sections(parser: argparse.ArgumentParser, about: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""docs/reference.md: every route with its fields and an example, made of the OpenAPI document."""
+"""Page of the site with every route, its fields and an example, made of the OpenAPI document."""
 
 from __future__ import annotations
 

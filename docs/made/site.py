@@ -11,6 +11,7 @@ import base64
 import hashlib
 import posixpath
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,10 +20,16 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # mkdocs loads this file by its path
+
+from docs.made import reference
+
 ROOT = Path(__file__).resolve().parents[2]
 BESIDE = ("SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/*/results/*.md")
 """Pages that lie outside of `docs/`."""
 SWAGGER = Path(mkdocs_swagger_ui_tag.__file__).parent / "swagger-ui"
+FIELDS = "reference.md"
+"""Page with the fields of every route. It is part of the site alone: the API document holds the same."""
 TRY_IT = {
     "try/index.html": ROOT / "docs/made/try.html",
     "try/start.js": ROOT / "docs/made/try.js",
@@ -58,14 +65,15 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
                 seen.add(page)
                 pages.append({title[0].upper() + title[1:]: page})
         config.nav.append({heading: pages})
-    config.nav[-2]["Reference"].insert(0, {"Try it": "try/index.html"})
+    config.nav[-2]["Reference"][:0] = [{"Try it": "try/index.html"}, {"Fields": FIELDS}]
     # The API has an answer of its own for what is not there.
     config.theme.static_templates.discard("404.html")
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages from outside of `docs/`, and the page where one tries routes."""
+    """Adds the pages from outside of `docs/`, the fields of every route, and the page where one tries routes."""
+    files.append(File.generated(config, FIELDS, content=reference.page()))
     for pattern in BESIDE:
         for path in sorted(ROOT.glob(pattern)):
             files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))

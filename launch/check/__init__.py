@@ -1,4 +1,4 @@
-"""Whether a profile can work where it is to run, and what it takes: `python -m launch check PROFILE`.
+"""Judges if a profile can work where it is to run, and what it takes: `python -m launch check PROFILE`.
 
 faults.py    each reason why a profile cannot work at a site, as one sentence that says what to change; `refuse` raises
 cost.py      GPUs, CPUs, memory and disk, with every engine asleep and with every engine at its largest

@@ -1,27 +1,6 @@
-"""`python -m launch check PROFILE`: whether a profile can work, and what it takes. Starts and fetches nothing."""
+"""Check whether a profile can work, and show what it needs. Nothing is started, loaded or fetched.
 
-from __future__ import annotations
-
-import argparse
-import os
-import sys
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any
-
-import yaml
-
-import configs
-from autoscaling.deployment import DeploymentTableError
-from autoscaling.ray_internals import start
-from launch.check import cost, scaling
-from launch.check.faults import Site, faults, plan_of
-from launch.selection import fit_gpu, gpu_gib
-from models.weights.store import WeightsError
-
-DESCRIPTION = "Check whether a profile can work, and show what it needs. Nothing is started, loaded or fetched."
-
-EPILOG = """The check reads the catalogue, the Serve config file of the profile, the pinned weights and
+The check reads the catalogue, the Serve config file of the profile, the pinned weights and
 the environment: run it with the variables of the Ray processes (PARLANCE_SECRET, PARLANCE_DATABASE_URL,
 PARLANCE_REDIS_URL, PARLANCE_BLOBS_URL).
 
@@ -42,20 +21,44 @@ The exit status is 0 if the profile can work and 1 if it cannot; each reason is 
 examples:
   python -m launch check embedded
   python -m launch check production --nodes 4 --gpus 8 --home /shared
-  python -m launch check my-profile.yaml"""
+  python -m launch check my-profile.yaml
+"""  # noqa: D405
 
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import configs
+from autoscaling.deployment import DeploymentTableError
+from autoscaling.ray_internals import start
+from launch.check import cost, scaling
+from launch.check.faults import Site, faults, plan_of
+from launch.selection import fit_gpu, gpu_gib
+from models.weights.store import WeightsError
+
+DESCRIPTION, _, EPILOG = __doc__.strip().partition("\n\n")
 HEAD = ("deployment", "replicas", "GPUs", "CPUs", "memory", "weights")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of `python -m launch check`."""
     options = command_line().parse_args(arguments)
+    is_here = options.nodes is None
     try:
         config: dict[str, Any] = yaml.safe_load(_file(options.profile).read_text("utf-8"))
-        left_out = _fitted(config) if options.nodes is None else []
+        left_out = fit_gpu(config, gib) if is_here and (gib := gpu_gib()) else []
         (args,) = (app["args"] for app in config["applications"])
         plan = plan_of(args)
-        reasons = [f"{options.profile}: {reason}" for reason in faults(plan, _site(options))]
+        gpus = start.gpus_here() if is_here and options.gpus is None else options.gpus
+        site = Site(os.environ, options.nodes or 1, gpus, is_here, options.home)
+        reasons = [f"{options.profile}: {reason}" for reason in faults(plan, site)]
         rows = list(cost.rows(plan.catalog))
         scales, remarks = list(scaling.rows(plan.catalog)), list(scaling.remarks(plan.catalog))
     except (OSError, configs.CatalogError, WeightsError) as error:
@@ -65,19 +68,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(_table(rows))
     if args.get("scaling", {}).get("by") != "serve":
         print("\n" + _aligned([scaling.HEAD, *scales]))
-    for remark in remarks:
-        print(f"\n{remark}.")
     if left_out:
-        print(f"\nLeft out, because the GPU of this machine has no room for them: {', '.join(left_out)}.")
+        remarks.append(f"Left out, because the GPU of this machine has no room for them: {', '.join(left_out)}")
     most = cost.at_most(rows).gpus
     if options.gpus is not None and most > options.gpus:
-        print(
-            f"\nAll engines with all replicas want {most:g} GPUs, and there are {options.gpus:g}: idle ones make room "
-            "for those that somebody waits for."
+        remarks.append(
+            f"All engines with all replicas want {most:g} GPUs, and there are {options.gpus:g}: idle ones make room "
+            "for those that requests wait for"
         )
+    if not reasons:
+        remarks.append(f"{options.profile} can work")
+    for remark in remarks:
+        print(f"\n{remark}.")
     if reasons:
         sys.exit("\n".join(["", *reasons]))
-    print(f"\n{options.profile} can work.")
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -88,15 +92,11 @@ def command_line() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    profiles = ", ".join(configs.PROFILES)
-    parser.add_argument("profile", metavar="PROFILE", help=f"one of {profiles}, or a Serve config file")
-    parser.add_argument("--nodes", type=_positive, help="number of machines of the cluster")
-    parser.add_argument(
-        "--gpus", type=float, help="GPUs of the whole cluster, including those that an autoscaler may add"
-    )
-    parser.add_argument(
-        "--home", type=Path, metavar="FOLDER", help="the PARLANCE_HOME of all nodes, as it is seen here"
-    )
+    profiles, add = ", ".join(configs.PROFILES), parser.add_argument
+    add("profile", metavar="PROFILE", help=f"one of {profiles}, or a Serve config file")
+    add("--nodes", type=_positive, help="number of machines of the cluster")
+    add("--gpus", type=float, help="GPUs of the whole cluster, including those that an autoscaler may add")
+    add("--home", type=Path, metavar="FOLDER", help="the PARLANCE_HOME of all nodes, as it is seen here")
     return parser
 
 
@@ -115,50 +115,27 @@ def _file(profile: str) -> Path:
     return configs.FOLDER / f"{profile}.yaml"
 
 
-def _site(options: argparse.Namespace) -> Site:
-    if options.nodes is None:
-        gpus = start.gpus_here() if options.gpus is None else options.gpus
-        return Site(os.environ, gpus=gpus, home=options.home)
-    return Site(os.environ, nodes=options.nodes, gpus=options.gpus, is_here=False, home=options.home)
-
-
-def _fitted(config: dict[str, Any]) -> list[str]:
-    """Ids of the models that a start on this machine leaves out."""
-    gib = gpu_gib()
-    return fit_gpu(config, gib) if gib else []
-
-
 def _table(rows: Sequence[cost.Row]) -> str:
-    lines = [_line(row) for row in rows]
+    """Needs of each model and of all, and the weights of unknown size."""
+    lines = [HEAD]
+    for row in rows:
+        takes, count = row.replica, f"{row.replica.fewest}-{row.replica.most}"
+        memory = ("" if takes.memory_bytes else "~") + _bytes(row.memory_bytes)
+        size = "?" if row.disk_bytes is None else _bytes(row.disk_bytes) if row.weights else "-"
+        lines.append((row.name, count, f"{takes.gpus:g}", f"{takes.cpus:g}", memory, size))
     disk, unknown = cost.disk_bytes(rows)
     size = f"{'at least ' if unknown else ''}{_bytes(disk)}"
     for name, total in (("at zero", cost.at_zero(rows)), ("at most", cost.at_most(rows))):
         lines.append((name, "", f"{total.gpus:g}", f"{total.cpus:g}", f"~{_bytes(total.memory_bytes)}", size))
-    text = _aligned([HEAD, *lines])
-    if unknown:
-        text += f"\n\nThese weights are not pinned, so their size is unknown: {', '.join(unknown)}."
-    return text
-
-
-def _line(row: cost.Row) -> tuple[str, ...]:
-    replica = row.replica
-    memory = ("" if replica.memory_bytes else "~") + _bytes(row.memory_bytes)
-    disk = "?" if row.disk_bytes is None else _bytes(row.disk_bytes) if row.weights else "-"
-    return (row.name, f"{replica.fewest}-{replica.most}", f"{replica.gpus:g}", f"{replica.cpus:g}", memory, disk)
+    remark = f"\n\nThese weights are not pinned, so their size is unknown: {', '.join(unknown)}."
+    return _aligned(lines) + (remark if unknown else "")
 
 
 def _bytes(count: int) -> str:
     return f"{count / 1e9:.1f} GB"
 
 
-def _aligned(lines: Iterable[Sequence[str]]) -> str:
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell; all but the first to the right."""
-    cells = [tuple(line) for line in lines]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if place else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in cells
-    )
+    first, *others = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join((name.ljust(first), *map(str.rjust, cells, others))).rstrip() for name, *cells in lines)

@@ -12,7 +12,7 @@ choices.py     engine outputs of those, as choices and events
 tokens.py      texts as token ids and back
 turns.py       messages of clients cannot forge turns: control tokens in them are text
 events.py      engine outputs as events of a stream, or as one reply
-smollm2.jinja  a chat template with tools, for weights whose own has none
+smollm2.jinja  a chat template with tools, for weights with a template that has none
 """
 
 from models.chat.adapter import VllmChat

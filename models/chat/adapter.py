@@ -64,7 +64,7 @@ class VllmChat(adapter.EngineAdapter, ChatEngine):
         folder, options = need_folder(path, model.id), read(model, ChatOptions)
         parser = {"reasoning_parser": model.reasoning_parser} if model.reasoning_parser else {}
         spec = adapter.spec_of(model, folder, model.context_window, options, options.engine | parser)
-        self._engine = engine.start(spec)
+        self.engine = engine.start(spec)
 
         from vllm.tokenizers import cached_tokenizer_from_config
 
@@ -73,14 +73,14 @@ class VllmChat(adapter.EngineAdapter, ChatEngine):
         from models.chat.tokens import TextTokens
 
         template = (TEMPLATES / options.chat_template).read_text("utf-8") if options.chat_template else None
-        self._grammars = grammars.of_engine(self._engine)
-        self._serving = serving.ChatServing(self._engine, model, template, self._grammars)
+        self._grammars = grammars.of_engine(self.engine)
+        self._serving = serving.ChatServing(self.engine, model, template, self._grammars)
         self._tokens = TextTokens(
             model.id,
-            cached_tokenizer_from_config(self._engine.model_config),
-            self._engine.model_config.get_vocab_size(),
+            cached_tokenizer_from_config(self.engine.model_config),
+            self.engine.model_config.get_vocab_size(),
         )
-        self._completions = Completions(self._engine, model, self._tokens)
+        self._completions = Completions(self.engine, model, self._tokens)
         self._tokenizing = asyncio.Lock()
         self._streams = 0
 
@@ -150,7 +150,7 @@ class VllmChat(adapter.EngineAdapter, ChatEngine):
         """A ChatReply, or the events of a stream. Raises ApiError."""
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
-        from models.chat.errors import error_of, refused_field, schema_refused
+        from models.chat.errors import error_of, schema_refused
         from models.chat.serving import EngineRequest
 
         request = job.request.model_copy(update={"stream": stream})
@@ -162,7 +162,7 @@ class VllmChat(adapter.EngineAdapter, ChatEngine):
                 engine_request.count(counted)
             answer = await self._serving.create_chat_completion(engine_request)
         except grammars.Refused as refusal:
-            raise schema_refused(refusal, await refused_field(refusal, job, self._grammars)) from refusal
+            raise await schema_refused(refusal, job, self._grammars) from refusal
         except grammars.QueueFull:
             raise BUSY("too many grammars wait to be compiled; send the request again shortly") from None
         except Exception as failure:

@@ -78,7 +78,7 @@ class ChoiceBuilder:
         return sum(prompt.cut_tokens for prompt in self.prompts)
 
     def choices(self, number: int, result: RequestOutput) -> list[CompletionChoice]:
-        """What `result` adds to the answers to prompt `number`."""
+        """Returns what `result` adds to the answers to prompt `number`."""
         self._read.setdefault(number, Cached()).update(result)
         # Kept for all answers: vLLM loses those that come with the first token of one and the second of another.
         if result.prompt_logprobs:

@@ -20,6 +20,7 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.utils.async_utils import merge_async_iterators
 from vllm.v1.engine.async_llm import AsyncLLM
 
+from contract.base import Text
 from contract.catalog import ChatModel
 from contract.chat import engine
 from contract.chat.engine import ChatBatch
@@ -29,18 +30,17 @@ from contract.completions import (
     CompletionJob,
     CompletionReply,
     CompletionRequest,
-    Prompt,
 )
 from contract.errors import INVALID_REQUEST, UPSTREAM_ERROR, ApiError
 from contract.limits import CHARS_PER_TOKEN
 from models.chat.choices import ChoiceBuilder, CompletionPrompt, whole
-from models.chat.request import DEFAULT_TEMPERATURE, answer_reserve
+from models.chat.request import answer_reserve, drawing
 from models.chat.tokens import TextTokens
 
 SEQUENCES_AT_ONCE = 8
 """Sequences of one request in the engine, as many as one chat may have: a hundred prompts do not fill it."""
 
-COPIED = ("top_p", "top_k", "min_p", "repetition_penalty", "seed", "stop", "presence_penalty", "frequency_penalty")
+COPIED = ("min_p", "repetition_penalty", "seed", "stop", "presence_penalty", "frequency_penalty")
 """Fields that have the same name and meaning in vLLM's sampling parameters; None is left out."""
 
 
@@ -53,7 +53,7 @@ class Completions:
         self._frame = tokens.known((fill_in.before, fill_in.between, fill_in.after)) if fill_in else None
 
     async def write(self, job: CompletionJob, counted: Callable[[ChatBatch], None] | None = None) -> CompletionReply:
-        """All answers, whole; `counted` is told the tokens so far. Raises INVALID_REQUEST, UPSTREAM_ERROR."""
+        """All answers, whole; `counted` gets the tokens so far. Raises INVALID_REQUEST, UPSTREAM_ERROR."""
         builder = await self._begin(job)
         pieces: list[CompletionChoice] = []
         # What is counted comes piece by piece, and so do several answers: each says what it found cached.
@@ -93,7 +93,7 @@ class Completions:
     async def _outputs(
         self, job: CompletionJob, builder: ChoiceBuilder, kind: RequestOutputKind
     ) -> AsyncGenerator[tuple[int, RequestOutput], None]:
-        """What the engine makes of each prompt, with its number. Raises UPSTREAM_ERROR."""
+        """Yields the outputs of the engine for each prompt, with its number. Raises UPSTREAM_ERROR."""
         at_once = max(1, SEQUENCES_AT_ONCE // job.request.answers)
         for start in range(0, len(builder.prompts), at_once):
             prompts = builder.prompts[start : start + at_once]
@@ -114,7 +114,7 @@ class Completions:
         )
         return outputs
 
-    async def _prepared(self, request: CompletionRequest, prompt: Prompt) -> CompletionPrompt:
+    async def _prepared(self, request: CompletionRequest, prompt: Text) -> CompletionPrompt:
         """`prompt` as ids that fit the window. Raises INVALID_REQUEST."""
         window = self._model.context_window
         ids, text, lost = await self._ids(prompt, window)
@@ -136,7 +136,7 @@ class Completions:
         first = await self._tokens.text(whole[:1]) if request.echo and request.logprobs is not None else ""
         return CompletionPrompt(whole, min(request.budget, window - len(whole)), cut + lost, text or "", first)
 
-    async def _ids(self, prompt: Prompt, window: int) -> tuple[list[int], str | None, int]:
+    async def _ids(self, prompt: Text, window: int) -> tuple[list[int], str | None, int]:
         """Token ids of `prompt`, its text where it was one, and how many tokens are lost at its top, at least."""
         if not isinstance(prompt, str):
             self._tokens.check(prompt, "prompt")
@@ -168,19 +168,14 @@ class Completions:
 def sampling(request: CompletionRequest, prompt: CompletionPrompt, kind: RequestOutputKind) -> SamplingParams:
     """VLLM's parameters: these fields and no others."""
     fields = {name: value for name in COPIED if (value := getattr(request, name)) is not None}
-    temperature = DEFAULT_TEMPERATURE if request.temperature is None else request.temperature
-    if temperature == 0 and request.answers > 1:
-        # vLLM refuses several greedy answers; the most probable token alone is the same thing.
-        temperature, fields["top_k"] = DEFAULT_TEMPERATURE, 1
     return SamplingParams(
         n=request.answers,
-        temperature=temperature,
         # The engine computes nothing without an answer: where none is wanted, one token is made and left out.
         max_tokens=max(1, prompt.budget),
         logprobs=request.logprobs,
         prompt_logprobs=request.logprobs if request.echo else None,
         output_kind=kind,
-        **fields,
+        **(fields | drawing(request, request.answers)),
     )
 
 

@@ -19,7 +19,7 @@ from models.llm.vllm_internals.serving import CutAtTop
 
 
 def cut_expanded(prompt: Any, params: CutAtTop, tokenizer: TokenizerLike | None) -> Any:
-    """`prompt`, an input of the engine whose images have become tokens, cut at its top.
+    """`prompt`, an input of the engine with images as tokens, cut at its top.
 
     An image that does not fit whole is dropped. Raises INVALID_REQUEST for one that could not fit if it were alone.
     """
@@ -43,7 +43,7 @@ def cut_expanded(prompt: Any, params: CutAtTop, tokenizer: TokenizerLike | None)
 
 
 def _images(prompt: Any, first: int, tokenizer: TokenizerLike | None) -> Iterator[tuple[int, int]]:
-    """Where each image begins and ends, in their order, with the control token that its template put on each side."""
+    """Returns the span of each image, in their order, with the control tokens that its template put on each side."""
     tokens = prompt["prompt_token_ids"]
     control = set(tokenizer.all_special_ids) if tokenizer is not None else set()
     spans = sorted(
@@ -91,10 +91,17 @@ def dropped(before: Any, after: Any) -> set[str]:
 
 
 def newest(messages: list[Any], most_chars: int) -> list[Any]:
-    """`messages` without the text and the images that are followed by `most_chars` of text, from the last one back."""
+    """`messages` without the text and the images that are followed by `most_chars` of text, from the last one back.
+
+    Calls of tools that do not fit are dropped, too.
+    """
     room = most_chars
     shortened = []
     for message in reversed(messages):
+        called = sum(len(call["function"]["arguments"]) for call in message.get("tool_calls") or ())
+        if called > room:
+            message = message | {"tool_calls": None}
+        room = max(room - called, 0)
         content = message["content"]
         parts = []
         for part in reversed(content if isinstance(content, list) else [{"type": "text", "text": content}]):

@@ -49,7 +49,7 @@ class Choice:
         self.finished = False
 
     def delta(self, output: CompletionOutput, result: RequestOutput, request: ChatCompletionRequest) -> dict[str, Any]:
-        """What `output` adds to the message; empty while the parser holds text back."""
+        """Returns what `output` adds to the message; empty while the parser holds text back."""
         self.token_ids.extend(output.token_ids)
         if self.parser is None:
             return {"content": output.text} if output.text else {}

@@ -1,4 +1,4 @@
-"""What of a request reaches vLLM: these fields and no others (an allow-list by construction, no copy of the body).
+"""Fields of a request that reach vLLM: these and no others (an allow-list by construction, no copy of the body).
 
 vLLM's own request object has several times as many fields, among them templates to render, processor arguments and
 priorities. None of those is a client's to set.
@@ -11,27 +11,31 @@ from typing import Any
 from contract.base import Lenient
 from contract.catalog import ChatModel, ThinkingOptions
 from contract.chat.request import ChatRequest, Message, Part
+from contract.chat.schemas import resolvable
 from contract.chat.thinking import reasoning_settings
-from contract.chat.tools import AllowedChoice, NamedCustomTool, NamedTool
+from contract.chat.tools import NOTHING, AllowedChoice, NamedCustomTool, NamedTool
+from contract.completions import CompletionRequest
 from contract.errors import IMAGES_UNSUPPORTED
 
 COPIED = (
-    "top_p", "min_p", "n", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty", "stop",
+    "min_p", "n", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty", "stop",
     "parallel_tool_calls",
 )  # fmt: skip
 """Fields that have the same name and meaning on both sides; None is left out."""
 DEFAULT_TEMPERATURE = 1.0
+MAX_TOP_K = 2**31 - 1
+"""Beyond every vocabulary; vLLM keeps it in 32 bits."""
 
 
 def engine_fields(request: ChatRequest, owner: str = "", thinking: ThinkingOptions | None = None) -> dict[str, Any]:
     """Keyword arguments of vLLM's `ChatCompletionRequest` for `request`.
 
-    Prefix caches are salted with `owner`, so that nobody can time what another has sent. `thinking` is the model's.
+    Prefix caches are salted with `owner`, so that no organisation can time another. `thinking` is the model's.
     Raises INVALID_REQUEST for template variables that it does not allow.
     """
     fields: dict[str, Any] = {name: value for name in COPIED if (value := getattr(request, name)) is not None}
     fields["messages"] = [_message(message) for message in request.messages]
-    fields |= _sampling(request) | _thinking(request, thinking)
+    fields |= drawing(request, request.n or 1) | _thinking(request, thinking)
     fields["stream"] = bool(request.stream)
     if request.budget is not None:
         fields["max_completion_tokens"] = request.budget
@@ -44,7 +48,9 @@ def engine_fields(request: ChatRequest, owner: str = "", thinking: ThinkingOptio
     if request.custom_tools:
         fields["custom_tools"] = request.custom_tools
     if request.response_format and request.response_format.type != "text":
-        fields["response_format"] = _plain(request.response_format)
+        fields["response_format"] = form = _plain(request.response_format)
+        if "json_schema" in form:
+            form["json_schema"]["schema"] = resolvable(form["json_schema"]["schema"])
     if request.structured_outputs:
         fields["structured_outputs"] = _plain(request.structured_outputs)
     if owner:
@@ -62,14 +68,17 @@ def refuse_images(request: ChatRequest, model: ChatModel) -> None:
             )
 
 
-def _sampling(request: ChatRequest) -> dict[str, Any]:
-    if request.temperature == 0 and (request.n or 1) > 1:
-        # vLLM refuses several greedy answers; the most probable token alone is the same thing.
+def drawing(request: ChatRequest | CompletionRequest, answers: int) -> dict[str, Any]:
+    """`temperature`, `top_p` and `top_k` as vLLM takes them."""
+    if request.top_p == 0 or (request.temperature == 0 and answers > 1):
+        # vLLM refuses these; the most probable token alone is the same thing.
         return {"temperature": DEFAULT_TEMPERATURE, "top_k": 1}
-    sampling: dict[str, Any] = {
-        "temperature": DEFAULT_TEMPERATURE if request.temperature is None else request.temperature
+    fields: dict[str, Any] = {
+        "temperature": DEFAULT_TEMPERATURE if request.temperature is None else request.temperature,
+        "top_p": request.top_p,
+        "top_k": None if request.top_k is None else min(max(request.top_k, 0), MAX_TOP_K),
     }
-    return sampling if request.top_k is None else sampling | {"top_k": max(request.top_k, 0)}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _thinking(request: ChatRequest, thinking: ThinkingOptions | None) -> dict[str, Any]:
@@ -89,9 +98,11 @@ def _plain(value: Lenient) -> dict[str, Any]:
 def _tools(request: ChatRequest) -> list[dict[str, Any]]:
     """The tools as functions; a forced call follows its schema, unless the client says `strict: false`."""
     tools = [_plain(tool) for tool in request.offered.values()]
-    if request.is_tool_forced:
-        for tool in tools:
-            tool["function"].setdefault("strict", True)
+    for function in (tool["function"] for tool in tools):
+        takes_nothing = NOTHING.items() <= function["parameters"].items()
+        function["parameters"] = resolvable(function["parameters"])
+        if request.is_tool_forced:
+            function["strict"] = takes_nothing or function.get("strict", True)
     return tools
 
 

@@ -81,6 +81,15 @@ class EngineRequest(ChatCompletionRequest):
         )
 
 
+def _template_of_tokenizer(engine: AsyncLLM) -> str | None:
+    """Template that vLLM would take where none is named, or None to let vLLM search.
+
+    Its search reads the whole tokenizer once more, for a processor that a model of text alone does not have.
+    """
+    template = getattr(engine.renderer.tokenizer, "chat_template", None)
+    return template if isinstance(template, str) and not engine.model_config.is_multimodal_model else None
+
+
 class ChatServing(OpenServingChat):
     """`OpenAIServingChat` whose streams are `ChatBatch`es and raise where vLLM's write an error event."""
 
@@ -93,7 +102,7 @@ class ChatServing(OpenServingChat):
     ) -> None:
         shared: dict[str, Any] = {
             "request_logger": None,
-            "chat_template": template,
+            "chat_template": template or _template_of_tokenizer(engine),
             "chat_template_content_format": "auto",
             "enable_auto_tools": model.tool_parser is not None,
             "tool_parser": model.tool_parser,
@@ -160,7 +169,7 @@ class ChatServing(OpenServingChat):
         return ChatReply(body, *tokens, cached.tokens, ours.cut_tokens, stop_sequence)
 
     def _cut_message(self, request: EngineRequest, output: CompletionOutput, result: RequestOutput) -> dict[str, Any]:
-        """What a stream would have sent of an answer that was cut: vLLM shows its calls as text, the whole ones too."""
+        """Returns what a stream would have sent of a cut answer: vLLM shows its calls as text, the whole ones too."""
         (parser, *_) = self.parsers(request, self.renderer.tokenizer, request.chat_template_kwargs)
         fields = Choice(output.index, parser, request.custom_tools).delta(output, result, request)
         calls = joined_calls(fields.pop("tool_calls", ()))

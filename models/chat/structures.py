@@ -36,7 +36,7 @@ def with_short_gaps(kind: StructuredOutputOptions, spec: str) -> str:
     else:
         schema = json.loads(spec) if kind is StructuredOutputOptions.JSON else {"type": "object"}
         if has_xgrammar_unsupported_json_features(schema):
-            raise Refused("invalid", "it has a keyword that the grammar of answers cannot follow")
+            raise Refused("keyword")
         tag = {"type": "structural_tag", "format": {"type": "json_schema", "json_schema": schema}}
     for form in _json_forms(tag):
         form["max_whitespace_cnt"] = GAP_CHARS

@@ -81,7 +81,7 @@ class TextTokens:
         return ids
 
     async def text(self, ids: Sequence[int]) -> str:
-        """What `ids` spell, control tokens included. The ids are in the vocabulary."""
+        """Returns the text of `ids`, control tokens included. The ids are in the vocabulary."""
         decoded: str = await self._run(self._tokenizer.decode, list(ids))
         return decoded
 

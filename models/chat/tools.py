@@ -30,9 +30,6 @@ def joined_calls(deltas: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             written = call["custom" if "custom" in call else "function"]
             for name, text in (fields.get("custom") or fields["function"]).items():
                 written[name] = written.get(name, "") + text
-    for call in calls.values():
-        if "function" in call:
-            call["function"].setdefault("arguments", "")
     return [calls[index] for index in sorted(calls)]
 
 
@@ -67,7 +64,8 @@ class CustomCalls:
             self._open[index] = _Call()
         call = self._open.get(index)
         if call is None:
-            return part
+            # The first delta has the text that clients append to.
+            return part | {"function": {"arguments": ""} | function} if "name" in function else part
         call.arguments += function.get("arguments") or ""
         text = (_text(call.arguments, partial=True) or "")[call.sent_chars :]
         call.sent_chars += len(text)
@@ -77,7 +75,7 @@ class CustomCalls:
         return _more(index, text) if text else None
 
     def rest(self) -> Iterator[dict[str, Any]]:
-        """At the end: all that the model wrote, for calls whose arguments were not those of a custom tool."""
+        """At the end: all that the model wrote, for calls with arguments that were not those of a custom tool."""
         for index, call in self._open.items():
             if not call.sent_chars and call.arguments and _text(call.arguments) is None:
                 yield _more(index, call.arguments)

@@ -106,12 +106,6 @@ class TurnRenderer(OnlineRenderer):
             raise INVALID_REQUEST(
                 "`tools` are longer than the context window of the model; shorten them", param="tools"
             )
-        calls = (call for message in messages for call in message.get("tool_calls") or ())
-        if sum(len(call["function"]["arguments"]) for call in calls) > most_chars:
-            raise INVALID_REQUEST(
-                "the arguments of tool calls are longer than the context window of the model; shorten them",
-                param="messages",
-            )
         return newest(messages, most_chars)
 
     def _cut(self, request: Any, prompt: Any) -> Any:

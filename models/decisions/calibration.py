@@ -1,4 +1,4 @@
-"""What labelled examples say about a runtime: accuracy, calibration error, and the temperature that fits best.
+"""Calibration of a runtime on labelled examples: accuracy, calibration error, and the best temperature.
 
 The result is stored under `PARLANCE_HOME/measurements`, named by a hash of everything it depends on, so that only the
 first start with given weights and wording has to measure.

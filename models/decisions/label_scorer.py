@@ -65,13 +65,13 @@ class LabelScorer(adapter.EngineAdapter, MeasuredScorer):
         self._options = read(model, LabelOptions)
         super().__init__(model, calibrated=self._options.calibrated, images=self._options.images)
         spec = adapter.spec_of(model, self._path, model.context_window, self._options, self._options.arguments)
-        self._engine = engine.start(spec)
+        self.engine = engine.start(spec)
         from models.llm.vllm_internals.heads import cache_heads
 
-        cache_heads(self._engine)
-        self._paused = getattr(self._engine.engine_core, "paused", nullcontext)
-        self._renderer: Any = self._engine.renderer
-        block_tokens = self._engine.vllm_config.cache_config.block_size
+        cache_heads(self.engine)
+        self._paused = getattr(self.engine.engine_core, "paused", nullcontext)
+        self._renderer: Any = self.engine.renderer
+        block_tokens = self.engine.vllm_config.cache_config.block_size
         self.book = PromptBook(self._renderer.get_tokenizer(), block_tokens, parts=model.reads_images)
         self._decoding = asyncio.Lock()
         self._numbers = itertools.count()
@@ -93,7 +93,7 @@ class LabelScorer(adapter.EngineAdapter, MeasuredScorer):
 
     def fingerprint(self, presets: Sequence[Preset]) -> str:
         packs: list[Any] = [preset.model_dump() for preset in presets]
-        options, dtype = self._options, str(self._engine.model_config.dtype)
+        options, dtype = self._options, str(self.engine.model_config.dtype)
         files = weights.hashes_of(self.model, self._path)
         return calibration.fingerprint(files, PROMPT_VERSION, dtype, options.arguments, options.calibrated, packs)
 
@@ -115,7 +115,7 @@ class LabelScorer(adapter.EngineAdapter, MeasuredScorer):
         return Readings(tuple(await reads), tokens, temperature)
 
     async def _read(self, prompt: LabelPrompt, request_id: str, owner: str, head: Any) -> Reading:
-        """How likely each label is as the first token after `prompt`."""
+        """Returns the probability of each label as the first token after `prompt`."""
         from vllm.entrypoints.generate.label_reads import next_token_label_reads
         from vllm.inputs import tokens_input
         from vllm.sampling_params import SamplingParams
@@ -125,7 +125,7 @@ class LabelScorer(adapter.EngineAdapter, MeasuredScorer):
         whole = head and head | {"prompt_token_ids": prompt.token_ids}
         started = time.perf_counter()
         engine_input = whole or tokens_input(prompt.token_ids, cache_salt=owner or None)
-        (label_read,) = await next_token_label_reads(self._engine, [engine_input], [params], request_id)
+        (label_read,) = await next_token_label_reads(self.engine, [engine_input], [params], request_id)
         return Reading(tuple(label_read.logprobs), time.perf_counter() - started)
 
     async def _image_head(self, job: DecisionJob, images: Sequence[Image]) -> Any:

@@ -1,4 +1,4 @@
-"""How questions are worded for a sentence embedder: as phrases that are compared with the state.
+"""Wording of questions for a sentence embedder: phrases that are compared with the state.
 
 choice, score   each `id: description` or level, read after the question
 binary          its two descriptions
@@ -18,7 +18,7 @@ LEAD_CHARS = 120
 """Characters of a question that are read before each of its options; bounded, so that no request costs much more than
 its length."""
 
-BARE = {"yes": True, "true": True, HOLDS: True, "no": False, "false": False, FAILS: False} | {
+YES_NO_LABELS = {"yes": True, "true": True, HOLDS: True, "no": False, "false": False, FAILS: False} | {
     "ja": True, "wahr": True, "nein": False, "falsch": False
 }  # fmt: skip
 """Options that only say whether what is asked holds."""
@@ -79,11 +79,11 @@ def wordings(question: Question) -> list[str]:
 
 
 def statement(question: Question, options: Sequence[str]) -> Statement | None:
-    """What is judged where one of two options is bare, or both are; None where both say something themselves.
+    """Returns the phrases to judge if one of two options is bare, or both are; None if both say something themselves.
 
     Two bare options leave only the question. One bare option leaves the other option: it holds or not.
     """
-    bare = [BARE.get(option.strip().strip(PUNCTUATION).lower()) for option in options]
+    bare = [YES_NO_LABELS.get(option.strip().strip(PUNCTUATION).lower()) for option in options]
     if len(options) != 2 or set(bare) in ({None}, {True}, {False}):
         return None
     if None in bare:

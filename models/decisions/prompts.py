@@ -1,4 +1,4 @@
-"""How a question is put to a language model, as token ids. The wording is versioned: a change is a new PROMPT_VERSION.
+"""Prompts of questions to a language model, as token ids. A change of the wording is a new PROMPT_VERSION.
 
     shots | chat frame | intro | state | rule | question | chat frame      and the first token of the reply is the label
     `----------- shared by all questions ------'
@@ -159,7 +159,7 @@ class PromptBook:
             raise LabelError("two labels have the same token")
 
     def head(self, images: int) -> list[int]:
-        """What comes before a state with `images` images; one placeholder stands for each."""
+        """Returns the text before a state with `images` images; one placeholder stands for each."""
         return self._encode(self._frame(INTRO_IMAGES, images)[0])
 
     def batch(self, state: str, questions: Sequence[Question], head: Sequence[int] | None = None) -> Batch:

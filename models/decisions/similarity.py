@@ -43,12 +43,12 @@ from models.weights.files import need_folder
 VERSION = "2"
 
 OPTION_SCALE, EXAMPLE_SCALE = 13.9, 11.8
-"""What a difference of similarity is worth, as a logarithm: fitted to `benchmarks/quality/examples/development.jsonl`
+"""Weight of a difference of similarity as a logarithm: fitted to `benchmarks/quality/examples/development.jsonl`
 by `python -m benchmarks.quality similarity`."""
 
 STATEMENT_SCALE, MARGIN = 10.0, 0.04
 """The same for a statement, and how much liker than ordinary texts one is that holds with a probability of one half.
-Chosen, not fitted: `benchmarks/quality/results/decisions.md` has the table."""
+Chosen, not fitted: `benchmarks/quality/results/decisions.md` says how."""
 
 SPECIAL_TOKENS = 2
 """Number of tokens of begin and end around each window. They are not the client's, and not counted."""
@@ -64,8 +64,8 @@ class LabelledState:
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
-    """How like a state each option of one question is, and its examples; 0 where there are none.
+class Similarity:
+    """Similarities of a state with each option of one question, and with its examples; 0 if there are none.
 
     `statements` is 0 unless a statement is judged: by how much more than ordinary texts the state is like it.
     """
@@ -86,8 +86,8 @@ class SimilarityScorer(EncoderAdapter, MeasuredScorer):
     def __init__(self, model: DecisionModel, path: Path | None) -> None:
         super().__init__(model, calibrated=False, images=False)
         self._path = need_folder(path, model.id)
-        self._encoder = TextEncoder("AutoModel", model, self._path)
-        self._batcher = self._encoder.batcher(self._run)
+        self.encoder = TextEncoder("AutoModel", model, self._path)
+        self._workers = self.encoder.batcher(self._run)
         self._examples: Mapping[str, list[LabelledState]] = {}
         self._ordinary: Sequence[Any] = ()
         self._cache = TokenVectorCache()
@@ -115,7 +115,7 @@ class SimilarityScorer(EncoderAdapter, MeasuredScorer):
         tokens = sum(text.tokens for text in texts.values()) + sum(leads.values())
         return Readings(reads, tokens, temperature, windows=sum(text.windows for text in texts.values()))
 
-    async def compare(self, job: DecisionJob) -> tuple[list[Likeness], Mapping[Phrase, TokenVectors]]:
+    async def compare(self, job: DecisionJob) -> tuple[list[Similarity], Mapping[Phrase, TokenVectors]]:
         """Similarities before they become probabilities, and the vectors of the texts that were compared.
 
         Options that were read before are not read again, but are counted all the same: no bill depends on the cache.
@@ -130,10 +130,10 @@ class SimilarityScorer(EncoderAdapter, MeasuredScorer):
 
     def fingerprint(self, presets: Sequence[Preset]) -> str:
         packs: list[Any] = [preset.model_dump() for preset in presets]
-        how = (VERSION, OPTION_SCALE, EXAMPLE_SCALE, STATEMENT_SCALE, MARGIN, LENGTH_GAIN, str(self._encoder.dtype))
+        how = (VERSION, OPTION_SCALE, EXAMPLE_SCALE, STATEMENT_SCALE, MARGIN, LENGTH_GAIN, str(self.encoder.dtype))
         return calibration.fingerprint(weights.hashes_of(self.model, self._path), how, packs)
 
-    def _likeness(self, state: Phrase, wording: WordedQuestion, texts: Mapping[Phrase, TokenVectors]) -> Likeness:
+    def _likeness(self, state: Phrase, wording: WordedQuestion, texts: Mapping[Phrase, TokenVectors]) -> Similarity:
         question, judged = wording.question, texts[state].vectors
         options = range(len(question.labels))
         likenesses = [max_sim(texts[phrase].vectors, judged) for phrase in wording.phrases]
@@ -151,16 +151,16 @@ class SimilarityScorer(EncoderAdapter, MeasuredScorer):
             max((like for like, example in zip(near, examples, strict=True) if example.label == label), default=middle)
             for label in options
         ]
-        return Likeness(
+        return Similarity(
             tuple(likenesses),
             tuple(like - middle for like in best),
             tuple(surplus if wording.statement and index == wording.statement.option else 0.0 for index in options),
         )
 
     async def _tokens(self, texts: Iterable[str], owner: str) -> dict[str, int]:
-        """How many tokens each text has; the network reads nothing."""
+        """Returns the number of tokens of each text; the network reads nothing."""
         listed = list(texts)
-        windows = await self._encoder.windows(listed, owner) if listed else []
+        windows = await self.encoder.windows(listed, owner) if listed else []
         return {text: _count(parts) for text, parts in zip(listed, windows, strict=True)}
 
     async def _read_whole(self, texts: Sequence[str]) -> Any:
@@ -177,9 +177,9 @@ class SimilarityScorer(EncoderAdapter, MeasuredScorer):
 
         different = list(dict.fromkeys(phrases))
         leads = await self._tokens({phrase.lead for phrase in different}, owner)
-        windows = await self._encoder.windows([f"{lead} {text}" if lead else text for lead, text in different], owner)
+        windows = await self.encoder.windows([f"{lead} {text}" if lead else text for lead, text in different], owner)
         items = [window for text in windows for window in text]
-        window_vectors = iter(await self._batcher.submit(items, owner))
+        window_vectors = iter(await self._workers.submit(items, owner))
         entries = {}
         for phrase, parts in zip(different, windows, strict=True):
             vectors, before = np.concatenate([next(window_vectors) for _ in parts]), leads[phrase.lead]
@@ -192,7 +192,7 @@ class SimilarityScorer(EncoderAdapter, MeasuredScorer):
         import torch
 
         with torch.inference_mode():
-            output, _mask = self._encoder.forward(items)
+            output, _mask = self.encoder.forward(items)
             hidden = torch.nn.functional.normalize(output.last_hidden_state.float(), dim=2).cpu().numpy()
         # Without the tokens of begin and end, unless there are no others.
         return [
@@ -210,7 +210,7 @@ def _count(windows: Sequence[Tokens]) -> int:
     return sum(max(0, len(window) - SPECIAL_TOKENS) for window in windows)
 
 
-def _logprobs(likeness: Likeness) -> tuple[float, ...]:
+def _logprobs(likeness: Similarity) -> tuple[float, ...]:
     """Natural logarithms of probabilities that add up to 1."""
     import numpy as np
 

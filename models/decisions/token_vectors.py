@@ -1,7 +1,7 @@
 """Texts as vectors of their tokens: cached by owner, and compared by MaxSim.
 
 Clients put the same questions to one text after the other, so the vectors of options are cached. Each owner has entries
-of its own, so that response times tell nobody what another owner asks.
+of its own, so that response times do not show what another owner asks.
 """
 
 from __future__ import annotations

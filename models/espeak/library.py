@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import unicodedata
 from functools import cache, lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,7 +39,7 @@ _LOCK = Lock()
 
 
 class Manner(NamedTuple):
-    """How a text is spoken.
+    """Settings for a text.
 
     Attributes:
         voice: language and variant, e.g. `de+f2`.
@@ -107,20 +106,13 @@ def clauses(text: str, voice: str) -> list[Clause]:
 
 @lru_cache(256)
 def speaks(language: str) -> bool:
-    """Whether espeak-ng has a voice for a language, by its own name for it, e.g. `cmn`."""
+    """Says if espeak-ng has a voice for a language, by its own name for it, e.g. `cmn`."""
     with _LOCK:
         try:
             _library().set_voice(language)
         except ValueError:
             return False
     return True
-
-
-def variants() -> frozenset[str]:
-    """Names of voices that every language can be spoken with, e.g. `f2`."""
-    import espeakng_loader
-
-    return frozenset(file.name for file in Path(espeakng_loader.get_data_path(), "voices", "!v").iterdir())
 
 
 def _readable(text: str) -> bytes:

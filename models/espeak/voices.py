@@ -23,7 +23,7 @@ CALIBRATION_TEXT = "The quick brown fox runs along the river, and nobody knows w
 
 
 class VoiceSettings(Frozen):
-    """How a voice is spoken.
+    """Recipe of a voice.
 
     Attributes:
         variant: one of espeak's, e.g. `f2`.
@@ -37,7 +37,7 @@ class VoiceSettings(Frozen):
     rate: PositiveFloat = 1.0
 
     def manner(self, language: str, speed: float = 1.0) -> Manner:
-        """How espeak-ng speaks a text in `language`, its own name for it."""
+        """Returns the settings of espeak-ng for a text in `language`, its own name for it."""
         return Manner(f"{language}+{self.variant}", self.rate * speed, self.pitch, self.range)
 
 

@@ -23,7 +23,7 @@ FEATURES = "/decoder/decoder/decode.3/Div_4_output_0"
 SOURCE = "/decoder/decoder/generator/Concat_3_output_0"
 
 NODES, NAMES = "/decoder/decoder/generator/", "decoder.decoder.generator."
-"""How the generator's nodes and their constants begin."""
+"""Prefixes of the generator's nodes and of their constants."""
 
 BASIS, BASIS_SCALE = "stft.istft.stft.inverse_basis", 4
 """The last transform is published without its scale, which a node of its own applies."""

@@ -19,7 +19,7 @@ from functools import reduce
 from math import prod
 from operator import iadd
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from models.cpu import fitting_dtype
 
@@ -48,18 +48,10 @@ EDGE = 10
 """Samples at each end that the last transform makes of less than it needs."""
 
 
-def load_network(folder: Path, threads: int | None) -> Network:
-    """The network of a folder, as this processor runs it best."""
+def load_network(folder: Path, threads: int | None) -> CutNetwork | PublishedNetwork:
+    """The network of a folder, as this processor runs it best. Several threads may use it."""
     dtype = fitting_dtype("bfloat16", "cpu")
     return CutNetwork(folder, threads, dtype) if dtype == "bfloat16" else PublishedNetwork(folder, threads)
-
-
-class Network(Protocol):
-    """Several threads may use one."""
-
-    def sound(self, inputs: Inputs) -> Samples:
-        """The sound of `tokens` [1, n] in a `style` [1, 256] at a `speed` [1], silence around it: float32 [n]."""
-        ...
 
 
 class PublishedNetwork:
@@ -69,6 +61,7 @@ class PublishedNetwork:
         self._session = _session(folder / WHOLE, threads)
 
     def sound(self, inputs: Inputs) -> Samples:
+        """The sound of `tokens` [1, n] in a `style` [1, 256] at a `speed` [1], silence around it: float32 [n]."""
         sound: Samples = self._session.run(None, inputs)[0]
         return sound
 
@@ -124,9 +117,9 @@ class Generator:
         with torch.inference_mode():
             x, hum, manner = (torch.from_numpy(array) for array in (features, source, style[:, :128]))
             x, hum = self._laid_out(x), self._laid_out(hum)
-            hums = [self._pool.submit(self._hum, level, hum, manner) for level in range(len(STRIDES))]
+            hums = [self._pool.submit(self._source_branch, level, hum, manner) for level in range(len(STRIDES))]
             for level, addition in enumerate(hums):
-                x = self._finer(level, x).add_(addition.result())
+                x = self._upsample(level, x).add_(addition.result())
                 # The widest first: it takes as long as the others together.
                 numbers = reversed(range(BLOCKS * level, BLOCKS * (level + 1)))
                 blocks = [self._pool.submit(self._block, f"resblocks.{number}", x, manner) for number in numbers]
@@ -141,7 +134,7 @@ class Generator:
             return tensor.to(self._dtype)
         return tensor[:, :, None].to(self._dtype, memory_format=torch.channels_last)
 
-    def _finer(self, level: int, x: torch.Tensor) -> torch.Tensor:
+    def _upsample(self, level: int, x: torch.Tensor) -> torch.Tensor:
         """The steps of a level, from the coarser ones of the level before."""
         import torch
         from torch.nn import functional
@@ -153,8 +146,8 @@ class Generator:
         # The source has one step more than the finest level.
         return torch.cat([x[..., 1:2], x], 3) if level == len(STRIDES) - 1 else x
 
-    def _hum(self, level: int, source: torch.Tensor, manner: torch.Tensor) -> torch.Tensor:
-        """What the source adds to a level."""
+    def _source_branch(self, level: int, source: torch.Tensor, manner: torch.Tensor) -> torch.Tensor:
+        """Returns what the source adds to a level."""
         import torch
 
         coarser = prod(STRIDES[level + 1 :])
@@ -170,7 +163,7 @@ class Generator:
                 y = x
                 for part, apart in ((1, dilation), (2, 1)):
                     y = self._styled(f"{name}.adain{part}.{turn}", y, manner)
-                    y = _wound(y, self._weights[f"{name}.alpha{part}.{turn}"])
+                    y = _snake(y, self._weights[f"{name}.alpha{part}.{turn}"])
                     layer = f"{name}.convs{part}.{turn}"
                     around = apart * (self._weights[f"{layer}.weight"].shape[3] // 2)
                     y = self._convolved(layer, y, padding=(0, around), dilation=(1, apart))
@@ -204,7 +197,7 @@ class Generator:
         return functional.conv_transpose1d(waves, basis, stride=HOP)[0, 0, EDGE:-EDGE]
 
 
-def _wound(x: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
+def _snake(x: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
     """The activation that the network was trained with, x + sin(ax)² / a, in place of `x`."""
     return x.addcdiv_((x * alpha).sin_().square_(), alpha)
 

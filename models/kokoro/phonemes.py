@@ -32,7 +32,7 @@ _AMERICAN = {"ɜːɹ": "ɜɹ", "ɜː": "ɜɹ", "ɪə": "iə", "ɾ": "T", "ː": "
 _BRITISH = {"e^ə": "ɛː", "i^ə": "ɪə", "iə": "ɪə"}
 
 _GERMAN = {"ʏ": "y", "ɜ": "ɐ", "r": "ʁ", "ɾ": "ʁ", "ɑː": "aː", "ʊ^ɐ": "ʊɐ", "ɔ^ø": "Y", "p^f": "pf"}
-"""The network never heard German: these are the nearest of what it learned from French and others."""
+"""The network was not trained on German: these are the nearest of what it learned from French and others."""
 
 SPELLING: dict[str, tuple[dict[str, str], ...]] = {
     "en-us": (_JOINED, _ENGLISH, _AMERICAN),
@@ -99,7 +99,7 @@ def _spelled(phonemes: str, voice: str) -> str:
 
 
 def _sign(text: str, *, is_last: bool) -> str:
-    """What ends a clause, as the network knows it."""
+    """Marks that end a clause for the network."""
     text = _CLOSING.sub("", text)
     # espeak ends a clause at abbreviations, too.
     if not is_last and text.endswith(".") and not ends_sentence(text):

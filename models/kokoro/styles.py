@@ -74,7 +74,7 @@ class Styles:
 
 
 class Measured(NamedTuple):
-    """How a style speaks English: its median pitch, and the root mean square of its samples."""
+    """Measured sound of a style in English: its median pitch, and the root mean square of its samples."""
 
     f0_hz: float
     loudness: float
@@ -82,13 +82,13 @@ class Measured(NamedTuple):
 
 @cache
 def measured() -> dict[str, Measured]:
-    """What was measured of each style, from the lowest to the highest."""
+    """Measurements of each style, from the lowest to the highest."""
     rows = tomllib.loads(MEASURED.read_text("utf-8"))
     return dict(sorted(((name, Measured(**row)) for name, row in rows.items()), key=lambda item: item[1]))
 
 
 def expected(shares: Mapping[str, float]) -> Measured:
-    """How a mixture will sound, nearly: the weighted mean of its styles."""
+    """Returns the approximate sound of a mixture: the weighted mean of its styles."""
     styles = measured()
     return Measured(
         sum(share * styles[name].f0_hz for name, share in shares.items()),
@@ -128,7 +128,7 @@ Mixture = Annotated[dict[str, Weight], Field(min_length=1), AfterValidator(_shar
 
 
 class KokoroVoice(Frozen):
-    """How a voice is spoken.
+    """Recipe of a voice.
 
     Attributes:
         styles: weights of style tables by name, e.g. `af_heart`; any positive numbers, kept as shares of 1.

@@ -9,7 +9,7 @@ images.py        images of clients: sizes, names in caches, pixels within bounds
 grammars.py      which grammars of clients the engine may compile; they are compiled before by
   grammar_child.py, a program that compiles them under limits, and
   grammar_walk.py, which checks that their steps are cheap and a token may always follow
-regular.py       regular expressions and lists of answers as grammars whose every step is cheap
+regular.py       regular expressions and lists of answers as grammars with cheap steps
 gguf.py          one GGUF file into a folder that vLLM loads
 quantization/    the same weights in 8 bits, and where they fit
 """

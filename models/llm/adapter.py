@@ -1,4 +1,4 @@
-"""What adapters of one engine have in common: spec, imports, health and end."""
+"""Common parts of adapters of one engine: spec, imports, health and end."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ IMPORTS = Imports(
     ),
     {"VLLM_LOGGING_LEVEL": QUIET["VLLM_LOGGING_LEVEL"], "TORCHDYNAMO_DISABLE": "1"},
 )
-"""What an engine imports that runs eagerly in this process."""
+"""Modules that an engine imports which runs eagerly in this process."""
 
 
 class EngineAdapter:
-    """An adapter that runs one engine; `libraries` is what it imports beside the engine."""
+    """An adapter that runs one `engine` of vLLM; `libraries` is what it imports beside that."""
 
     options_type: type[EngineOptions] = EngineOptions
     libraries: Imports = NOTHING
-    _engine: AsyncLLM
+    engine: AsyncLLM
 
     @classmethod
     def imports(cls, model: Model) -> Imports | None:
@@ -63,20 +63,20 @@ class EngineAdapter:
     @property
     def active_s(self) -> float:
         """`time.monotonic()` of the last step, or output of the engine's processes; now while one is under way."""
-        return float(self._engine.stalls.active_s)
+        return float(self.engine.stalls.active_s)
 
     async def check_health(self) -> None:
         """Raises if the engine has died, or has work and makes no progress."""
-        await self._engine.check_health()
+        await self.engine.check_health()
 
     def close(self) -> None:
         """Ends the engine; requests in flight fail with 502."""
-        self._engine.shutdown()
+        self.engine.shutdown()
 
     @property
     def unfinished(self) -> int:
         """Requests in the engine, running or waiting."""
-        return int(self._engine.get_num_unfinished_requests())
+        return int(self.engine.get_num_unfinished_requests())
 
 
 def spec_of(model: Model, path: Path, window: int, options: EngineOptions, arguments: dict[str, Any]) -> EngineSpec:

@@ -79,7 +79,7 @@ def _annotations(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _fits(value: Any, annotation: str) -> bool:
-    """Whether `value` is of one of the types in `annotation`; True where one of them is not plain."""
+    """Says if `value` is of one of the types in `annotation`; True if one of them is not plain."""
     names = [name.strip() for name in annotation.split("|")]
     if not all(name in PLAIN for name in names):
         return True

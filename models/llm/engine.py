@@ -64,7 +64,7 @@ UNLOADED_ARCHITECTURE = "failed to be inspected"
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """What an engine is started from.
+    """Arguments of an engine's start.
 
     Attributes:
         path: folder of the weights.

@@ -5,7 +5,7 @@ It reads lines and answers each with one: first the vocabulary, as xgrammar writ
     {"kind": "JSON", "spec": "...", "cpu_s": 10, "wall_s": 30, "states": 512, "step_ms": 5}
       -> {"bytes": 39640, "spent_s": 0.02}          processor time; in all of these answers
          {"bytes": 39640, "grammar": "root ::= ..."}
-         {"reason": "invalid", "refused": "why xgrammar does not take it"}
+         {"reason": "invalid", "refused": "why an expression is refused"}     empty where xgrammar does it
          {"reason": "empty", "refused": "the text that nothing can follow"}
          {"reason": "slow", "refused": "33 ms for a token; at most 5 ms are allowed"}
          {"died": "time"}                         also "memory"
@@ -30,15 +30,14 @@ from typing import Any
 from . import grammar_walk, regular
 
 MEMORY_BYTES = 1 << 30
-"""What a compilation may take beyond what this process has."""
+"""Bytes that a compilation may take beyond what this process has."""
 STACK_BYTES = 2 << 20
 """Less than a thread of the engine has: what recurses too deeply dies here."""
 NICENESS = 10
 """Below the engines, whose steps others wait for."""
-DETAIL_CHARS = 300
 
 
-class _Absent(ModuleType):
+class _StubModule(ModuleType):
     """A library that xgrammar names while it is imported, and that compiling does not need."""
 
     __path__: list[str] = []
@@ -56,7 +55,7 @@ def load_xgrammar() -> ModuleType:
     import tvm_ffi  # noqa: F401
 
     for name in ("torch", "transformers", "triton"):
-        absent = _Absent(name)
+        absent = _StubModule(name)
         absent.__spec__ = ModuleSpec(name, None)
         sys.modules[name] = absent
     import xgrammar
@@ -70,7 +69,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     xgrammar = load_xgrammar()
     vocabulary = xgrammar.TokenizerInfo.deserialize_json(sys.stdin.readline())
-    ground = grammar_walk.Ground(vocabulary, xgrammar.GrammarMatcher)
+    ground = grammar_walk.GrammarProbe(vocabulary, xgrammar.GrammarMatcher)
     _say({"ready": True})
     for line in sys.stdin:
         request = json.loads(line)
@@ -135,8 +134,11 @@ def _judge(xgrammar: ModuleType, vocabulary: object, ground: Any, request: dict[
                 return {"bytes": 0}
     except MemoryError:
         raise
-    except Exception as error:
-        return {"reason": "invalid", "refused": str(error)[:DETAIL_CHARS]}
+    except regular.NoGrammar as error:
+        return {"reason": "invalid", "refused": str(error)}
+    except Exception:
+        # The texts of xgrammar name the lines of its source.
+        return {"reason": "invalid", "refused": ""}
     if fault := ground.fault(grammar, grammar_walk.starts(spec), request["step_ms"]):
         return {"reason": fault.reason, "refused": fault.detail}
     return {"bytes": grammar.memory_size_bytes}

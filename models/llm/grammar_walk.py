@@ -1,6 +1,6 @@
 """Walks through a compiled grammar, before the engine does: what its tokens cost, and whether one may always follow.
 
-    ground = Ground(vocabulary, GrammarMatcher)       once for each vocabulary
+    ground = GrammarProbe(vocabulary, GrammarMatcher)       once for each vocabulary
     ground.fault(compiled, beginnings, step_ms)       what would harm the engine, or None
 
 The engine finds the tokens that may come next inside its step, for which everybody waits. What that costs depends on
@@ -25,7 +25,7 @@ SLOW_STEPS = 4
 VOCABULARY = 50_000
 """Tokens that a small model knows."""
 TRIES = 3
-"""How often a slow walk is repeated: what others do on a machine counts as processor time, too."""
+"""Repetitions of a slow walk: work of other processes counts as processor time, too."""
 SHOWN_BYTES = 60
 """Bytes that are shown of the end of a text that nothing can follow."""
 
@@ -39,7 +39,7 @@ CHOICES = 64
 
 
 class GrammarFault(NamedTuple):
-    """Why the engine must not follow a grammar.
+    """Reasons why the engine must not follow a grammar.
 
     Attributes:
         reason: `empty`, where no token may come next and the answer is not complete, or `slow`.
@@ -67,7 +67,7 @@ def starts(spec: str) -> list[str]:
     return ["", *dict.fromkeys(filter(None, beginnings))]
 
 
-class Ground:
+class GrammarProbe:
     """A vocabulary to walk with, which is xgrammar's `TokenizerInfo`, and its `GrammarMatcher`."""
 
     def __init__(self, vocabulary: Any, matcher: Callable[[Any], Any]) -> None:

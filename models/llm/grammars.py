@@ -44,7 +44,7 @@ __all__ = ["Grammars", "QueueFull", "Refused", "of_engine"]
 log = logging.getLogger(f"parlance.{__name__}")
 
 Kind = Literal["JSON", "STRUCTURAL_TAG", "REGEX", "CHOICE"]
-"""What `spec` is: a JSON schema, a structural tag of vLLM, a regular expression, or a JSON list of texts."""
+"""Kind of `spec`: a JSON schema, a structural tag of vLLM, a regular expression, or a JSON list of texts."""
 Syntax = Literal["PARSE"]
 """A JSON schema of which only the syntax is checked."""
 
@@ -71,8 +71,8 @@ class Refused(ValueError):
     """A grammar that the engine must not compile.
 
     Attributes:
-        reason: `invalid`, `empty`, `slow`, `time` or `memory`.
-        detail: what is invalid, the text that nothing can follow, or what a token costs and may.
+        reason: `invalid`, `keyword` where a part of it would be ignored, `empty`, `slow`, `time` or `memory`.
+        detail: what is wrong with an expression, the text that nothing can follow, or what a token costs and may.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -102,7 +102,7 @@ def of_engine(engine: AsyncLLM) -> Grammars:
 
 
 class Grammars:
-    """What may be compiled for one vocabulary. Used from one event loop; children start at the first need.
+    """Compiler of grammars for one vocabulary. Used from one event loop; children start at the first need.
 
     Args:
         vocabulary: gives xgrammar's `TokenizerInfo` as JSON; called once, in a thread.

@@ -69,7 +69,7 @@ def _size(address: str, param: str) -> tuple[int, int]:
 
 
 def cache_names(addresses: Sequence[str], salt: str | None) -> list[str]:
-    """The name of each image in caches: another for each salt, so that response times tell nothing about others.
+    """The name of each image in caches: another for each salt, so that response times show nothing about others.
 
     Without a salt no later request finds it.
     """

@@ -13,7 +13,7 @@ from typing import Any
 
 
 class PlainText:
-    """What clients send, made harmless for `tokenizer` (Hugging Face)."""
+    """Text of clients, made harmless for `tokenizer` (Hugging Face)."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer

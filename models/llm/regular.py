@@ -1,4 +1,4 @@
-"""Regular expressions and lists of answers as grammars whose every step is cheap.
+"""Regular expressions and lists of answers as grammars with cheap steps.
 
 xgrammar follows a regular expression as it is written: one with repetitions inside repetitions keeps many readings of
 the same text, and a token then costs up to a second in which the engine answers nobody. So an expression is made into
@@ -18,14 +18,18 @@ MAX_GRAMMAR_CHARS = 64 * 1024
 """The engine's process reads the grammar in its event loop, at some MB/s."""
 
 
+class NoGrammar(ValueError):
+    """An expression or a list that cannot become a grammar; the text says why."""
+
+
 def grammar(kind: str, spec: str, most_states: int) -> str:
     """The grammar, in xgrammar's EBNF, of a regular expression (REGEX) or of a JSON list of texts (CHOICE).
 
-    `most_states` bounds the automaton of an expression. Raises ValueError with the reason for what cannot be one.
+    `most_states` bounds the automaton of an expression. Raises NoGrammar for what cannot be one.
     """
     text = _of_regex(spec, most_states) if kind == "REGEX" else "root ::= " + " | ".join(map(_quoted, json.loads(spec)))
     if len(text) > MAX_GRAMMAR_CHARS:
-        raise ValueError(f"its grammar is longer than {MAX_GRAMMAR_CHARS} characters")
+        raise NoGrammar(f"its grammar is longer than {MAX_GRAMMAR_CHARS} characters")
     return text
 
 
@@ -36,15 +40,14 @@ def _of_regex(regex: str, most_states: int) -> str:
         pattern: Any = parse_pattern(_unanchored(regex))
         automaton = pattern.to_fsm().reduce()
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    except (InvalidSyntax, Unsupported, ValueError, AttributeError, IndexError, KeyError, TypeError) as error:
-        # Without a sentence of its own the library means the syntax.
-        raise ValueError(f"its syntax is not supported: {str(error)[:200] or 'it cannot be parsed'}") from None
+        raise NoGrammar("it is nested too deeply") from None
+    except (InvalidSyntax, Unsupported, ValueError, AttributeError, IndexError, KeyError, TypeError):
+        raise NoGrammar("its syntax is not supported") from None
     live = {state for state in automaton.states if automaton.islive(state)}
     if automaton.initial not in live:
-        raise ValueError("no text matches it")
+        raise NoGrammar("no text matches it")
     if len(live) > most_states:
-        raise ValueError(f"it has {len(live)} deterministic states; at most {most_states} are allowed")
+        raise NoGrammar(f"it has {len(live)} deterministic states; at most {most_states} are allowed")
     return "\n".join(_rules(automaton, live))
 
 
@@ -82,7 +85,7 @@ def _rules(automaton: Any, live: set[Any]) -> Iterator[str]:
         if state in automaton.finals:
             ways.insert(0, '""')
         if not ways:
-            raise ValueError("it requires the character U+0000, which no answer can contain")
+            raise NoGrammar("it requires the character U+0000, which no answer can contain")
         yield f"{name} ::= {' | '.join(ways)}"
 
 

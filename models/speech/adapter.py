@@ -1,4 +1,4 @@
-"""What every speech engine shares: it renders in a thread; its sound is watermarked, encoded, labelled and signed here.
+"""Base of every speech engine: it renders in a thread; its sound is watermarked, encoded, labelled and signed here.
 
 render(job)      -> Spoken, Spoken, ...          the engine's own part; blocks, a sentence or so at a time
 speak(job)       -> AudioBlock, AudioBlock, ...  the file as it grows
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 from audio import signing
-from contract.catalog import Serving, SpeechModel
+from contract.catalog import SpeechModel
 from contract.errors import UNKNOWN_VOICE
 from contract.speech.engine import AudioBlock, SpeechEngine, SpeechJob
 from models import NOTHING, SOUND, WATERMARK, Imports
-from models.stepping import SteppedAdapter, Stepper
+from models.stepping import Stepper, ThreadedAdapter
 
 if TYPE_CHECKING:
     from audio.encoding import Samples
@@ -45,20 +45,20 @@ class Spoken(NamedTuple):
     characters: int
 
 
-class SpeechAdapter(SteppedAdapter, SpeechEngine):
+class SpeechAdapter(ThreadedAdapter, SpeechEngine):
     """One engine. Subclasses load in their constructor, after this one, and render; `libraries` is what they import."""
 
     libraries: ClassVar[Imports] = NOTHING
+    _workers: Stepper
 
     @classmethod
     def imports(cls, model: SpeechModel) -> Imports:
         return SOUND + cls.libraries + (WATERMARK if model.watermark else NOTHING)
 
     def __init__(self, model: SpeechModel, path: Path | None) -> None:
-        assert isinstance(model.serving, Serving), "only an engine that is set up is loaded"
         self.model = model
-        self.serving = model.serving
-        self._stepper = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
+        self.serving = model.setup
+        self._workers = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
         self.sample_rate = model.sample_rate
         self._watermark: Watermark | None = None
         if model.watermark:
@@ -94,7 +94,7 @@ class SpeechAdapter(SteppedAdapter, SpeechEngine):
 
     async def _blocks(self, job: SpeechJob, *, whole: bool) -> AsyncGenerator[AudioBlock, None]:
         delivered = 0
-        async with aclosing(self._stepper.run(self._file(job, whole))) as blocks:
+        async with aclosing(self._workers.run(self._file(job, whole))) as blocks:
             async for block in blocks:
                 # A file that comes at its end is billed as far as it is made, if nobody waits for that.
                 if block.data or block.characters > delivered:

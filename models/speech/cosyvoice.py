@@ -161,7 +161,7 @@ class CosyVoice(SpeechAdapter):
 
 
 def closed_spans(parts: Iterable[TextPart], model: SpeechModel) -> Iterator[TextPart]:
-    """The same parts, each with its spans closed; a span that goes on is opened again in the next."""
+    """The same parts, each with its spans closed; a span that continues is opened again in the next."""
     going_on: list[str] = []
     for part in parts:
         text = "".join(f"<{name}>" for name in going_on) + part.text

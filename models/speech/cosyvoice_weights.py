@@ -25,7 +25,7 @@ TEXT_MODEL = "CosyVoice-BlankEN"
 TEXT_MODEL_SUFFIXES = frozenset({".json", ".txt", ".safetensors"})
 
 CALLED = re.compile(r"!(?:new|name|apply|module|include|applyref):\s*([^\s<#]+)")
-"""What HyperPyYAML imports or calls while it reads the recipe."""
+"""Names that HyperPyYAML imports or calls while it reads the recipe."""
 
 MAY_BE_CALLED = re.compile(
     r"(cosyvoice|matcha)(\.\w+)+|omegaconf\.DictConfig|(numpy\.)?random\.seed|torch\.(cuda\.)?manual_seed(_all)?"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import regex
 
@@ -28,7 +28,7 @@ Sound = Callable[[], "Samples"]
 
 
 class ProsodyChange(NamedTuple):
-    """What a style changes: factors of rate and volume, steps of pitch and range (of 0 to 99)."""
+    """Effect of a style: factors of rate and volume, steps of pitch and range (of 0 to 99)."""
 
     rate: float = 1.0
     pitch: int = 0
@@ -67,14 +67,16 @@ SILENCE_S = 0.1
 """Seconds of silence where a part of a text has nothing to speak."""
 
 
-class Synthesizer(Protocol):
-    """A language and a voice of an engine, for one job. `sample_rate` is in Hz."""
+class Synthesizer(NamedTuple):
+    """A language and a voice of an engine, for one job.
+
+    Attributes:
+        sample_rate: in Hz.
+        speak: a sentence or less, in as many sounds as it takes turns.
+    """
 
     sample_rate: int
-
-    def speak(self, text: str, change: ProsodyChange) -> Sequence[Sound]:
-        """A sentence or less, in as many sounds as it takes turns."""
-        ...
+    speak: Callable[[str, ProsodyChange], Sequence[Sound]]
 
 
 class ExpressiveAdapter(SpeechAdapter):
@@ -120,7 +122,7 @@ def unmarked(text: str, model: SpeechModel) -> tuple[str, list[int]]:
 
 
 def _instead(text: str, run: regex.Match[str], breathes: bool) -> str:
-    """What is read in place of `run`, marks and the white space around them: a breath at most."""
+    """Returns the text that replaces `run`, marks and the white space around them: a breath at most."""
     start, end = run.span()
     space = "".join(regex.findall(r"\s", run[0]))
     if "\n" in space:
@@ -131,7 +133,7 @@ def _instead(text: str, run: regex.Match[str], breathes: bool) -> str:
 
 
 def styled(style: str | None) -> ProsodyChange:
-    """What the words of a style change together."""
+    """Returns the effect of all words of a style."""
     words = regex.findall(r"\w+", (style or "").casefold())
     changes = [
         change

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SENTENCE_CHARS = 200
 FIRST_CHARS = 50
-"""The first sentence is cut where a clause ends before here, so that it is heard early."""
+"""The first sentence is cut where a clause ends before here, so that sound comes early."""
 
 STEPS_OF_AN_OCTAVE = 90
 """Steps of pitch, as styles and marks count them."""
@@ -75,16 +75,16 @@ class KokoroSpeech(ExpressiveAdapter):
 
     def synthesizer(self, job: SpeechJob) -> Synthesizer:
         if job.language in self._of_pico and not job.has_voice:
-            return PicoSynthesizer(job)
+            return pico_synthesizer(job)
         voice = self._designed(job) or self._preset(job)
         if job.language in self.serving.languages:
-            return KokoroSynthesizer(self._kokoro, job, voice)
+            return kokoro_synthesizer(self._kokoro, job, voice)
         language = language_of(job.language)
         settings = voice.espeak or settings_for(expected(voice.styles).f0_hz, language)
-        return EspeakSynthesizer(language, settings, job.speed)
+        return espeak_synthesizer(language, settings, job.speed)
 
     def _designed(self, job: SpeechJob) -> KokoroVoice | None:
-        """The voice of a recipe, or one as high as that of a clip; None without, or if nothing is heard."""
+        """The voice of a recipe, or one as high as that of a clip; None without, or if there is no pitch."""
         if job.recipe:
             return KokoroVoice.model_validate_json(job.recipe)
         f0_hz = median_pitch_hz(job.clip) if job.clip else None
@@ -96,32 +96,23 @@ class KokoroSpeech(ExpressiveAdapter):
         return voice.model_copy(update={"styles": at_home(voice.styles, job.language)})
 
 
-class KokoroSynthesizer:
-    """Speaks one job with Kokoro."""
+def kokoro_synthesizer(kokoro: Kokoro, job: SpeechJob, voice: KokoroVoice) -> Synthesizer:
+    """Speaks one job with Kokoro: a sound for each run of the network. Pauses are those of the signs in the text."""
 
-    sample_rate = SAMPLE_RATE
-
-    def __init__(self, kokoro: Kokoro, job: SpeechJob, voice: KokoroVoice) -> None:
-        self._kokoro, self._job, self._voice = kokoro, job, voice
-
-    def speak(self, text: str, change: ProsodyChange) -> Sequence[Sound]:
-        """A sound for each run of the network. Pauses are those of the signs in the text."""
+    def speak(text: str, change: ProsodyChange) -> Sequence[Sound]:
         higher = 2 ** (change.pitch / STEPS_OF_AN_OCTAVE)
-        speed = self._job.speed * change.rate / higher  # what is played faster is spoken slower before
-        runs = self._kokoro.runs(text, self._job.language, self._voice, speed, self._job.owner)
+        speed = job.speed * change.rate / higher  # what is played faster is spoken slower before
+        runs = kokoro.runs(text, job.language, voice, speed, job.owner)
         return [partial(_played, run, higher, change.volume) for run in runs]
 
+    return Synthesizer(SAMPLE_RATE, speak)
 
-class EspeakSynthesizer:
+
+def espeak_synthesizer(language: str, settings: VoiceSettings, speed: float) -> Synthesizer:
     """Speaks one job with espeak-ng. `language` is its own name for it; `speed` a factor of the voice's rate."""
+    own = settings.manner(language, speed)
 
-    sample_rate = library.SAMPLE_RATE
-
-    def __init__(self, language: str, settings: VoiceSettings, speed: float) -> None:
-        self._manner = settings.manner(language, speed)
-
-    def speak(self, text: str, change: ProsodyChange) -> Sequence[Sound]:
-        own = self._manner
+    def speak(text: str, change: ProsodyChange) -> Sequence[Sound]:
         manner = own._replace(
             rate=own.rate * change.rate,
             pitch=own.pitch + change.pitch,
@@ -130,23 +121,22 @@ class EspeakSynthesizer:
         )
         return [partial(library.speak, text, manner)]
 
+    return Synthesizer(library.SAMPLE_RATE, speak)
 
-class PicoSynthesizer:
+
+def pico_synthesizer(job: SpeechJob) -> Synthesizer:
     """Speaks one job with Pico's voice of its language."""
 
-    sample_rate = pico.SAMPLE_RATE
-
-    def __init__(self, job: SpeechJob) -> None:
-        self._job = job
-
-    def speak(self, text: str, change: ProsodyChange) -> Sequence[Sound]:
-        rate, higher = self._job.speed * change.rate, 2 ** (change.pitch / STEPS_OF_AN_OCTAVE)
+    def speak(text: str, change: ProsodyChange) -> Sequence[Sound]:
+        rate, higher = job.speed * change.rate, 2 ** (change.pitch / STEPS_OF_AN_OCTAVE)
 
         def sound() -> Samples:
-            spoken = pico.speak(text, self._job.language, rate, higher) * change.volume
+            spoken = pico.speak(text, job.language, rate, higher) * change.volume
             return paused(spoken, pico.SAMPLE_RATE, text.rstrip()[-1:], rate)
 
         return [sound]
+
+    return Synthesizer(pico.SAMPLE_RATE, speak)
 
 
 def median_pitch_hz(clip: Clip) -> float | None:

@@ -41,7 +41,7 @@ LOUDEST = 4.0
 """Floats beyond this are no sound. Honest ones pass 1 by a little, and are cut there."""
 
 PROBE_BYTES = 4096
-"""What the decoder reads at once: a large buffer would wait for half a second of sound."""
+"""Bytes that the decoder reads at once: a large buffer would wait for half a second of sound."""
 
 
 class MistralSpeechOptions(ProviderOptions):
@@ -182,7 +182,7 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class SpeechWire:
-    """How one schema is spoken: the name of the voice's field, further fields, and how the sound is read."""
+    """Speech in one schema: the name of the voice's field, further fields, and how the sound is read."""
 
     voice_field: str
     fields: dict[str, Any]

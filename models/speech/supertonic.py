@@ -28,7 +28,7 @@ PASSAGE_CHARS = 300
 
 KOREAN_PASSAGE_CHARS = 120
 UNKNOWN_LANGUAGE = "na"
-"""What the model calls any other language."""
+"""Code of the model for any other language."""
 
 ON_CPU = "CPUExecutionProvider"
 ON_GPU = "CUDAExecutionProvider"
@@ -92,15 +92,12 @@ class Supertonic(SpeechAdapter):
         if refused := [char for char in unsaid if unicodedata.category(char)[0] in "LN"]:
             named = ", ".join(f"`{char}` (U+{ord(char):04X})" for char in refused[:5])
             raise INVALID_REQUEST(f"engine `{self.model.provider}` cannot pronounce {named}", param="input")
-        spaces = {ord(char): " " for char in plain if char in unsaid or _is_bracket(char)}
+        # The package takes characters apart, and would see an angle bracket in some.
+        brackets = {char for char in plain if not {"<", ">"}.isdisjoint(unicodedata.normalize("NFKD", char))}
+        spaces = dict.fromkeys(map(ord, brackets.union(unsaid)), " ")
         return "".join(
             piece.translate(spaces) if isinstance(piece, str) else piece.text for piece in pieces(text, self.model)
         )
-
-
-def _is_bracket(char: str) -> bool:
-    """Whether the package, which takes characters apart, would see an angle bracket."""
-    return not {"<", ">"}.isdisjoint(unicodedata.normalize("NFKD", char))
 
 
 def _load(folder: Path, threads: int | None, provider: str) -> Any:

@@ -1,7 +1,7 @@
 """Transcribers, one file each, all a `TranscriptionAdapter`. They never import each other.
 
 adapter.py            what all share: the file is fetched, decoded in a sandbox, and then transcribed
-voice_activity.py     where in a recording somebody speaks, and how a long one is cut
+voice_activity.py     where in a recording there is speech, and how a long one is cut
 faster_whisper.py     Whisper by CTranslate2, on a CPU or a GPU
 whisper.py            its model: how it is loaded, when its text is not to be believed, its words made into passages
 voxtral.py            Voxtral on vLLM, passage by passage

@@ -1,4 +1,4 @@
-"""What every transcriber shares: the file is fetched, decoded in a sandbox, and then transcribed.
+"""Base of every transcriber: the file is fetched, decoded in a sandbox, and then transcribed.
 
 transcribe(job) -> Heard, Heard, ...      the first as soon as the file is decoded
 listen(job, recording) -> Heard, ...      the engine's own part
@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from audio.sandbox import NotAudio, QueueFull, SharesExhausted, Sound, TooLong, decode
-from contract.catalog import Serving, TranscriptionModel
+from contract.catalog import TranscriptionModel
 from contract.errors import AUDIO_TOO_LONG, AUDIO_UNREADABLE, BUSY, UPSTREAM_ERROR
 from contract.limits import UPLOAD_BYTES
 from contract.transcription.engine import TranscriptionEngine, TranscriptionJob, TranscriptUpdate
@@ -57,9 +57,8 @@ class TranscriptionAdapter(TranscriptionEngine):
     """One engine. Subclasses load in their constructor, after this one, and implement `listen`."""
 
     def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
-        assert isinstance(model.serving, Serving), "only an engine that is set up is loaded"
         self.model = model
-        self.serving = model.serving
+        self.serving = model.setup
         self._decoding = 0
 
     @property
@@ -69,7 +68,7 @@ class TranscriptionAdapter(TranscriptionEngine):
 
     @abstractmethod
     def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
-        """What is said, passage by passage; several run at the same time.
+        """Yields the transcript, passage by passage; several run at the same time.
 
         Raises ApiError for what a client could have known; anything else counts as a failure of the engine.
         """

@@ -1,4 +1,4 @@
-"""What an HTTP API answers to a recording, made into segments. Nothing in it is believed before it is looked at.
+"""Makes segments of an HTTP API's answer to a recording. Everything in it is checked.
 
     {"text": ..., "language": ..., "segments": [{"text", "start", "end"}, ...]}
 
@@ -27,7 +27,7 @@ SKIP_CHARS = 16
 
 
 class ProviderTranscript(NamedTuple):
-    """What was heard; `language` is one of LANGUAGES, None where the provider names none of them."""
+    """Transcript of a provider; `language` is one of LANGUAGES, None if the provider names none of them."""
 
     segments: tuple[Segment, ...]
     language: str | None
@@ -110,7 +110,7 @@ def _of_words(text: str, words: Sequence[TimedWord]) -> Iterator[Segment]:
             passage = " ".join(word.text for word in part)
         else:
             passage = text[places[first] if first else 0 : places[end] if end < len(words) else None].strip()
-        yield Segment(passage, part[0].start, part[-1].end, part)
+        yield Segment(passage, part[0].start, max(word.end for word in part), part)
 
 
 def _runs(text: str, words: Sequence[TimedWord], places: Sequence[int] | None) -> Iterator[tuple[int, int]]:
@@ -127,7 +127,7 @@ def _runs(text: str, words: Sequence[TimedWord], places: Sequence[int] | None) -
 
 
 def _places(text: str, words: Sequence[TimedWord]) -> list[int] | None:
-    """Where in `text` each word begins; None where one is not found soon after the one before."""
+    """Returns where in `text` each word begins; None if one is not found soon after the one before."""
     places, end = [], 0
     for word in words:
         place = text.find(word.text, end, end + SKIP_CHARS + len(word.text))

@@ -1,6 +1,6 @@
 """Whisper by CTranslate2, on a CPU, or on a GPU where the stanza requests one.
 
-    recording -> blocks of minutes -> windows of 30 s in which somebody speaks -> batches of them -> passages
+    recording -> blocks of minutes -> windows of 30 s with speech -> batches of them -> passages
 
 Owners take turns batch by batch, so a voice note waits for a batch of a long recording and not for its end. Whisper's
 own time stamps are not used, since a batch loses what follows the last of them; times come from aligned words.
@@ -25,7 +25,7 @@ from contract.catalog import TranscriptionModel
 from contract.transcription.engine import Segment, TimedWord, TranscriptionJob, TranscriptUpdate
 from models import ONNX, Imports
 from models.options import read
-from models.stepping import SteppedAdapter, Stepper
+from models.stepping import Stepper, ThreadedAdapter
 from models.transcription import whisper
 from models.transcription.adapter import SAMPLE_RATE, Recording, TranscriptionAdapter
 from models.transcription.voice_activity import Block, Window, blocks, rest, spoken
@@ -38,10 +38,10 @@ SAMPLES = 2
 """Texts that are sampled at a temperature; the likeliest is used."""
 
 RESTS = 8
-"""How often the rest of a window is transcribed where Whisper stops before its end, as it does at repetitions."""
+"""Times that the rest of a window is transcribed if Whisper stops before its end, as it does at repetitions."""
 
 AGAIN_SEGMENTS = 40
-"""Segments of one window, at most. Nobody says so many sentences in half a minute."""
+"""Segments of one window, at most. No speaker says more sentences in half a minute."""
 
 T = TypeVar("T")
 
@@ -52,34 +52,32 @@ class FasterWhisperOptions(Frozen):
     Attributes:
         compute_type: number format of CTranslate2; `int8` on a CPU.
         beam_size: 1 takes the likeliest word each time.
-        greedy_after_s: recordings of more seconds get a beam of 1, which is quicker; None for none.
         batch_size: windows of 30 s at a time. Other recordings wait for a batch, so small ones are fairer.
         lacks_languages: languages of the API that the weights do not know.
     """
 
     compute_type: Literal["int8", "int8_float32", "int8_float16", "float16", "bfloat16", "float32"] = "int8"
     beam_size: int = Field(5, ge=1, le=20)
-    greedy_after_s: float | None = Field(None, ge=0)
     batch_size: int = Field(4, ge=1, le=64)
     lacks_languages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """How every window of a recording is transcribed; `language` is None until it is detected in the first one."""
+    """Settings for every window of a recording; `language` is None until it is detected in the first one."""
 
     language: str | None
     prompt: str | None
     words: bool
-    beam_size: int
     owner: str
 
 
-class FasterWhisper(TranscriptionAdapter, SteppedAdapter):
+class FasterWhisper(TranscriptionAdapter, ThreadedAdapter):
     """Whisper, loaded. `serving.threads` bounds the CPU threads of all recordings together."""
 
     options_type = FasterWhisperOptions
     imports = ONNX + Imports(("numpy", "httpx", "faster_whisper"))
+    _workers: Stepper
 
     def __init__(self, model: TranscriptionModel, path: Path | None) -> None:
         super().__init__(model, path)
@@ -91,21 +89,19 @@ class FasterWhisper(TranscriptionAdapter, SteppedAdapter):
             threads=self.serving.threads or 0,
         )
         whisper.check_languages(self._whisper, self._options.lacks_languages, model.id)
-        self._stepper = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
+        self._workers = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
         # On a GPU one batch is prepared while another is transcribed. One slot more is for another owner.
         each = 2 if self.serving.on_gpu else 1
         self._slots = FairSemaphore(each + 1, each=each)
         self._warm_up()
 
     def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
-        return self._stepper.run(self._parts(job, recording))
+        return self._workers.run(self._parts(job, recording))
 
     def _parts(self, job: TranscriptionJob, recording: Recording) -> Generator[TranscriptUpdate]:
         duration_s, end = recording.sound.seconds, 0.0
         prompt = job.prompt or ", ".join(job.terms)
-        is_long = self._options.greedy_after_s is not None and duration_s > self._options.greedy_after_s
-        beam_size = 1 if is_long else self._options.beam_size
-        task = Task(job.language, prompt.strip() or None, job.words, beam_size, job.owner)
+        task = Task(job.language, prompt.strip() or None, job.words, job.owner)
         for block in blocks(recording.samples, duration_s):
             windows = iter(block.windows)
             while batch := list(islice(windows, self._options.batch_size)):
@@ -154,7 +150,7 @@ class FasterWhisper(TranscriptionAdapter, SteppedAdapter):
         segments, _ = BatchedInferencePipeline(self._whisper).transcribe(
             block.samples,
             language=task.language,
-            beam_size=task.beam_size,
+            beam_size=self._options.beam_size,
             batch_size=len(batch),
             clip_timestamps=clips,
             initial_prompt=f" {task.prompt}" if task.prompt else None,
@@ -169,7 +165,7 @@ class FasterWhisper(TranscriptionAdapter, SteppedAdapter):
         segments, _ = self._whisper.transcribe(
             _cut(block, window),
             language=task.language,
-            beam_size=task.beam_size,
+            beam_size=self._options.beam_size,
             best_of=SAMPLES,
             temperature=TEMPERATURES,
             compression_ratio_threshold=whisper.MAX_REPETITION,
@@ -221,7 +217,7 @@ def _cut(block: Block, window: Window) -> Any:
 
 
 def _joined(segments: Sequence[Any]) -> Any:
-    """All segments of a window as one: some models write time stamps although they are told not to."""
+    """All segments of a window as one: some models write time stamps although that is turned off."""
     return replace(
         segments[0],
         text="".join(segment.text for segment in segments),

@@ -127,7 +127,7 @@ async def _body(response: httpx.Response) -> bytes:
 
 
 def _of_mistral(job: TranscriptionJob, times: str | None) -> Form:
-    """Its documentation says that times and a language do not go together. Times go first: it hears the language."""
+    """Its documentation says that times and a language do not go together. Times go first: it detects the language."""
     form: Form = {}
     if times:
         form["timestamp_granularities"] = times
@@ -150,7 +150,7 @@ def _of_openai(job: TranscriptionJob, times: str | None) -> Form:
 
 
 class TranscriptionWire(NamedTuple):
-    """How one schema is spoken: the fields, from a job and what is to be timed, and where words are in an answer."""
+    """Transcription in one schema: its fields, for a job and what is to be timed, and the place of words."""
 
     form: Callable[[TranscriptionJob, str | None], Form]
     words_in: str

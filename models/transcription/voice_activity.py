@@ -1,4 +1,4 @@
-"""Where in a recording somebody speaks: Silero's network, from the wheel of faster-whisper. No download."""
+"""Finds speech in a recording: Silero's network, from the wheel of faster-whisper. No download."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ if TYPE_CHECKING:
 SAMPLE_RATE = 16_000
 MIN_SILENCE_MS = 160
 
+THRESHOLDS = (0.5, 0.35)
+"""Probabilities from which a moment is speech; the next one where nothing passes the last, as of a child far away.
+Noise and music without a voice stay below 0.2, or pass the first one as well."""
+
 BLOCK_S = 300.0
-"""What is in memory at a time: 20 MB, and some 60 MB while the network runs."""
+"""Samples in memory at a time: 20 MB, and some 60 MB while the network runs."""
 
 WINDOW_S = 30.0
-"""What models hear at once."""
+"""Samples that models take at once."""
 
 MARGIN_S = 1.5
 """Speech so near to the end of a block may go on beyond it."""
@@ -32,7 +36,7 @@ class Span(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A part of a recording to be heard at once, from its first word to its last, and where in it somebody speaks."""
+    """A part of a recording to be transcribed at once, from its first word to its last, and the speech in it."""
 
     start: float
     end: float
@@ -45,7 +49,7 @@ class Block(NamedTuple):
     Attributes:
         start: of `samples`.
         samples: float32 [n] at 16 kHz.
-        windows: what is to be heard, in order; they do not overlap.
+        windows: what is to be transcribed, in order; they do not overlap.
         done_s: everything before has been looked at, in this block or those before.
     """
 
@@ -56,11 +60,13 @@ class Block(NamedTuple):
 
 
 def spoken(samples: Samples, max_s: float = WINDOW_S) -> list[Span]:
-    """Passages of at most `max_s` seconds in which somebody speaks, in order. `samples` are float32 [n] at 16 kHz."""
+    """Passages of at most `max_s` seconds with speech, in order. `samples` are float32 [n] at 16 kHz."""
     from faster_whisper.vad import VadOptions, get_speech_timestamps
 
-    options = VadOptions(max_speech_duration_s=max_s, min_silence_duration_ms=MIN_SILENCE_MS)
-    parts = get_speech_timestamps(samples, options)
+    for threshold in THRESHOLDS:
+        options = VadOptions(threshold, max_speech_duration_s=max_s, min_silence_duration_ms=MIN_SILENCE_MS)
+        if parts := get_speech_timestamps(samples, options):
+            break
     return [Span(part["start"] / SAMPLE_RATE, part["end"] / SAMPLE_RATE) for part in parts]
 
 
@@ -81,7 +87,7 @@ def packed(spans: Sequence[Span], max_s: float = WINDOW_S) -> list[Window]:
 
 
 def rest(window: Window, heard_s: float) -> Window | None:
-    """What of `window` is left after `heard_s`, where so much is spoken there that it cannot be the echo of a word."""
+    """Returns the rest of `window` after `heard_s`, if there is too much speech in it to be the echo of a word."""
     spans = [Span(max(span.start, heard_s), span.end) for span in window.spoken if span.end > heard_s]
     if sum(span.end - span.start for span in spans) < REST_S:
         return None

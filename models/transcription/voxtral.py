@@ -81,8 +81,8 @@ class Voxtral(TranscriptionAdapter, adapter.EngineAdapter):
         super().__init__(model, path)
         options = read(model, VoxtralOptions)
         folder = need_folder(path, model.id)
-        self._engine = engine.start(adapter.spec_of(model, folder, WINDOW, options, FOR_AUDIO | options.engine))
-        self._tokenizer: Any = self._engine.renderer.get_tokenizer()
+        self.engine = engine.start(adapter.spec_of(model, folder, WINDOW, options, FOR_AUDIO | options.engine))
+        self._tokenizer: Any = self.engine.renderer.get_tokenizer()
         self._numbers = itertools.count()
 
     async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
@@ -113,7 +113,7 @@ class Voxtral(TranscriptionAdapter, adapter.EngineAdapter):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _hear(self, recording: Recording, passage: Span, language: str | None) -> str:
-        """What is said in `passage`. Cancelled, it takes its request out of the engine."""
+        """Transcribes `passage`. Cancelled, it takes its request out of the engine."""
         from vllm.sampling_params import RequestOutputKind, SamplingParams
 
         params = SamplingParams(
@@ -137,12 +137,12 @@ class Voxtral(TranscriptionAdapter, adapter.EngineAdapter):
         samples = recording.samples(*passage)
         tokens, sound = await asyncio.to_thread(prompt_of, self._tokenizer, samples, language)
         prompt = TokensPrompt(prompt_token_ids=tokens, multi_modal_data={"audio": [(sound, SAMPLE_RATE)]})
-        renderer: Any = self._engine.renderer
+        renderer: Any = self.engine.renderer
         return await renderer.process_for_engine_async(prompt, time.time(), skip_mm_cache=True)
 
     async def _answer(self, prompt: Any, params: Any) -> Any:
         """The whole answer. Left early, its request leaves the engine."""
-        async with aclosing(self._engine.generate(prompt, params, f"transcription-{next(self._numbers)}")) as outputs:
+        async with aclosing(self.engine.generate(prompt, params, f"transcription-{next(self._numbers)}")) as outputs:
             (output,) = [output async for output in outputs]
         return output.outputs[0]
 
@@ -165,7 +165,7 @@ PAUSE_S = 0.2
 
 
 async def passages(recording: Recording) -> AsyncGenerator[Span, None]:
-    """Passages of at most WINDOW_S seconds in which somebody speaks, in order; none in silence."""
+    """Passages of at most WINDOW_S seconds with speech, in order; none in silence."""
     passage: Span | None = None
     async for span in _spans(recording):
         if passage and _belong_together(passage, span):

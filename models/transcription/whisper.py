@@ -18,7 +18,7 @@ from models.weights.files import WeightsError
 from text.sentences import ends_sentence
 
 MAX_REPETITION = 2.4
-"""How often shorter a text may become when it is compressed; this and the next two are Whisper's own bounds."""
+"""Largest compression ratio of a text; this and the next two are Whisper's own bounds."""
 
 MIN_LOGPROB = -1.0
 MAX_NO_SPEECH = 0.6
@@ -27,7 +27,7 @@ LOOP_BREATHLESS, MAX_BREATHLESS = 0.15, 0.5
 """Shares of words that take no time: where a repetition is a loop, and where nothing of it can be kept."""
 
 BEARABLE_LOGPROB = -1.5
-"""What mumbled words may have. Noise that passes for a voice has less than -2."""
+"""Log probability that mumbled words may have. Noise that passes for a voice has less than -2."""
 
 PAUSE_S = 1.0
 """A passage ends before a longer silence."""
@@ -41,29 +41,26 @@ SHORTEST_S = 0.03
 """No word takes less. Those of a loop pile up at a place where nothing of the kind is said."""
 
 TOLERANCE_S = 0.3
-"""How far a word may lie beside the speech: times of words are good to some tenths."""
+"""Seconds that a word may lie outside the speech: times of words are good to some tenths."""
 
 
 def is_no_speech(segment: Any) -> bool:
-    """Whether there was no voice, by the model's own judgement."""
+    """Says if there was no voice, by the model's own judgement."""
     return bool(segment.no_speech_prob > MAX_NO_SPEECH and segment.avg_logprob < MIN_LOGPROB)
 
 
 def is_doubtful(segment: Any) -> bool:
-    """Whether the text is improbable, a loop, or none of its words has a place in the sound."""
+    """Says if the text is improbable, a loop, or none of its words has a place in the sound."""
     if is_no_speech(segment) or not segment.text.strip():
         return False
-    return bool(segment.avg_logprob < MIN_LOGPROB or not segment.words or _is_loop(segment))
+    # A speaker who repeats words takes the time for it; a loop does not.
+    loops = segment.compression_ratio > MAX_REPETITION and breathless(segment.words or []) > LOOP_BREATHLESS
+    return bool(segment.avg_logprob < MIN_LOGPROB or not segment.words or loops)
 
 
 def is_bearable(segment: Any) -> bool:
-    """Whether to keep a doubtful text, less the words that take no time."""
+    """Says if a doubtful text is kept, less the words that take no time."""
     return bool(segment.avg_logprob >= BEARABLE_LOGPROB and breathless(segment.words) <= MAX_BREATHLESS)
-
-
-def _is_loop(segment: Any) -> bool:
-    """Whether words repeat that nobody repeats. Somebody who says the same again takes the time for it."""
-    return bool(segment.compression_ratio > MAX_REPETITION and breathless(segment.words) > LOOP_BREATHLESS)
 
 
 def load(folder: Path, *, device: str, compute_type: str, threads: int) -> Any:
@@ -126,18 +123,18 @@ def _ends(passage: Sequence[TimedWord]) -> bool:
 
 
 def is_heard(passage: Sequence[TimedWord], spoken: Iterable[Span]) -> bool:
-    """Whether somebody speaks while the words are said: models fill silence with words that they often saw there."""
+    """Says if there is speech while the words are said: models fill silence with words that they often saw there."""
     start, end = passage[0].start - TOLERANCE_S, passage[-1].end + TOLERANCE_S
     return any(span.start < end and start < span.end for span in spoken)
 
 
 def lasts(word: TimedWord) -> bool:
-    """Whether it takes the time that a word needs."""
+    """Says if it takes the time that a word needs."""
     return word.end - word.start >= SHORTEST_S
 
 
 def breathless(words: Sequence[TimedWord]) -> float:
-    """Share of the words that take no time: nearly 0 where somebody repeats himself, a third and more in a loop."""
+    """Share of the words that take no time: nearly 0 if a speaker repeats something, a third and more in a loop."""
     return sum(not lasts(word) for word in words) / len(words) if words else 0.0
 
 

@@ -1,4 +1,4 @@
-"""What every designer shares: a voice is proposed, spoken, measured and judged, until one is in the band.
+"""Base of every designer: a voice is proposed, spoken, measured and judged, until one is in the band.
 
 propose(job, tries)     the next voice to try, from the measurements of those before; the designer's own part
 speak(job, voice)       the sentence of the job in that voice; the designer's own part
@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from audio import signing
-from contract.catalog import Serving, VoiceDesignModel
+from contract.catalog import VoiceDesignModel
 from contract.errors import UPSTREAM_ERROR
 from contract.speech.engine import Clip
 from contract.voice_design.engine import DesignJob, DesignResult, VoiceDesignEngine
-from models.stepping import SteppedAdapter, Stepper
+from models.stepping import Stepper, ThreadedAdapter
 
 if TYPE_CHECKING:
     from audio.encoding import Samples
@@ -55,7 +55,7 @@ class Try(Generic[V]):
 
     Attributes:
         voice: in the designer's own words.
-        pitch: what was measured; None where no voice was heard that says the text.
+        pitch: what was measured; None if no voice says the text.
     """
 
     voice: V
@@ -71,17 +71,18 @@ class Candidate(Generic[V]):
     pitch: Pitch
 
 
-class DesignAdapter(SteppedAdapter, VoiceDesignEngine, Generic[V]):
+class DesignAdapter(ThreadedAdapter, VoiceDesignEngine, Generic[V]):
     """One designer. Subclasses load in their constructor, after this one; `V` is what they call a voice."""
 
     sample_rate: int = 24_000
     """Samples per second of the sound that `speak` returns."""
 
+    _workers: Stepper
+
     def __init__(self, model: VoiceDesignModel, path: Path | None) -> None:
-        assert isinstance(model.serving, Serving), "only a designer that is set up is loaded"
         self.model = model
-        self.serving = model.serving
-        self._stepper = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
+        self.serving = model.setup
+        self._workers = Stepper(self.serving.max_ongoing_requests, self.serving.deadline_s, model.id)
         self._signature = signing.configured()
 
     @abstractmethod
@@ -94,11 +95,11 @@ class DesignAdapter(SteppedAdapter, VoiceDesignEngine, Generic[V]):
 
     @abstractmethod
     def recipe(self, voice: V) -> str | None:
-        """How the speech engine of the same runtime speaks the voice; None where it imitates the clip."""
+        """Returns the recipe for the speech engine of the same runtime; None if that imitates the clip."""
 
     async def design(self, job: DesignJob) -> DesignResult:
         designed: DesignResult | None = None
-        async with aclosing(self._stepper.run(self._attempts(job))) as steps:
+        async with aclosing(self._workers.run(self._attempts(job))) as steps:
             async for step in steps:
                 designed = step
         if designed is None:
@@ -174,7 +175,7 @@ def pitch_of_attempt(samples: Samples, sample_rate: int, job: DesignJob) -> Pitc
 
 
 def in_band(pitch: Pitch, job: DesignJob) -> bool:
-    """Whether the median is accepted; both ends of the band are."""
+    """Says if the median is accepted; both ends of the band are."""
     low_hz, high_hz = job.band_hz
     return low_hz <= pitch.f0_hz <= high_hz
 

@@ -42,7 +42,7 @@ ALIKE = 0.004
 
 
 @dataclass(frozen=True, slots=True)
-class Ladder:
+class PitchRange:
     """Voices that differ in pitch alone.
 
     Attributes:
@@ -57,15 +57,15 @@ class Ladder:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class PitchCandidate:
     """A voice of a ladder."""
 
-    ladder: Ladder
+    ladder: PitchRange
     setting: float
     voice: KokoroVoice
 
 
-class KokoroDesigner(DesignAdapter[Rung]):
+class KokoroDesigner(DesignAdapter[PitchCandidate]):
     """Designs with one network, one voice at a time."""
 
     imports = SOUND + IMPORTS
@@ -77,14 +77,14 @@ class KokoroDesigner(DesignAdapter[Rung]):
         if unknown := set(self.serving.languages) - set(self._kokoro.languages):
             raise ValueError(f"Kokoro does not speak `{min(unknown)}`, which `{model.id}` names")
 
-    def propose(self, job: DesignJob, tries: Sequence[Try[Rung]]) -> Rung | None:
+    def propose(self, job: DesignJob, tries: Sequence[Try[PitchCandidate]]) -> PitchCandidate | None:
         for ladder in self._ladders(job, sum(attempt.pitch is None for attempt in tries)):
             rung = self._rung(job, ladder, tries)
             if rung.voice not in [attempt.voice.voice for attempt in tries]:
                 return rung
         return None
 
-    def speak(self, job: DesignJob, voice: Rung) -> Samples:
+    def speak(self, job: DesignJob, voice: PitchCandidate) -> Samples:
         import soxr
 
         if job.language in self.serving.languages:
@@ -95,18 +95,18 @@ class KokoroDesigner(DesignAdapter[Rung]):
         resampled: Samples = soxr.resample(sound, library.SAMPLE_RATE, SAMPLE_RATE)
         return resampled
 
-    def recipe(self, voice: Rung) -> str:
+    def recipe(self, voice: PitchCandidate) -> str:
         return voice.voice.model_dump_json()
 
-    def _ladders(self, job: DesignJob, failures: int) -> Iterator[Ladder]:
+    def _ladders(self, job: DesignJob, failures: int) -> Iterator[PitchRange]:
         """One that was drawn, anew after each failure; then, if it does not reach far enough, the longest one."""
         draw = Random(f"{job.seed} {failures}")
         variant = _variant(job, draw)
-        yield Ladder(0, ends(job, self._kokoro.styles, draw), variant)
+        yield PitchRange(0, ends(job, self._kokoro.styles, draw), variant)
         if job.language in self.serving.languages:
-            yield Ladder(1, outermost(self._kokoro.styles), variant)
+            yield PitchRange(1, outermost(self._kokoro.styles), variant)
 
-    def _rung(self, job: DesignJob, ladder: Ladder, tries: Sequence[Try[Rung]]) -> Rung:
+    def _rung(self, job: DesignJob, ladder: PitchRange, tries: Sequence[Try[PitchCandidate]]) -> PitchCandidate:
         """The voice of a ladder that should come nearest to the target, going by all that was heard of the ladder."""
         points = [Point(t.voice.setting, t.pitch.f0_hz) for t in tries if t.pitch and t.voice.ladder == ladder]
         shares = [Point(0.0, pitch_of(ladder.ends.below)), Point(1.0, pitch_of(ladder.ends.above))]
@@ -126,7 +126,7 @@ class KokoroDesigner(DesignAdapter[Rung]):
                 rate=job.speed,
             ),
         )
-        return Rung(ladder, share if speaks_itself else float(pitch), voice)
+        return PitchCandidate(ladder, share if speaks_itself else float(pitch), voice)
 
 
 def _settled(setting: float, points: Sequence[Point]) -> float:
@@ -134,7 +134,7 @@ def _settled(setting: float, points: Sequence[Point]) -> float:
 
 
 def _pitches(language: str, variant: str) -> list[Point]:
-    """What espeak-ng reaches, but for the lowest setting, at which it creaks."""
+    """Pitches that espeak-ng reaches, except at the lowest setting, where it creaks."""
     return [Point(*point) for point in reach(f"{language_of(language)}+{variant}")[1:]]
 
 

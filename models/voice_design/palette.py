@@ -1,4 +1,4 @@
-"""Which of Kokoro's styles a voice is mixed from: drawn by chance among those that fit what was ordered.
+"""Selects the styles of Kokoro that a voice is mixed from: drawn by chance among those that fit the order.
 
 What each style sounds like, and which sound a trait leans to, is data: styles.toml.
 """
@@ -24,7 +24,7 @@ FAMILIES = {"en": "ab", "de": "fei", "es": "e", "fr": "f", "hi": "h", "it": "i",
 Romance ones in German, which are understood better. The second letter of a style is `f` or `m`."""
 
 OTHER_GENDER, OTHER_FAMILY = 0.02, 0.15
-"""How much less likely a style of another gender, or of speakers of another language, is drawn."""
+"""Factor for drawing a style of another gender, or of speakers of another language."""
 
 HALVED_BY_SEMITONES = 3.0
 """A style that is so far from the target is drawn half as often."""
@@ -34,7 +34,7 @@ SHARE = (0.3, 0.7)
 
 
 class StyleSound(Frozen):
-    """What a style sounds like, or what a trait leans to.
+    """Sound of a style, or the direction of a trait.
 
     Attributes:
         brightness, liveliness: how much energy is high up, and how much the pitch moves; 0 is the usual style, and one
@@ -61,7 +61,7 @@ class Ends(NamedTuple):
 
 @cache
 def sheet() -> Sheet:
-    """What is known of styles and traits."""
+    """Known styles and traits."""
     return Sheet.model_validate(tomllib.loads(SHEET.read_text("utf-8")))
 
 
@@ -111,7 +111,7 @@ def _usable(names: Collection[str]) -> list[str]:
 
 
 def _pair(job: DesignJob, styles: Sequence[str], draw: Random) -> dict[str, float]:
-    """Two of `styles`, better ones more often: the first to come of so many clocks, each as quick as it fits."""
+    """Two of `styles`, better ones more often: the first to come of that many clocks, each as quick as it fits."""
     sound = requested_sound(job)
     arrivals = sorted((draw.expovariate(_fit(job, sound, name)), name) for name in styles)
     share = draw.uniform(*SHARE)
@@ -120,7 +120,7 @@ def _pair(job: DesignJob, styles: Sequence[str], draw: Random) -> dict[str, floa
 
 
 def _fit(job: DesignJob, sound: StyleSound, name: str) -> float:
-    """How well a style suits the job; above 0."""
+    """Returns how well a style suits the job; above 0."""
     style, family, gender = sheet().styles[name], name[0], name[1]
     semitones = abs(12 * log2(measured()[name].f0_hz / job.target_hz))
     fit = 2 ** (-semitones / HALVED_BY_SEMITONES)

@@ -44,7 +44,7 @@ FIRST_TEMPERATURE, LATER_TEMPERATURE = 0.9, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What the model is told, and what it draws with."""
+    """Text for the model, and the settings of its sampling."""
 
     instruct: str
     seed: int
@@ -92,7 +92,7 @@ class QwenDesigner(DesignAdapter[Description]):
 
 
 def hint(last: Pitch, target_hz: int) -> str:
-    """What to change: that the voice is noticeably deeper than one would expect, around 95 Hz."""
+    """Returns the change to ask for: that the voice is noticeably deeper than one would expect, around 95 Hz."""
     semitones = 12 * log2(last.f0_hz / target_hz)
     degree = next(word for least, word in DEGREES if abs(semitones) >= least)
     direction = "deeper" if semitones > 0 else "higher pitched"

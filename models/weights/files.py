@@ -1,4 +1,4 @@
-"""What may be loaded: files of known size and hash, and none that could run code.
+"""Rules for what may be loaded: files of known size and hash, and none that could run code.
 
 Formats that execute when they are read (pickles, Python), configurations that ask for remote code, and links that leave
 the folder are refused whatever their hash.
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from contract.base import Frozen
+from contract.base import Frozen, ProfileError
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -27,7 +27,7 @@ ASKS_FOR_CODE = frozenset({"auto_map", "trust_remote_code"})
 BLOCK_BYTES = 1 << 20
 
 
-class WeightsError(Exception):
+class WeightsError(ProfileError):
     """Weights are missing or not to be trusted. The text is one sentence that says what to do."""
 
 
@@ -134,7 +134,7 @@ def hash_file(path: Path) -> str:
 
 
 def _is_table(name: str, path: Path) -> bool:
-    """Whether a `.bin` is for a reader of numbers: old pickles begin like anything, so its name has to say so, too."""
+    """Says if a `.bin` is for a reader of numbers: old pickles begin like anything, so its name has to say so, too."""
     if name == "model.bin":
         with path.open("rb") as file:
             return file.read(4)[1:] == b"\0\0\0"  # the version of CTranslate2's format, little-endian
@@ -142,14 +142,14 @@ def _is_table(name: str, path: Path) -> bool:
 
 
 def _is_pickle(path: Path) -> bool:
-    """Whether `path` starts as PyTorch checkpoints do: a zip archive, or the PROTO opcode of pickle 2 to 5."""
+    """Says if `path` starts as PyTorch checkpoints do: a zip archive, or the PROTO opcode of pickle 2 to 5."""
     with path.open("rb") as file:
         head = file.read(4)
     return head == b"PK\x03\x04" or (head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"))
 
 
 def _json(path: Path) -> Any:
-    """What a JSON file contains; nothing where it cannot be read."""
+    """Returns the content of a JSON file; an empty object if it cannot be read."""
     try:
         return json.loads(path.read_text())
     except (ValueError, OSError):

@@ -2,7 +2,7 @@
 
     repositories.toml  --lock-->  hub.lock, in the form of the manifest
 
-The hub tells the hashes of large files. Small ones are downloaded and hashed here, and looked through for what asks for
+The hub has the hashes of large files. Small ones are downloaded and hashed here, and looked through for what asks for
 code. What is locked already stays at its commit, unless it shall be brought up to date. Lines are sorted, so that a
 new commit changes only lines that differ.
 """
@@ -25,11 +25,11 @@ LOCK = Path(__file__).with_name("hub.lock")
 HEAD = "# Written by `python -m launch weights lock`. Commit it; what changed in a model is the difference.\n"
 
 WEIGHTS = (".safetensors", ".bin", ".onnx")
-"""How files with weights end; a model has one at least."""
+"""Suffixes of files with weights; a model has one at least."""
 
 
 def fits(stanza: Stanza, repository: Repository) -> bool:
-    """Whether `stanza` was locked for `repository` as it is now."""
+    """Says if `stanza` was locked for `repository` as it is now."""
     return (
         stanza.source == (repository.source,)
         and stanza.licence == repository.licence
@@ -95,7 +95,7 @@ def resolve(repository: Repository, endpoint: str | None = None) -> Stanza:
 
 
 def _check_licence(repository: Repository, tags: Iterable[str]) -> None:
-    """What the hub says of the licence, where it says something."""
+    """Checks the licence that the hub names, if it names one."""
     licences = [tag.removeprefix("license:") for tag in tags if tag.startswith("license:")]
     if licences and repository.licence_on_hub not in licences:
         raise WeightsError(
@@ -127,7 +127,7 @@ def _hashed(
 
 
 def _as_toml(name: str, stanza: Stanza) -> str:
-    """A stanza as TOML. Strings are quoted as in JSON, because what the hub calls its files is not ours to trust."""
+    """A stanza as TOML. Strings are quoted as in JSON, because what the hub calls its files cannot be trusted."""
     title = json.dumps(name)
     lines = ["", f"[{title}]", f'source = "{stanza.source[0]}"', f'revision = "{stanza.revision}"']
     lines += [f"licence = {json.dumps(stanza.licence)}", "", f"[{title}.files]"]

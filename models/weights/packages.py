@@ -93,7 +93,7 @@ def _copy(members: Members, member: str, sink: IO[bytes], stanza: Stanza) -> Non
 
 
 def _member(stanza: Stanza, name: str) -> str:
-    """Where a whole file lies in its package: `inside` is that file, or the folder of all."""
+    """Returns the place of a whole file in its package: `inside` is that file, or the folder of all."""
     is_file = PurePosixPath(stanza.inside).name == name
     return stanza.inside if is_file else str(PurePosixPath(stanza.inside) / name)
 
@@ -193,7 +193,7 @@ def _public(address: str) -> str:
 
 
 def run_child(arguments: list[str], *, doing: str, env: dict[str, str] | None = None) -> str:
-    """What this interpreter, run with `arguments`, writes to standard output. Raises WeightsError where it fails."""
+    """Returns the standard output of this interpreter, run with `arguments`. Raises WeightsError if it fails."""
     child = subprocess.run(
         [sys.executable, *arguments],
         cwd=PROJECT,

@@ -1,4 +1,4 @@
-"""What a stanza of the manifest may say, and one of `repositories.toml`; both files say what each key means."""
+"""Stanzas of the manifest and of `repositories.toml`; both files say what each key means."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHIPPED = Path(__file__).with_name("repositories.toml")
 USUAL = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model")
 """Files of a model that transformers or vLLM loads."""
 
-SOURCE = r"^((wheel|sdist):[\w.-]+==[\w.]+|hub:[\w.-]+/[\w.-]+|s3:[\w.-]+(/.+)?|dir:.+)$"
+SOURCE = r"^((wheel|sdist):[\w.-]+==[\w.]+|hub:[\w.-]+/[\w.-]+|dir:.+)$"
 
 PACKAGES = frozenset({"wheel", "sdist"})
 """Kinds of source that a package index holds."""
@@ -49,7 +49,7 @@ class Stanza(Frozen):
 
     @property
     def kind(self) -> str:
-        """`package`, `hub`, `s3` or `dir`; empty for several sources that are not all packages."""
+        """`package`, `hub` or `dir`; empty for several sources that are not all packages."""
         kinds = {source.partition(":")[0] for source in self.source}
         if kinds and kinds <= PACKAGES:
             return "package"
@@ -57,7 +57,7 @@ class Stanza(Frozen):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """What follows the kind: requirements. Other kinds have one: repository, bucket or folder."""
+        """Parts after the kind: requirements. Other kinds have one: repository or folder."""
         return tuple(source.partition(":")[2] for source in self.source)
 
     @property

@@ -25,7 +25,7 @@ from contract.base import Frozen
 from contract.catalog import Model
 from models.weights.files import Digests, PinnedFile, Sha256, WeightsError, pin_all, refuse_code, regular_files, verify
 from models.weights.lock import LOCK, fits, update
-from models.weights.sources import FETCHERS, RESUMES, progress, run_converter
+from models.weights.sources import FETCHERS, progress, run_converter, share_in, share_of
 from models.weights.stanzas import Stanza, read, repositories
 
 __all__ = ["Stanza", "UnlockedError", "WeightsError", "ensure", "hashes_of", "home_folder", "manifest"]
@@ -36,11 +36,11 @@ PINS = "pins.json"
 
 
 class UnlockedError(WeightsError):
-    """Weights of the hub that nobody has locked, or that were locked as something else."""
+    """Weights of the hub that are not locked, or that were locked as something else."""
 
 
 class Pins(Frozen):
-    """What a conversion left. `made_from` are the hashes of the files that went in."""
+    """Record of a conversion. `made_from` are the hashes of the files that went in."""
 
     made_from: tuple[Sha256, ...]
     files: dict[str, PinnedFile]
@@ -52,14 +52,14 @@ def home_folder() -> Path:
 
 
 def is_offline() -> bool:
-    """Whether `PARLANCE_OFFLINE` forbids the network."""
+    """Says if `PARLANCE_OFFLINE` forbids the network."""
     return os.environ.get("PARLANCE_OFFLINE", "").lower() in ("1", "true", "yes", "on")
 
 
 def manifest(home: Path | None = None, *, locked_here: bool = True) -> dict[str, Stanza]:
     """Every stanza by name; those of `home` replace the shipped ones. Raises WeightsError for what cannot be read.
 
-    `locked_here` counts in what was locked at its first use, which nobody has looked at.
+    `locked_here` counts in what was locked at its first use, which was not reviewed.
     """
     home = home or home_folder()
     stanzas: dict[str, Stanza] = {}
@@ -75,7 +75,7 @@ def ensure(name: str, *, home: Path | None = None, offline: bool | None = None, 
         name: a stanza of the manifest.
         home: instead of `PARLANCE_HOME`.
         offline: never touch the network; None leaves it to `PARLANCE_OFFLINE`.
-        may_lock: weights of the hub that nobody has locked are locked now, in `home`.
+        may_lock: unlocked weights of the hub are locked now, in `home`.
 
     Raises:
         WeightsError: missing, broken, or not to be trusted; its text says what to do.
@@ -103,6 +103,12 @@ def ensure(name: str, *, home: Path | None = None, offline: bool | None = None, 
                 _fetch(name, stanza, store)
     _verify_stored(name, stanza, store)
     return folder
+
+
+def is_stored(name: str) -> bool:
+    """Says if the weights `name` need not be fetched or converted before they can be verified."""
+    stanzas, home = manifest(), home_folder()
+    return name in stanzas and (stanzas[name].kind == "dir" or _is_complete(home / "weights" / name, stanzas[name]))
 
 
 def hashes_of(model: Model, folder: Path) -> dict[str, str]:
@@ -187,7 +193,7 @@ def _verify_stored(name: str, stanza: Stanza, store: Path) -> None:
 
 
 def _is_complete(folder: Path, stanza: Stanza) -> bool:
-    """Whether `folder` is there, and not as it was left by a release that did not convert these weights."""
+    """Says if `folder` is there, and not as a release left it that did not convert these weights."""
     return folder.is_dir() and not (stanza.convert and regular_files(folder).keys() == stanza.files.keys())
 
 
@@ -197,16 +203,16 @@ def _fetch(name: str, stanza: Stanza, store: Path) -> None:
     What an older release has fetched and not converted stands for the download, and goes last.
     """
     partial, folder = store / ".partial" / name, store / name
-    if stanza.kind not in RESUMES:
-        shutil.rmtree(partial, ignore_errors=True)
-    fetched = partial / "fetched"
+    fetched, digests = partial / "fetched", _digests(name, store)
     if folder.is_dir():
         shutil.copytree(folder, fetched, dirs_exist_ok=True)
-    else:
+    elif not _is_verified(fetched, stanza, digests):  # as a start that was ended amid its conversion has left it
+        if stanza.kind != "hub":  # which continues a broken download
+            shutil.rmtree(partial, ignore_errors=True)
         fetched.mkdir(parents=True, exist_ok=True)
-        with progress(f"fetching weights {name}", partial, stanza.size_bytes):
+        size = stanza.size_bytes
+        with progress(f"fetching weights {name}, {size >> 20} MiB", lambda: share_in(partial, size)):
             FETCHERS[stanza.kind](stanza, fetched)
-    digests = _digests(name, store)
     try:
         verify(fetched, stanza.files, digests)
         result = _convert(name, stanza, fetched, digests) if stanza.convert else fetched
@@ -220,12 +226,21 @@ def _fetch(name: str, stanza: Stanza, store: Path) -> None:
     shutil.rmtree(partial, ignore_errors=True)
 
 
+def _is_verified(folder: Path, stanza: Stanza, digests: Digests) -> bool:
+    """Says if `folder` holds all that the stanza pins, unchanged."""
+    try:
+        verify(folder, stanza.files, digests)
+    except WeightsError:
+        return False
+    return True
+
+
 def _convert(name: str, stanza: Stanza, fetched: Path, digests: Digests) -> Path:
     """The folder made by the stanza's converter, with its pins."""
     converted = fetched.parent / "converted"
     shutil.rmtree(converted, ignore_errors=True)
     source = fetched / next(iter(stanza.files)) if len(stanza.files) == 1 else fetched
-    with progress(f"converting weights {name} (once)"):
+    with progress(f"converting weights {name} (once)", lambda: share_of(converted)):
         run_converter(str(stanza.convert), source, converted)
     refuse_code(regular_files(converted))
     pins = Pins(made_from=_hashes(stanza), files=pin_all(converted, digests))

@@ -1,4 +1,4 @@
-"""Who may call: organisations, their users and their API keys.
+"""Accounts of callers: organisations, their users and their API keys.
 
 authentication.py     an `Authorization` header to a Caller, with a cache; what `GET /me` says of one
 client_secrets.py     what stands for a key in browsers, for minutes

@@ -1,4 +1,4 @@
-"""What operators did on the command line: a row for each act, written in the transaction of the act itself.
+"""Audit log of operators' commands: a row for each act, written in the transaction of the act itself.
 
 An act that fails leaves nothing but its row, which says why. No row holds a key, or anything that could be a secret.
 """
@@ -21,7 +21,7 @@ from state.keys import KEY_PATTERN
 MAX_CHARS = 1_000
 
 _SECRET = re.compile(r"[0-9A-Za-z]{32,}", re.ASCII)
-"""What could be a secret, or a part of a key that was mistyped: no word of a command is so long."""
+"""Pattern of what could be a secret, or a part of a mistyped key: no word of a command is that long."""
 
 _RECORD = insert(acts).values(at_ms=NOW_MS)
 

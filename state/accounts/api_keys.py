@@ -105,7 +105,7 @@ def mark_used(connection: Connection, row: Row[Any], key: Key, pepper: Keyring, 
 
 
 def generations(connection: Connection) -> dict[str, int]:
-    """How many valid keys are stored under each generation of the pepper, by kid."""
+    """Number of valid keys stored under each generation of the pepper, by kid."""
     is_valid = api_keys.c.revoked_at.is_(None) & (api_keys.c.expires_at.is_(None) | (api_keys.c.expires_at > NOW_S))
     counts = select(api_keys.c.kid, func.count()).where(is_valid).group_by(api_keys.c.kid)
     return {row[0]: row[1] for row in connection.execute(counts)}

@@ -110,7 +110,7 @@ class Accounts:
         return self._unexpired(caller)
 
     async def current(self, caller: Caller) -> Caller:
-        """What holds for the key of `caller` by now, for requests that take longer than the cache.
+        """Returns the current record of the key of `caller`, for requests that take longer than the cache.
 
         A database that does not answer ends nothing that has begun. Raises INVALID_API_KEY where the key was revoked,
         EXPIRED_API_KEY.

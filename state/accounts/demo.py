@@ -11,6 +11,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -18,6 +19,7 @@ from sqlalchemy import Connection
 from contract.access import Scope
 from state import keys
 from state.accounts import acts, api_keys, organisations
+from state.blobs.folder import sync_folder
 from state.database.base import Database
 from state.keys import Keyring
 
@@ -37,7 +39,7 @@ async def create_demo(database: Database, pepper: Keyring, home: Path) -> str | 
 
 async def _create_alone(database: Database, pepper: Keyring, pending: Path, final: Path) -> str | None:
     earlier = _read(pending)
-    if earlier is not None and await database.run(_is_stored(earlier)):
+    if earlier is not None and await database.run(partial(api_keys.find, public_id=earlier.public_id)) is not None:
         os.replace(pending, final)
         return earlier.text
     key = keys.mint()
@@ -67,10 +69,7 @@ def _write(path: Path, key: keys.Key) -> None:
         file.write(key.text + "\n")
         file.flush()
         os.fsync(file.fileno())
-
-
-def _is_stored(key: keys.Key) -> Callable[[Connection], bool]:
-    return lambda connection: api_keys.find(connection, key.public_id) is not None
+    sync_folder(path.parent)
 
 
 def _organisation_with(key: keys.Key, pepper: Keyring) -> Callable[[Connection], bool]:

@@ -30,7 +30,7 @@ _IN_ADVANCE = (
     .scalar_subquery()
     .label("in_advance_micro_eur")
 )
-"""What servers hold for requests that have yet to come, and for short ones under way."""
+"""Money that servers hold for future requests, and for short ones under way."""
 
 _SPENT = SPENT.label("spent_micro_eur")
 
@@ -122,7 +122,7 @@ def set_limit(connection: Connection, org_id: int, user_id: int | None, limit_mi
 
 
 def require(connection: Connection, org: str | None, user: str | None) -> None:
-    """Raises ValueError for names of nobody: of no organisation, and of no user of it, or of any. None is everybody."""
+    """Raises ValueError for names of nobody: of no organisation, and of no user of it, or of any. None is all."""
     org_id = None if org is None else find(connection, org).id
     if user is None:
         return
@@ -151,7 +151,7 @@ def left(row: Row[Any]) -> int | None:
 
 
 def is_taken(connection: Connection, name: str) -> bool:
-    """Whether an organisation has this name."""
+    """Says if an organisation has this name."""
     return connection.execute(select(organisations.c.id).where(organisations.c.name == name)).first() is not None
 
 

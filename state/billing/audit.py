@@ -31,7 +31,7 @@ def faults(connection: Connection) -> list[str]:
 
 
 def recovered(connection: Connection) -> int:
-    """How many usage lines say what a dead process had recorded of a request, and not what it was in the end."""
+    """Number of usage lines with what a dead process had recorded of a request, and not its final amount."""
     count = select(func.count()).select_from(usage_lines).where(usage_lines.c.recovered == 1)
     return connection.execute(count).scalar_one()
 

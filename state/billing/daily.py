@@ -1,13 +1,15 @@
-"""What somebody was billed, by day and model: `GET /me/usage`.
+"""Usage by day and model: `GET /me/usage`.
 
-An organisation can have a million lines in a day, and on SQLite all wait for who reads. So the database adds lines up
-in slices, each a short transaction of its own that an index leads to, and for one client at a time in each process. A
+An organisation can have a million lines in a day, and on SQLite all wait for a reader. So the database adds lines up
+in slices, each a short transaction of its own that an index leads to, one at a time in each process; for each of them
+organisations take turns. A
 page begins with the day of its cursor and ends where it is full; the total is one sum per slice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -37,10 +39,14 @@ _EACH: Mapping[str, Callable[[], Any]] = {
     "sqlite": lambda: func.json_each(_TEXT),
     "postgresql": lambda: func.json_each_text(cast(_TEXT, postgresql.JSON)),
 }
-"""What makes rows of that, by dialect."""
+"""SQL that turns them into rows, by dialect."""
 
 _NO_JIT = text("SET LOCAL jit = off")
 """PostgreSQL expects a hundred units in each line, and would compile each slice for longer than it runs."""
+
+
+Turn = Callable[[], AbstractAsyncContextManager[None]]
+"""Around each transaction: organisations take turns."""
 
 
 class Slice(NamedTuple):
@@ -72,18 +78,19 @@ class DailyUsage:
         What is billed meanwhile is in it or not; no line counts twice.
         """
         owner = _line.org_id == caller.org_id if caller.user_id is None else _line.user_id == caller.user_id
-        async with self._turns.of(str(caller.org_id)):
-            rows = await self._rows(owner, query)
-            total = await self._total(owner, query)
+        turn = partial(self._turns.of, str(caller.org_id))
+        rows = await self._rows(turn, owner, query)
+        total = await self._total(turn, owner, query)
         return UsagePage(rows[: query.limit], len(rows) > query.limit, total)
 
-    async def _rows(self, owner: ColumnElement[bool], query: UsageQuery) -> list[UsageRow]:
+    async def _rows(self, turn: Turn, owner: ColumnElement[bool], query: UsageQuery) -> list[UsageRow]:
         """The rows after the cursor: more than a page has, or all that there are."""
         sums: dict[Position, UsageRow] = {}
         since_ms, rows = query.page_since_ms, list[UsageRow]()
         while since_ms < query.until_ms and len(rows) <= query.limit:
             run = partial(_slice, owner=owner, since_ms=since_ms, until_ms=query.until_ms)
-            part = await self._database.run(run)
+            async with turn():
+                part = await self._database.run(run)
             _add(sums, part)
             since_ms = part.end_ms
             # The day in which the next slice begins may have more.
@@ -93,11 +100,12 @@ class DailyUsage:
             rows += [row for position, row in ready.items() if query.after is None or position > query.after]
         return rows
 
-    async def _total(self, owner: ColumnElement[bool], query: UsageQuery) -> int:
+    async def _total(self, turn: Turn, owner: ColumnElement[bool], query: UsageQuery) -> int:
         since_ms, total = query.since_ms, 0
         while since_ms < query.until_ms:
             run = partial(_cost, owner=owner, since_ms=since_ms, until_ms=query.until_ms)
-            since_ms, cost = await self._database.run(run)
+            async with turn():
+                since_ms, cost = await self._database.run(run)
             total += cost
         return total
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -23,11 +24,10 @@ from weakref import WeakValueDictionary
 from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, Fault, without_text
 from state.billing import postings, upkeep
-from state.billing.holds import Holds
 from state.billing.purse import Purse, Purses
-from state.billing.reservation import Reservation
+from state.billing.reservation import Funds, Reservation, Step
 from state.billing.upkeep import Marks
-from state.billing.usage import COST, Bill, Entry, PurseGone
+from state.billing.usage import COST, Bill, Entry, OverLimit, PurseGone, over_limit
 from state.database.base import Database
 
 T = TypeVar("T")
@@ -39,6 +39,9 @@ BILLS_AT_ONCE = 100
 RETRY_S = 0.5
 MAX_RETRY_S = 5.0
 CLOSE_S = 5.0
+"""For pending bills to be recorded when the process ends."""
+LEAVE_S = 5.0
+"""For what is pending then to be left to another process."""
 
 
 class Ledger:
@@ -48,12 +51,12 @@ class Ledger:
         self._database = database
         self._marks = Marks(database, self.spawn)
         self._purses = Purses(database, self.spawn, self._leave)
-        self._holds = Holds(database, self._purses, self._marks, self.spawn)
         # Weak: a reservation that a bug leaked must not be renewed for ever, its lease has to expire.
         self._open: WeakValueDictionary[str, Reservation] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._unposted: dict[str, Bill] = {}
-        self._owing: Counter[int] = Counter()
+        self._unposted: dict[str, Posting] = {}  # every bill until it is recorded, by reservation
+        self._late: set[str] = set()  # those among them that could not be recorded at once
+        self._unposted_by_org: Counter[int] = Counter()  # the same by organisation
         self._waiting: dict[int, list[Posting]] = {}
         self.billed: Counter[tuple[str, str]] = Counter()  # recorded since the process began, by model and unit
 
@@ -67,13 +70,54 @@ class Ledger:
         hold = Reservation(self, caller, request_id=request_id, line=line, model=model)
         if caller.org_limited or caller.user_limited:
             hold.held_micro_eur = max(1, estimate_micro_eur)
-            # Nothing is taken in advance while bills wait: what is used now might never be billed.
-            await self._holds.hold(hold, may_take=not self._owing[caller.org_id])
-        elif self._owing[caller.org_id]:
+            await self._hold(hold)
+        elif self._unposted_by_org[caller.org_id]:
             # Nothing else here would query the database.
             raise STATE_UNAVAILABLE()
         self._open[hold.entry.id] = hold
         return hold
+
+    async def _hold(self, hold: Reservation) -> None:
+        """Holds its money: from a purse where that is possible, else in a row."""
+        owner, purse = (hold.caller.org_id, hold.caller.user_id), None
+        # Nothing is taken in advance while bills wait: what is used now might never be billed.
+        if not self._unposted_by_org[hold.caller.org_id]:
+            purse = await self._purses.take(owner, hold.held_micro_eur)
+        if purse:
+            hold.move(Step.TAKE, purse)
+            return
+        try:
+            await self._to_the_limit(hold.entry, partial(self._in_a_row, hold))
+        except OverLimit as refused:
+            raise over_limit(refused, hold.caller) from None
+
+    async def _to_the_limit(self, entry: Entry, post: Callable[[], Awaitable[T]]) -> T:
+        """Returns what `post` does; near a limit it gets what the purses have free. Raises OverLimit."""
+        while True:
+            try:
+                return await post()
+            except OverLimit:
+                emptying = self._purses.empty(entry.org_id)
+                if not emptying:
+                    raise
+                await asyncio.wait(emptying)
+
+    async def _in_a_row(self, hold: Reservation) -> None:
+        transaction = partial(postings.reserve, entry=hold.entry, amount=hold.held_micro_eur)
+        hold.move(Step.HOLD)
+        # Not durable: a crash that loses the row also ends this process and its request.
+        posting = self.spawn(self._database.run(transaction, durable=False, row=hold.entry.org_id))
+        try:
+            await asyncio.shield(posting)
+        except asyncio.CancelledError:
+            # The client disconnected while the money was being held; nobody is left to settle it.
+            self.spawn(self._void_after(posting, hold.entry))
+            raise
+
+    async def _void_after(self, posting: asyncio.Task[None], entry: Entry) -> None:
+        await asyncio.wait([posting])
+        if not posting.cancelled() and posting.exception() is None:
+            await self.void(entry)
 
     async def mark(self) -> None:
         """Records what the streams of this process have used since the last time.
@@ -83,13 +127,13 @@ class Ledger:
         await self._marks.record([hold for hold in self._open.values() if hold.is_due()])
 
     async def tend(self) -> None:
-        """Closes purses that are not used, or hold too much by now."""
+        """Closes purses that are not used, or hold too much."""
         await self._purses.tend()
 
     @property
     def backlog(self) -> int:
-        """Bills that are not recorded yet."""
-        return len(self._unposted)
+        """Bills that could not be recorded at once, and are not yet."""
+        return len(self._late)
 
     async def reap(self) -> int:
         """Ends reservations whose lease has expired: bills what was marked. Returns how many."""
@@ -101,9 +145,10 @@ class Ledger:
 
     def _rows(self) -> set[str]:
         """Ids of the reservations that this process needs: of open requests, bills to be recorded, and purses."""
-        bills, holds = self._unposted.values(), list(self._open.values())
-        purses = [bill.purse_id for bill in bills] + [hold.purse.entry.id for hold in holds if hold.purse]
-        own = [hold.entry.id for hold in holds if hold.is_stored]
+        holds = list(self._open.values())
+        purses = [bill.purse_id for bill, _ in self._unposted.values()]
+        purses += [hold.purse.entry.id for hold in holds if hold.purse]
+        own = [hold.entry.id for hold in holds if hold.may_have_row]
         return {*own, *self._unposted, *filter(None, purses), *self._purses.ids}
 
     async def forget_old(self) -> None:
@@ -117,25 +162,44 @@ class Ledger:
         await self._purses.close()
 
     async def close(self) -> None:
-        """Settles what is open, and waits up to 5 s for pending writes."""
-        settling = asyncio.create_task(self.settle_open())
-        await asyncio.wait([settling], timeout=CLOSE_S)
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CLOSE_S)
-        for bill in self._unposted.values():
-            log.critical("a bill was not recorded and is lost with this process: %s", bill)
-        for task in (settling, *self._tasks):
+        """Settles what is open, and waits up to CLOSE_S for pending writes.
+
+        Bills that are not recorded then are left to another process as far as the database takes them, and logged.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self.settle_open()
+                while self._tasks:
+                    await asyncio.wait(self._tasks)
+        leaving = {self.spawn(self._owe(bill)): bill for bill, _ in self._unposted.values()}
+        for task in self._tasks - leaving.keys():
             task.cancel()
+        for bill, outcome in self._unposted.values():
+            if not outcome.done():
+                outcome.set_result(bill.used.cost_micro_eur)
+        self._unposted.clear()
+        if leaving:
+            await asyncio.wait(leaving, timeout=LEAVE_S)
+        for task, bill in leaving.items():
+            if task.done() and not task.exception() and task.result():
+                log.error("the bill of request %s is left to another process", bill.entry.request_id)
+            else:
+                task.cancel()
+                log.critical("a bill was not recorded and is lost with this process: %s", bill)
+
+    async def _owe(self, bill: Bill) -> bool:
+        try:
+            return await self._database.run(partial(upkeep.owe, bill=bill))
+        except PurseGone:
+            return await self._owe(replace(bill, purse_id=None, covered_micro_eur=0))
 
     async def _leave(self, purse: Purse) -> bool:
         """Moves what requests took from a purse into rows of their own, and waits for the bills that it pays."""
         await self._marks.record([hold for hold in self._open.values() if hold.purse is purse])
-        marks = set(self._marks.under_way.values())
-        bills = {
-            outcome for bill, outcome in self._waiting.get(purse.entry.org_id, ()) if bill.purse_id == purse.entry.id
-        }
-        if marks | bills:
-            await asyncio.wait(marks | bills)
+        pending: set[asyncio.Future[Any]] = {*self._marks.under_way.values()}
+        pending |= {outcome for bill, outcome in self._unposted.values() if bill.purse_id == purse.entry.id}
+        if pending:
+            await asyncio.wait(pending)
         return purse.entry.id not in self._rows()
 
     def settle(self, bill: Bill) -> asyncio.Future[int]:
@@ -145,6 +209,7 @@ class Ledger:
         lost and none is doubled.
         """
         outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._unposted[bill.entry.id] = (bill, outcome)
         if mark := self._marks.under_way.get(bill.entry.id):
             # Its row must not come after the end of the request.
             mark.add_done_callback(lambda _: self._queue(bill, outcome))
@@ -157,21 +222,23 @@ class Ledger:
         waiting = self._waiting.setdefault(org_id, [])
         waiting.append((bill, outcome))
         if len(waiting) == 1:
-            self.spawn(self._work_off(org_id))
+            self.spawn(self._drain_queue(org_id))
 
     def _end(self, posting: Posting, charged: int | Exception) -> None:
-        """Tells what was charged. What was not recorded is posted again later, and counts as charged."""
+        """Sets what was charged. What was not recorded is posted again later, and counts as charged."""
         (bill, outcome), cost, request_id = posting, posting[0].used.cost_micro_eur, posting[0].entry.request_id
         if isinstance(charged, Exception):
             log.error("could not record the usage of request %s yet: %s", request_id, without_text(charged))
-            if bill.entry.id not in self._unposted:
-                self._unposted[bill.entry.id] = bill
-                self._owing[bill.entry.org_id] += 1
+            if bill.entry.id not in self._late:
+                self._late.add(bill.entry.id)
+                self._unposted_by_org[bill.entry.org_id] += 1
                 self.spawn(self._settle_later(bill))
             charged = cost
         else:
             self._open.pop(bill.entry.id, None)
-            self._owing[bill.entry.org_id] -= self._unposted.pop(bill.entry.id, None) is not None
+            self._unposted.pop(bill.entry.id, None)
+            self._unposted_by_org[bill.entry.org_id] -= bill.entry.id in self._late
+            self._late.discard(bill.entry.id)
             amounts = {**(bill.used.quantities or {}), COST: charged}
             self.billed.update({(bill.entry.model, unit): amount for unit, amount in amounts.items()})
             if charged < cost:
@@ -186,12 +253,12 @@ class Ledger:
             await self.settle(bill)
             wait_s = min(2 * wait_s, MAX_RETRY_S)
 
-    async def _work_off(self, org_id: int) -> None:
-        """Whoever is first starts it; who comes while a transaction runs shares the next one."""
+    async def _drain_queue(self, org_id: int) -> None:
+        """Posts the bills of an organisation; those that come while a transaction runs share the next one."""
         waiting = self._waiting[org_id]
         try:
             while waiting:
-                # The first stays in the list meanwhile: it shows that somebody works.
+                # The first stays in the list meanwhile: it shows that this task runs.
                 batch = waiting[:BILLS_AT_ONCE]
                 await self._post(org_id, batch)
                 del waiting[: len(batch)]
@@ -201,7 +268,7 @@ class Ledger:
                 outcome.cancel()
 
     async def _post(self, org_id: int, batch: list[Posting]) -> Exception | None:
-        """Tells each of `batch` what was charged, or why it was not recorded. Returns why nothing was."""
+        """Ends each of `batch` with what was charged, or why it was not recorded. Returns why nothing was."""
         charges: Sequence[int | Exception]
         try:
             charges = await self._database.run(partial(postings.settle, bills=[bill for bill, _ in batch]), row=org_id)
@@ -225,16 +292,36 @@ class Ledger:
 
     async def require_room(self, caller: Caller, fault: Fault | None = None) -> None:
         """For what is free, but keeps an engine awake: raises what `reserve` would raise of 1 micro-EUR, or `fault`."""
-        if caller.org_limited or caller.user_limited:
-            await self._holds.require_room(caller, fault)
+        is_limited = caller.org_limited or caller.user_limited
+        if not is_limited or self._purses.has_any((caller.org_id, caller.user_id)):
+            return
+        try:
+            await self._database.run(partial(postings.require_room, org_id=caller.org_id, user_id=caller.user_id))
+        except OverLimit as refused:
+            raise over_limit(refused, caller, fault) from None
 
     async def top_up(self, hold: Reservation, amount: int) -> bool:
         """Holds `amount` micro-EUR more. Returns False if the reservation has ended. Raises OverLimit."""
-        return await self._holds.top_up(hold, amount)
+        await self._marks.written(hold.entry)
+        if hold.funds is Funds.PURSE and hold.purse and hold.purse.take(amount):
+            return not hold.has_ended
+        if hold.funds is not Funds.ROW:
+            await self._marks.record([hold])
+        used = hold.used
+        transaction = partial(postings.top_up, entry=hold.entry, amount=amount, used=used)
+        run = partial(self._database.run, transaction, durable=False, row=hold.entry.org_id)
+        is_held = await self._to_the_limit(hold.entry, run)
+        if is_held:
+            hold.recorded(used)
+        return is_held
 
     async def void(self, entry: Entry) -> None:
         """Releases what is held in a row. If that fails, the lease expires and a reaper does it."""
-        await self._holds.void(entry)
+        await self._marks.written(entry)
+        try:
+            await self._database.run(partial(postings.void, entry=entry), row=entry.org_id)
+        except Exception as error:
+            log.error("could not release the reservation of request %s yet: %s", entry.request_id, without_text(error))
         self._open.pop(entry.id, None)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

@@ -20,12 +20,12 @@ from state.database.tables import budgets, usage_lines
 
 IS_OVER = budgets.c.renews_at <= NOW_S
 IS_CURRENT = or_(budgets.c.renews_at.is_(None), budgets.c.renews_at > NOW_S)
-"""Whether a bill may be added to the row as it is."""
+"""Says if a bill may be added to the row as it is."""
 
 SPENT: ColumnElement[int] = budgets.c.spent_micro_eur - case(
     (IS_OVER, budgets.c.spent_micro_eur), else_=budgets.c.spent_before_micro_eur
 )
-"""What counts against the limit: all that was spent, or what was spent this month."""
+"""Amount that counts against the limit: all that was spent, or what was spent this month."""
 
 _OVER = select(budgets.c.id, budgets.c.time_zone, NOW_S.label("now_s")).where(IS_OVER).with_for_update()
 _RENEW = (

@@ -94,7 +94,7 @@ _LINES = {
     .execution_options(by_driver=True)
     for dialect, new in INSERTS.items()
 }
-_COSTS = select(usage_lines.c.reservation_id, usage_lines.c.cost_micro_eur).where(
+COSTS = select(usage_lines.c.reservation_id, usage_lines.c.cost_micro_eur).where(
     usage_lines.c.reservation_id.in_(bindparam("of_ids", expanding=True))
 )
 
@@ -107,7 +107,7 @@ def require_room(connection: Connection, org_id: int, user_id: int | None) -> No
 
 
 def reserve(connection: Connection, entry: Entry, amount: int, lease_s: int = LEASE_S) -> None:
-    """Holds `amount` micro-EUR for so long. Raises OverLimit; the transaction must then roll back."""
+    """Holds `amount` micro-EUR for that long. Raises OverLimit; the transaction must then roll back."""
     connection.execute(_RESERVE, columns(entry) | {"held_micro_eur": amount, "lease_s": lease_s})
     hold_budgets(connection, entry, amount)
 
@@ -149,13 +149,13 @@ def void(connection: Connection, entry: Entry) -> bool:
 
 
 def rooms(connection: Connection, org_id: int, user_ids: Collection[int | None]) -> dict[int | None, int]:
-    """What each limit of the organisation (None) and these users has left. Locks them."""
+    """Returns what each limit of the organisation (None) and these users has left. Locks them."""
     who = {"of_org": org_id, "of_users": sorted(id for id in user_ids if id is not None)}
     return {row.user_id: row.room for row in connection.execute(_LOCK_ROOMS, who) if row.room is not None}
 
 
 def covered(bills: Iterable[Bill], sign: int = 1) -> Counter[str]:
-    """What each purse holds for `bills`."""
+    """Returns what each purse holds for `bills`."""
     sums: Counter[str] = Counter()
     for bill in bills:
         if bill.purse_id:
@@ -164,19 +164,19 @@ def covered(bills: Iterable[Bill], sign: int = 1) -> Counter[str]:
 
 
 def pay(connection: Connection, sums: Mapping[str, int]) -> None:
-    """Takes so much out of each purse."""
+    """Takes that amount out of each purse."""
     for id, amount in sorted(sums.items()):
         if amount and not connection.execute(_PAY, {"of_id": id, "amount": amount}).rowcount:
             raise PurseGone(id)
 
 
 def columns(entry: Entry) -> dict[str, Any]:
-    """Whom it is for, as columns take it: `asdict` would copy each value deeply."""
+    """Payer of a bill as columns: `asdict` would copy each value deeply."""
     return {name: getattr(entry, name) for name in Entry.__slots__}
 
 
 def values(used: Usage) -> dict[str, Any]:
-    """What was used, as columns take it."""
+    """Usage of a bill as columns."""
     text = None if used.quantities is None else _as_json(dict(used.quantities))
     return {"cost": used.cost_micro_eur, "quantity": used.quantity, "unit": used.unit, "quantities": text}
 
@@ -188,7 +188,7 @@ def _end(connection: Connection, entries: Sequence[Entry], state: str) -> dict[s
 
 
 def charges(connection: Connection, bills: Sequence[Bill], released: Mapping[str, int]) -> dict[str, int]:
-    """What each of `bills` can be charged, by id. They are of one organisation."""
+    """Returns what each of `bills` can be charged, by id. They are of one organisation."""
     costs = {bill.entry.id: bill.used.cost_micro_eur for bill in bills}
     if all(cost <= released.get(id, 0) for id, cost in costs.items()):
         return costs
@@ -212,7 +212,7 @@ def _write_lines(connection: Connection, bills: Sequence[Bill], charged: Mapping
     missing = [bill.entry.id for bill in bills if bill.entry.id not in new_ids]
     if not missing:
         return {}
-    return {row.reservation_id: row.cost_micro_eur for row in connection.execute(_COSTS, {"of_ids": missing})}
+    return {row.reservation_id: row.cost_micro_eur for row in connection.execute(COSTS, {"of_ids": missing})}
 
 
 def line(bill: Bill, charged: Mapping[str, int]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import math
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -35,10 +35,10 @@ SHARE = 16
 """A purse gets at most this fraction of what the limits have left, and is closed when it has twice as much."""
 
 REQUESTS = 256
-"""It is filled for at most so many requests like the one that finds it empty."""
+"""It is filled for at most this many requests like the one that finds it empty."""
 
 UNUSED_TURNS = 5
-"""Turns, of a second each, after which a purse that nobody took from is closed."""
+"""Turns, of a second each, after which an unused purse is closed."""
 
 MAX_TURNS = LEASE_S
 """Turns after which each is closed: what a bug may have lost of it is free again then."""
@@ -47,25 +47,17 @@ Owner = tuple[int, int | None]
 """Organisation and user."""
 
 
-class Taker(Protocol):
-    """What a purse knows of a reservation that took from it."""
-
-    entry: Entry
-    held_micro_eur: int
-    is_stored: bool
-
-
 class Purse:
-    """What one row holds, and what of that is free.
+    """Amount that one row holds, and its free part.
 
     Attributes:
         entry: the row.
         is_open: whether the database may have it.
-        is_gone: it does not hold what it should; nobody may take from it.
+        is_gone: it does not hold what it should; nothing may be taken from it.
         free_micro_eur: what no request has taken.
         most_micro_eur: what is more than this does not fit into a purse, as far as is known this second.
         filling: the transaction that is filling it.
-        turns, unused: how often it was looked after, and how often since somebody took from it.
+        turns, unused: how often it was looked after, and how often since it was last used.
     """
 
     def __init__(self, owner: Owner) -> None:
@@ -77,23 +69,20 @@ class Purse:
         self.filling: asyncio.Task[None] | None = None
 
     def take(self, micro_eur: int) -> bool:
-        """Takes so much for a request, or nothing where it has less."""
+        """Takes that amount for a request, or nothing where it has less."""
         if self.is_gone or self.free_micro_eur < micro_eur:
             return False
         self.free_micro_eur -= micro_eur
         self.unused = 0
         return True
 
-    def cover(self, hold: Taker, cost_micro_eur: int) -> int:
-        """What is paid from here for a request that took from here: all of its cost, as far as it has so much.
+    def cover(self, held_micro_eur: int, cost_micro_eur: int) -> int:
+        """Pays for a request that took `held_micro_eur`: its cost, as far as there is so much. The rest is free again.
 
-        What the request leaves over is free again. Where a mark is uncertain, its money may be in a row of its own by
-        now: then it gets no more from here, and nothing comes back.
+        Returns what is paid.
         """
-        if hold.is_stored:
-            return min(cost_micro_eur, hold.held_micro_eur)
-        covered = min(cost_micro_eur, hold.held_micro_eur + self.free_micro_eur)
-        self.free_micro_eur += hold.held_micro_eur - covered
+        covered = min(cost_micro_eur, held_micro_eur + self.free_micro_eur)
+        self.free_micro_eur += held_micro_eur - covered
         return covered
 
 
@@ -119,21 +108,21 @@ class Purses:
 
     @property
     def ids(self) -> set[str]:
-        """Ids of the rows of those that nobody has closed."""
+        """Ids of the rows of open ones."""
         return {purse.entry.id for purse in self._purses.values() if purse.is_open}
 
     def has_any(self, owner: Owner) -> bool:
-        """Whether money is free."""
+        """Says if money is free."""
         purse = self._purses.get(owner)
         return purse is not None and purse.free_micro_eur > 0 and not purse.is_gone
 
     def lose(self, purse_id: str) -> None:
-        """Nobody takes from this purse any more."""
+        """Nothing is taken from this purse any more."""
         for purse in self._purses.values():
             purse.is_gone |= purse.entry.id == purse_id
 
     async def take(self, owner: Owner, micro_eur: int) -> Purse | None:
-        """The purse that has given so much; None where it does not fit into one. Raises STATE_UNAVAILABLE."""
+        """The purse that has given that amount; None where it does not fit into one. Raises STATE_UNAVAILABLE."""
         while True:
             purse = self._purses.get(owner)
             if purse is None:
@@ -156,7 +145,7 @@ class Purses:
         return closing | {purse.filling for _, purse in purses if purse.filling}
 
     async def tend(self) -> None:
-        """Closes what is not used, or more than its share by now. To be done every second."""
+        """Closes what is not used, or more than its share. To be done every second."""
         for owner, purse in list(self._purses.items()):
             purse.turns, purse.unused, purse.most_micro_eur = purse.turns + 1, purse.unused + 1, math.inf
             if purse.filling:
@@ -204,7 +193,7 @@ class Purses:
             purse.filling = None
 
     async def _is_too_much(self, purse: Purse) -> bool:
-        """Whether what is free is more than twice its share: a limit was lowered, or others use what it leaves."""
+        """Says if more than twice its share is free: a limit was lowered, or others use what it leaves."""
         of = purse.entry
         transaction = partial(postings.rooms, org_id=of.org_id, user_ids=[of.user_id])
         left = await self._database.run(transaction, durable=False, row=of.org_id)

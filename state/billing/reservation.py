@@ -1,11 +1,15 @@
-"""What one billed request holds, has used and owes: in micro-EUR, and in the units of its model. A ledger writes it."""
+"""One billed request: what it holds, has used and owes, in micro-EUR and in the units of its model. A ledger writes it.
+
+`Funds` are the places where its money may be, and `TRANSITIONS` all ways from one to another.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Protocol, Self, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Self
 
 from contract.access import Caller
 from contract.catalog import Model
@@ -15,7 +19,9 @@ from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from state.billing.purse import Purse
 from state.billing.usage import NO_USAGE, Bill, Entry, OverLimit, Usage, over_limit
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from state.billing.ledger import Ledger
+
 Quantities = Mapping[str, int] | None
 
 MARK_S = 1.0
@@ -24,16 +30,43 @@ MARK_S = 1.0
 MAX_TEXT_CHARS = 255
 
 TIME_LIMITS = frozenset({UPSTREAM_TIMEOUT, RECORDING_TIMEOUT, WARMING_UP})
-"""How long an answer takes, the request decides too: what a stream has sent until then is no gift."""
+"""Duration up to which an answer is a gift depends on the request: what a stream has sent is billed."""
 
 
-class Books(Protocol):
-    """What a reservation asks of the ledger that opened it."""
+class Funds(Enum):
+    """Place of a request's money, and whether the database may have a row of the request."""
 
-    async def top_up(self, hold: Reservation, amount: int) -> bool: ...
-    def settle(self, bill: Bill) -> asyncio.Future[int]: ...
-    async def void(self, entry: Entry) -> None: ...
-    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]: ...
+    NONE = auto()  # no money and no row
+    PURSE = auto()  # money of a purse, and no row
+    OPENING = auto()  # no money; a mark may have made the row
+    MOVING = auto()  # a mark may have made the row and moved the money of the purse there
+    ROW = auto()  # a row of its own, with all its money
+
+
+class Step(Enum):
+    """Change of the funds."""
+
+    HOLD = auto()  # a transaction holds the money in a row
+    TAKE = auto()  # a purse gives the money
+    MARK = auto()  # a transaction begins that makes the row where it is missing
+    MARKED = auto()  # the row is known to exist
+    LOSE = auto()  # the purse did not have the money
+    FREE = auto()  # the money goes back to the purse
+
+
+TRANSITIONS = {
+    Step.HOLD: {Funds.NONE: Funds.ROW, Funds.ROW: Funds.ROW},  # the second time once purses are empty
+    Step.TAKE: {Funds.NONE: Funds.PURSE},
+    Step.FREE: {Funds.PURSE: Funds.NONE},
+    Step.MARK: {
+        **dict.fromkeys((Funds.NONE, Funds.OPENING), Funds.OPENING),
+        **dict.fromkeys((Funds.PURSE, Funds.MOVING), Funds.MOVING),
+        Funds.ROW: Funds.ROW,
+    },
+    Step.MARKED: dict.fromkeys((Funds.OPENING, Funds.MOVING, Funds.ROW), Funds.ROW),
+    Step.LOSE: {Funds.MOVING: Funds.OPENING},
+}
+"""The legal steps, and where each leads from where."""
 
 
 class Reservation:
@@ -43,19 +76,19 @@ class Reservation:
         held_micro_eur: 0 for callers without a limit.
         used: what `note` last said, and in the end what was billed.
         marked: what of that the database has; None before the first time.
-        is_stored: whether the database may have a row of it.
-        purse: what holds the money where that is no row of its own.
+        funds: place of the money; changed by `move` only.
+        purse: the purse that may have the money: while funds are PURSE or MOVING.
         waited_s: gives the seconds of its wait for an engine.
         end: gives the micro-EUR that were charged, 0 where it is void; None until it is on the way there.
     """
 
-    def __init__(self, ledger: Books, caller: Caller, *, request_id: str, line: str, model: str) -> None:
+    def __init__(self, ledger: Ledger, caller: Caller, *, request_id: str, line: str, model: str) -> None:
         texts = (_storable(text) for text in (request_id, line, model))
         self.entry = Entry(random_id(), caller.org_id, caller.user_id, caller.key_id, *texts)
         self.held_micro_eur = 0
         self.used = NO_USAGE
         self.marked: Usage | None = None
-        self.is_stored = False
+        self.funds = Funds.NONE
         self.purse: Purse | None = None
         self._ledger = ledger
         self.caller = caller
@@ -65,11 +98,28 @@ class Reservation:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is settled or void, or on the way there."""
+        """Says if it is settled or void, or on the way there."""
         return self.end is not None
 
+    @property
+    def may_have_row(self) -> bool:
+        """Says if the database may have a row of it."""
+        return self.funds not in (Funds.NONE, Funds.PURSE)
+
+    def move(self, step: Step, purse: Purse | None = None) -> None:
+        """Takes a step of `TRANSITIONS`; `purse` with TAKE. Raises KeyError for any other."""
+        self.funds = TRANSITIONS[step][self.funds]
+        self.purse = (purse or self.purse) if self.funds in (Funds.PURSE, Funds.MOVING) else None
+        if step is Step.LOSE:
+            self.held_micro_eur = 0
+
+    def recorded(self, used: Usage) -> None:
+        """The database has a row that says `used`."""
+        self.move(Step.MARKED)
+        self.marked = used
+
     def note(self, cost_micro_eur: int, quantity: int, unit: str, quantities: Quantities = None) -> None:
-        """What the request has used so far: what is billed if the process ends before the request does."""
+        """Usage of the request up to now: billed if the process ends before the request does."""
         self.used = Usage(cost_micro_eur, quantity, unit, quantities)
 
     async def limit(self, caller: Caller, micro_eur: int) -> None:
@@ -79,12 +129,12 @@ class Reservation:
             await self.top_up(max(1, micro_eur))
 
     def is_due(self) -> bool:
-        """Whether it has used more than is recorded, and is old enough to be worth it."""
+        """Says if it has used more than is recorded, and is old enough to be worth it."""
         is_old = time.monotonic() - self._opened_s >= MARK_S
         return is_old and not self.has_ended and self.used not in (NO_USAGE, self.marked)
 
     async def top_up(self, micro_eur: int) -> None:
-        """Holds more before a stream goes on.
+        """Holds more before a stream continues.
 
         Raises what `Ledger.reserve` raises; settle what was produced so far.
         """
@@ -111,26 +161,33 @@ class Reservation:
 
     async def _bill(self, used: Usage) -> int:
         if self.end is None:
-            self.used, purse_id, covered = used, None, 0
-            if self.purse:
-                purse_id, covered = self.purse.entry.id, self.purse.cover(self, used.cost_micro_eur)
+            self.used = used
             took_ms = round(1000 * (time.monotonic() - self._opened_s))
             waited_ms = min(took_ms, round(1000 * self.waited_s()))
-            bill = Bill(self.entry, used, took_ms, waited_ms, self.is_stored, purse_id, covered)
+            bill = Bill(self.entry, used, took_ms, waited_ms, self.may_have_row, *self._covered(used.cost_micro_eur))
             self.end = self._ledger.settle(bill)
         return await asyncio.shield(self.end)
+
+    def _covered(self, cost_micro_eur: int) -> tuple[str | None, int]:
+        """The purse that may pay, and what it holds for this."""
+        if self.purse is None:
+            return None, 0
+        if self.funds is Funds.PURSE:
+            return self.purse.entry.id, self.purse.cover(self.held_micro_eur, cost_micro_eur)
+        # The money may be in the row by now: the purse gives no more than that, and nothing goes back to it.
+        return self.purse.entry.id, min(cost_micro_eur, self.held_micro_eur)
 
     async def void(self) -> None:
         """Releases what is held without billing, unless the request was settled."""
         if self.end is None:
             self.end = self._ledger.spawn(self._void())
-            if self.purse and not self.is_stored:
+            if self.funds is Funds.PURSE and self.purse:
                 self.purse.free_micro_eur += self.held_micro_eur
-                self.purse = None
+                self.move(Step.FREE)
         await asyncio.shield(self.end)
 
     async def _void(self) -> int:
-        if self.is_stored:
+        if self.may_have_row:
             await self._ledger.void(self.entry)
         return 0
 
@@ -149,7 +206,7 @@ def _storable(text: str) -> str:
 class Account:
     """The bill of one request while it grows, in the units of its model. Leaving it as a context manager settles.
 
-    `RequestContext.bill` makes it; flows tell it by `progress` what was made so far.
+    `RequestContext.bill` makes it; flows report by `progress` what was made so far.
 
     Args:
         current: what holds for a caller's key by now. Raises INVALID_API_KEY where it was revoked, EXPIRED_API_KEY.
@@ -198,7 +255,7 @@ class Account:
         await self._go_on(used, cost)
 
     async def count(self, **used: int) -> None:
-        """`progress` of an answer that nobody has a part of yet: it is worth nothing if this process ends."""
+        """`progress` of an answer of which nothing was sent yet: it is worth nothing if this process ends."""
         self._is_counted = True
         await self._go_on(used, self._model.cost_micro_eur(**used))
 
@@ -227,13 +284,13 @@ class Account:
         """Settles what was produced or begun, or voids what failed by our fault or produced nothing."""
         if self._is_closed:
             return
-        owed = self._used if any(self._used.values()) else self._begun_for(error)
+        owed = self._used if any(self._used.values()) else self._charge_on_disconnect(error)
         if any(owed.values()) and not self._is_our_fault(error):
             await self.settle(**owed)
         else:
             await self._reservation.void()
 
-    def _begun_for(self, error: BaseException | None) -> Mapping[str, int]:
+    def _charge_on_disconnect(self, error: BaseException | None) -> Mapping[str, int]:
         # A client that leaves is no `Exception`: it cancels.
         has_left = error is not None and not isinstance(error, Exception)
         return self._begun() if has_left else {}

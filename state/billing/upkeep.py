@@ -1,4 +1,4 @@
-"""What is done against the death of a process: marks of its own requests, ends of others', and of what is old."""
+"""Recovery from the death of a process: marks of its own requests, ends of others', and removal of old rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from sqlalchemy import Connection, Row, and_, bindparam, case, delete, or_, sele
 from contract.errors import without_text
 from state.billing import postings
 from state.billing.postings import LEASE_S
-from state.billing.reservation import Reservation
+from state.billing.reservation import Funds, Reservation, Step
 from state.billing.usage import NO_USAGE, Bill, Entry, PurseGone, Usage
 from state.database.base import INSERTS, NOW_S, Database, insert_new
 from state.database.tables import reservations, usage_lines
@@ -22,13 +23,13 @@ from state.database.tables import reservations, usage_lines
 log = logging.getLogger(f"parlance.{__name__}")
 
 KEEP_S = 86_400
-"""How long an ended reservation is kept after its lease."""
+"""Seconds for which an ended reservation is kept after its lease."""
 
 ROUNDS = 20
 """Transactions of one clean-up: what is left then waits for the next one."""
 
-SETTLE_S = 5.0
-"""Ray kills some seconds after SIGTERM."""
+EXIT_S = 12.0
+"""For the work at the end of a process: more than a ledger takes to close. Ray may kill before."""
 
 MARKS_AT_ONCE = 200
 """Marks or leases that are written in one transaction."""
@@ -85,7 +86,10 @@ class Marks:
     async def record(self, holds: Sequence[Reservation]) -> None:
         """Writes the marks of those that have not ended meanwhile, whatever becomes of who asks for it."""
         for start in range(0, len(holds), MARKS_AT_ONCE):
-            open_now = [hold for hold in holds[start : start + MARKS_AT_ONCE] if not hold.has_ended]
+            batch = holds[start : start + MARKS_AT_ONCE]
+            while earlier := {self.under_way[hold.entry.id] for hold in batch if hold.entry.id in self.under_way}:
+                await asyncio.wait(earlier)
+            open_now = [hold for hold in batch if not hold.has_ended]
             if not open_now:
                 continue
             writing = self._spawn(self._write(open_now))
@@ -109,26 +113,22 @@ class Marks:
             for hold in holds:
                 if hold.purse is not None and hold.purse.entry.id == gone.purse_id:
                     hold.purse.is_gone = True
-                    hold.purse, hold.held_micro_eur = None, 0
+                    hold.move(Step.LOSE)
             await self._write(holds)
         except Exception as error:
             log.error("could not record the usage of %d requests: %s", len(holds), without_text(error))
         else:
             for hold, bill in zip(holds, bills, strict=True):
-                hold.marked, hold.purse = bill.used, None
+                hold.recorded(bill.used)
         finally:
             for hold in requests:
                 self.under_way.pop(hold.entry.id, None)
 
 
-def needs_row(hold: Reservation) -> bool:
-    """Whether a request may have no row of its own: it holds nothing, or from a purse."""
-    return hold.marked is None and (hold.purse is not None or not hold.held_micro_eur)
-
-
 def _marked(hold: Reservation) -> Bill:
-    """What is to be recorded of a request so far. From now on it may have a row."""
-    has_row, hold.is_stored = not needs_row(hold), True
+    """The record of a request so far. From now on it may have a row."""
+    has_row = hold.funds is Funds.ROW
+    hold.move(Step.MARK)
     purse_id, covered = (hold.purse.entry.id, hold.held_micro_eur) if hold.purse else (None, 0)
     return Bill(hold.entry, hold.used, has_row=has_row, purse_id=purse_id, covered_micro_eur=covered)
 
@@ -190,6 +190,16 @@ def mark(connection: Connection, bills: Sequence[Bill]) -> None:
     postings.pay(connection, postings.covered(new[id] for id in added))
 
 
+def owe(connection: Connection, bill: Bill) -> bool:
+    """Marks a bill that could not be recorded, for another process to record it. Raises PurseGone.
+
+    Returns whether one will, or has: False if its reservation has ended without it.
+    """
+    mark(connection, [replace(bill, has_row=False)])
+    is_held = bool(connection.execute(postings.RENEW, {"of_id": bill.entry.id}).rowcount)
+    return is_held or bool(connection.execute(postings.COSTS, {"of_ids": [bill.entry.id]}).all())
+
+
 def _renew(connection: Connection, ids: Collection[str]) -> None:
     """Extends the leases of held reservations."""
     connection.execute(postings.RENEW, [{"of_id": reservation_id} for reservation_id in sorted(ids)])
@@ -198,7 +208,7 @@ def _renew(connection: Connection, ids: Collection[str]) -> None:
 def recover(connection: Connection, reservation_id: str) -> Usage | None:
     """Ends a reservation whose lease has expired: bills what was marked, releases what was held.
 
-    Returns what was used, NO_USAGE if no mark was made, None if somebody was faster or the lease was renewed.
+    Returns what was used, NO_USAGE if no mark was made, None if another process was faster or the lease was renewed.
     """
     row = connection.execute(_RECOVER, {"of_id": reservation_id}).one_or_none()
     if row is None:
@@ -240,7 +250,7 @@ def run_at_exit(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], N
         if not loop.is_running():
             return
         try:
-            asyncio.run_coroutine_threadsafe(work(), loop).result(SETTLE_S)
+            asyncio.run_coroutine_threadsafe(work(), loop).result(EXIT_S)
         except Exception as error:
             log.error("could not bill the open requests at shutdown: %s", without_text(error))
 

@@ -1,4 +1,4 @@
-"""What is billed: of one request, and as lines and sums."""
+"""Billed usage: of one request, and as lines and sums."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PurseGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is billed and to whom. `id` is random and unique; `request_id` may not be."""
+    """Billed work and its payer. `id` is random and unique; `request_id` may not be."""
 
     id: str
     org_id: int
@@ -52,7 +52,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a request has cost, and had for it. `quantities` adds up to `quantity`, by the units that have prices."""
+    """Cost and usage of a request. `quantities` adds up to `quantity`, by the units that have prices."""
 
     cost_micro_eur: int
     quantity: int
@@ -65,10 +65,10 @@ NO_USAGE = Usage(0, 0, "")
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What is to be a usage line.
+    """Content of a usage line to be written.
 
     Attributes:
-        took_ms, waited_ms: milliseconds since the request came, and of these in wait; None where nobody knows.
+        took_ms, waited_ms: milliseconds since the request came, and of these in wait; None if it is not known.
         has_row: whether the request may have a reservation of its own.
         purse_id: the purse that pays where it has none.
         covered_micro_eur: how much of the cost that purse holds.
@@ -133,14 +133,14 @@ GROUPS: dict[str, ColumnElement[Any]] = {
     "unit": usage_lines.c.unit,
     "day": DAY,
 }
-"""What sums can be grouped by."""
+"""Columns by which sums can be grouped."""
 
 SUMS = ("requests", "quantity", "cost_micro_eur")
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which lines; None means all. Times are milliseconds since 1970 UTC, `until_ms` excluded."""
+    """Filter of lines; None means all. Times are milliseconds since 1970 UTC, `until_ms` excluded."""
 
     org: str | None = None
     user: str | None = None
@@ -148,10 +148,6 @@ class Filter:
     model: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
-
-
-SLICE_LINES = 20_000
-"""Lines that one transaction looks through, however few of them are wanted: on SQLite a running server waits for it."""
 
 
 SLICE_LINES = 20_000
@@ -192,7 +188,7 @@ def sums(
 
 
 def groups_of(by: Sequence[str]) -> tuple[str, ...]:
-    """What sums by these names are grouped by. Raises ValueError for an unknown one.
+    """Returns the columns that sums by these names are grouped by. Raises ValueError for an unknown one.
 
     Quantities of different units cannot be added, so `unit` always belongs to the groups.
     """
@@ -213,7 +209,7 @@ NEWEST_LINES = 100_000
 
 
 def last_billed_ms(connection: Connection) -> dict[str, int]:
-    """When each model was billed last, in milliseconds since 1970 UTC; models that were not for long are left out."""
+    """Returns when each model was billed last, in milliseconds since 1970 UTC; long unused models are left out."""
     newest = select(usage_lines.c.model, usage_lines.c.at_ms).order_by(usage_lines.c.id.desc()).limit(NEWEST_LINES)
     line = newest.subquery()
     at_ms = func.max(line.c.at_ms).label("at_ms")

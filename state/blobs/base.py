@@ -1,4 +1,4 @@
-"""What a store of bytes does. Names are made by the service, never by a client: `samples/espeak-ng/M1-de.mp3`."""
+"""Interface of a store of bytes. Names are made by the service, never by a client: `samples/espeak-ng/M1-de.mp3`."""
 
 from __future__ import annotations
 
@@ -33,43 +33,33 @@ class Blobs(Protocol):
         Once it has returned, the bytes survive a crash of process and machine. Exceptions from iterating `data` are
         passed on.
         """
-        ...
 
     async def room(self) -> float:
         """Bytes that streams may still take; `math.inf` where the store has no end. More of a stream is STORE_FULL."""
-        ...
 
     async def find(self, name: str) -> bytes | None:
         """The bytes under `name`, None if there are none."""
-        ...
 
     async def stream(self, name: str) -> Blob | None:
         """The bytes under `name` as a stream, None if there are none."""
-        ...
 
     async def exists(self, name: str) -> bool:
-        """Whether there are bytes under `name`."""
-        ...
+        """Says if there are bytes under `name`."""
 
     async def delete(self, name: str) -> None:
         """Deletes the bytes under `name`, if there are any."""
-        ...
 
     async def delete_all(self, folder: str) -> None:
         """Deletes the bytes under every name that begins with `folder` and a slash."""
-        ...
 
     async def drop_unfinished(self) -> None:
         """Deletes what processes left that died while they stored something."""
-        ...
 
     async def address(self, name: str, valid_s: int) -> str:
-        """Where an engine reads the bytes: `file:` of a folder that engines share, else `https:`, for `valid_s`."""
-        ...
+        """Address at which an engine reads the bytes: `file:` of a shared folder, else `https:`, for `valid_s`."""
 
     async def presign(self, name: str, valid_s: int) -> str | None:
         """An address at the store to read from, valid for `valid_s`; None if this server has to serve the bytes."""
-        ...
 
 
 def checked(name: str) -> str:

@@ -29,7 +29,8 @@ UNFINISHED_S = 7200
 """Seconds without a write after which an unfinished file is taken for orphaned, and deleted."""
 
 
-def _free_bytes(folder: Path) -> int:
+def free_bytes(folder: Path) -> int:
+    """Free space of the disk on which `folder` is."""
     return shutil.disk_usage(folder).free
 
 
@@ -41,7 +42,7 @@ class FolderBlobs:
         free_bytes: what is free where a folder lies.
     """
 
-    def __init__(self, folder: Path, free_bytes: Callable[[Path], int] = _free_bytes) -> None:
+    def __init__(self, folder: Path, free_bytes: Callable[[Path], int] = free_bytes) -> None:
         self._folder = folder
         self._free_bytes = free_bytes
         self._unfinished = folder / UNFINISHED
@@ -142,13 +143,8 @@ def _give_name(fresh: Path, target: Path) -> None:
     for folder in reversed(missing):
         folder.mkdir(mode=0o700, exist_ok=True)
     fresh.replace(target)
-    # A rename is durable once its folder is synced, and a new folder once its parent is.
     for folder in (target.parent, *(folder.parent for folder in missing)):
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
+        sync_folder(folder)
 
 
 async def _once(data: bytes) -> AsyncGenerator[bytes, None]:
@@ -177,3 +173,12 @@ async def _in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
         if not work.cancelled() and work.exception() is None and isinstance(opened := work.result(), io.IOBase):
             opened.close()
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable: a rename, a link and a new file are once their folder is synced."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,4 +1,4 @@
-"""What the command line, `python -m state`, does.
+"""Implementation of the command line, `python -m state`.
 
 run.py           runs one command, and records it where it is an act
 commands.py      what each act does, and what the words of its arguments mean

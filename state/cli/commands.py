@@ -1,4 +1,4 @@
-"""What each act does: a command that changes something. Each returns the text to print."""
+"""Acts of the command line: each changes something and returns the text to print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each command that only reads shows. Each function returns the text to print, or gives it page by page."""
+"""Commands that only read. Each function returns the text to print, or yields it page by page."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def _summed(database: Database, which: usage.Filter, groups: tuple[str, ..
 
 
 async def audit_report(database: Database, options: Namespace) -> AsyncIterator[str]:
-    """What was done on the command line, and with which result."""
+    """Returns what was done on the command line, and with which result."""
     pages = _pages(database, partial(acts.page, since_ms=_day_ms(options.since), count=PAGE_LINES))
     async for text in printing.FORMATS[options.format](acts.COLUMNS, pages):
         yield text

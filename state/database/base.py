@@ -37,7 +37,7 @@ from sqlalchemy.sql.functions import FunctionElement
 T = TypeVar("T")
 
 WAIT_S = 4.0
-"""How long a transaction waits for a lock or a connection: clients get their 503 within 5 s."""
+"""Seconds for which a transaction waits for a lock or a connection: clients get their 503 within 5 s."""
 
 PATIENT_S = 60.0
 """The same for work that no client waits for."""
@@ -78,7 +78,7 @@ class RowRefused(Exception):
 
 
 class Database(Protocol):
-    """Where transactions run."""
+    """Database in which transactions run."""
 
     async def run(
         self,
@@ -101,18 +101,16 @@ class Database(Protocol):
         Raises STATE_UNAVAILABLE if the database cannot be reached or written, RowRefused, and whatever the
         transaction raises.
         """
-        ...
 
     async def close(self) -> None:
         """Finishes submitted transactions, then disconnects."""
-        ...
 
 
 INSERTS: Mapping[str, Callable[[Table], postgresql.Insert | sqlite.Insert]] = {
     "postgresql": postgresql.insert,
     "sqlite": sqlite.insert,
 }
-"""What makes an INSERT that may meet a row, by dialect."""
+"""Function that makes an INSERT which may meet a row, by dialect."""
 
 
 def insert_new(connection: Connection, table: Table) -> Insert:
@@ -187,7 +185,7 @@ def _counted_s() -> float:
 
 
 MIGRATION_S = 3600.0
-"""How long one statement of a migration may take."""
+"""Seconds that one statement of a migration may take."""
 
 
 async def open_database(url: str, wait_s: float = WAIT_S, *, upgrade: bool = True) -> Database:
@@ -214,11 +212,11 @@ async def open_database(url: str, wait_s: float = WAIT_S, *, upgrade: bool = Tru
 
 async def migrate(url: str, revision: str = "head", wait_s: float = WAIT_S) -> str:
     """Brings the schema to `revision` and returns what it is at then. Raises what `open_database` raises."""
-    from state.database.migrate import bring_to
+    from state.database.migrate import upgrade_schema
 
     database = connect(url, wait_s, MIGRATION_S)
     try:
-        return await database.run(partial(bring_to, revision=revision), patient=True)
+        return await database.run(partial(upgrade_schema, revision=revision), patient=True)
     finally:
         await database.close()
 

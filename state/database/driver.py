@@ -1,4 +1,4 @@
-"""Which SQLite opens the file, and with which journal: the one that came with Python is often too old for a WAL.
+"""Selects the SQLite that opens the file, and its journal: Python's own is often too old for a WAL.
 
 In one process a file belongs to one library: closing it in another drops the locks of the first.
 """

@@ -1,7 +1,7 @@
 """Migrates the schema, in the transaction of the caller. The revisions are in `migrations/`, run by Alembic.
 
-bring_to    forwards or backwards to a revision: `python -m state migrate`, and the start of a server that is alone
-require     refuses a schema that this code cannot work with: every other start
+upgrade_schema    to a revision, forwards or backwards: `python -m state migrate`, the start of a server that is alone
+require           refuses a schema that this code cannot work with: every other start
 
 The newest step of a schema says in `compatible_since` which is the oldest code that can work with it, and that stays in
 the database: code that does not know the step itself can still read it there. So a server can go back by one version
@@ -25,6 +25,9 @@ log = logging.getLogger(f"parlance.{__name__}")
 
 STEPS = Path(__file__).parent / "migrations"
 
+LAST_OF_DEVELOPMENT = "86eabedc"
+"""The commit that can migrate databases of every version before 0.3.0."""
+
 COMPATIBLE_SINCE = "compatible_since"
 """Name of that fact, and of the attribute of a step."""
 
@@ -37,7 +40,7 @@ _POSTGRES_LOCK = (
 )
 
 
-def bring_to(connection: Connection, revision: str = "head", steps: Path = STEPS) -> str:
+def upgrade_schema(connection: Connection, revision: str = "head", steps: Path = STEPS) -> str:
     """Migrates to `revision` and returns it. `head` leaves a newer schema that this code can use as it is.
 
     Raises ValueError for an unknown revision, and for a newer schema that this code cannot use.
@@ -95,6 +98,11 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _require_compatible(connection: Connection, current: str, revisions: tuple[str, ...]) -> None:
+    if current < revisions[0]:
+        raise ValueError(
+            f"the schema of the database is at {current}, of a development version before 0.3.0; "
+            f"migrate it to {revisions[0]} with commit {LAST_OF_DEVELOPMENT} first, as docs/operating.md says"
+        )
     has_facts = inspect(connection).has_table(facts.name)
     since = connection.execute(_SINCE).scalar_one_or_none() if has_facts else None
     if since not in revisions:

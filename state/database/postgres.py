@@ -25,7 +25,7 @@ POOL_SIZE = 8
 PATIENT_POOL_SIZE = 2
 
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
-"""What `sslmode` in an address may be: https://www.postgresql.org/docs/current/libpq-ssl.html"""
+"""Values of `sslmode` in an address: https://www.postgresql.org/docs/current/libpq-ssl.html"""
 
 
 class PostgresDatabase:

@@ -164,7 +164,7 @@ class SqliteDatabase:
             return False
 
     def _give_up_connection(self) -> None:
-        """What it has begun is rolled back, and the next group opens another."""
+        """Rolls back what it has begun; the next group opens another."""
         with suppress(Exception):  # KeyError where there is none
             self.__dict__.pop("_connection").close()
 

@@ -57,7 +57,7 @@ def _texts(*names: str) -> tuple[Column[Any], ...]:
 
 
 def _billed_to() -> tuple[Column[Any], ...]:
-    """What is billed and to whom: the fields of `Entry`."""
+    """Billed work and its payer: the fields of `Entry`."""
     return (
         Column("org_id", ForeignKey("organisations.id"), nullable=False),
         Column("user_id", ForeignKey("users.id")),

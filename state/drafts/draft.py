@@ -7,7 +7,7 @@ import math
 import re
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -16,7 +16,7 @@ from sqlalchemy import Row
 from contract.limits import DRAFT_S
 from contract.speech.voices import SYSTEM_VOICES, free_slug
 from contract.voice_design.draft import DraftState, VoiceSpec
-from contract.voice_design.engine import DesignResult
+from contract.voice_design.engine import DesignResult, VoiceMeasurement
 from state.billing.usage import Entry
 from state.voices import OwnVoice, check_slug, own
 
@@ -32,16 +32,15 @@ COLUMNS = (
 """Columns of `drafts` that are fields of a Draft as they are."""
 
 
-@dataclass(frozen=True, slots=True)
-class DesignedVoice:
-    """What a designer made, once it is stored.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesignedVoice(VoiceMeasurement):
+    """Result of a designer, once it is stored.
 
     Attributes:
         clip_blob, sample_blob: names in `State.blobs` of a WAV and an MP3 file.
         transcript: what is said in both, word for word.
         recipe: how the engine that runs as `runtime` speaks the voice; None where it imitates the clip.
         runtime: what designed the voice.
-        f0_hz, p25_hz, p75_hz, voiced_windows, in_band, attempts_used: as measured (`contract.voice_design.engine`).
         seconds: length of the clip.
         synthesis_ms: over all attempts; what is billed.
     """
@@ -51,30 +50,20 @@ class DesignedVoice:
     transcript: str
     recipe: str | None
     runtime: str
-    f0_hz: float
-    p25_hz: float
-    p75_hz: float
-    voiced_windows: int
-    in_band: bool
-    attempts_used: int
     seconds: float
     synthesis_ms: int
 
     @classmethod
     def of(cls, designed: DesignResult, folder: str, sentence: str, runtime: str) -> DesignedVoice:
-        """What is stored of `designed`, which says `sentence`; its bytes are in `folder`."""
+        """Stored form of `designed`, which says `sentence`; its bytes are in `folder`."""
+        measured = {field.name: getattr(designed, field.name) for field in fields(VoiceMeasurement)}
         return cls(
+            **measured,
             clip_blob=f"{folder}/clip.wav",
             sample_blob=f"{folder}/sample.mp3",
             transcript=sentence,
             recipe=designed.recipe,
             runtime=runtime,
-            f0_hz=designed.f0_hz,
-            p25_hz=designed.p25_hz,
-            p75_hz=designed.p75_hz,
-            voiced_windows=designed.voiced_windows,
-            in_band=designed.in_band,
-            attempts_used=designed.attempts_used,
             seconds=len(designed.clip.samples) / 2 / designed.clip.sample_rate,
             synthesis_ms=max(1, math.ceil(designed.seconds * 1000)),
         )
@@ -89,7 +78,7 @@ class Draft:
         user_id, key_id, request_id, line: who is billed, and as what: the work may go on in another process.
         model: id of the designer.
         created_at: seconds since 1970.
-        work_at: when somebody should see to it, seconds since 1970: a pending draft once the lease of its worker has
+        work_at: when it needs attention, seconds since 1970: a pending draft once the lease of its worker has
             ended, a ready one that is to be adopted by itself. None if there is nothing to do.
         failures: of the designer, so far.
         designed: from `ready` on.
@@ -121,17 +110,30 @@ class Draft:
 
     @property
     def entry(self) -> Entry:
-        """What is billed, once."""
+        """Amount that is billed, once."""
         return Entry(self.id, self.org_id, self.user_id, self.key_id, self.request_id, self.line, self.model)
 
     @property
     def expires_at(self) -> int:
-        """When it has failed if it is not ready, seconds since 1970."""
+        """Time at which it has failed if it is not ready, in seconds since 1970."""
         return self.created_at + DRAFT_S
 
 
+@dataclass(frozen=True, slots=True)
+class DraftClaim:
+    """A pending draft that this process works on. `worker` is new for each claim."""
+
+    draft: Draft
+    worker: str
+
+    @property
+    def folder(self) -> str:
+        """For the bytes of this claim, so that a late process replaces nothing."""
+        return f"{self.draft.name}/{self.worker}"
+
+
 def new_id() -> str:
-    """An id that nobody can guess."""
+    """An id that cannot be guessed."""
     return f"vd_{base64.b32encode(secrets.token_bytes(16)).decode().rstrip('=').lower()}"
 
 
@@ -142,7 +144,7 @@ def columns(draft: Draft) -> dict[str, Any]:
 
 
 def voice_column(voice: DesignedVoice) -> str:
-    """What the column `made` holds."""
+    """Content of the column `made`."""
     return _voices.dump_json(voice).decode()
 
 
@@ -163,7 +165,7 @@ YEARS = 5
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What is not in the draft itself.
+    """Fields that are not in the draft itself.
 
     Attributes:
         provider: of the speech engine that speaks the voice.
@@ -177,7 +179,7 @@ class Adoption:
     label: str | None = None
 
     def voice(self, draft: Draft, in_use: Collection[str], now_s: int) -> OwnVoice:
-        """The voice of a ready draft. A slug that nobody chose is made so that none of `in_use` has it.
+        """The voice of a ready draft. A slug that was not chosen is made so that none of `in_use` has it.
 
         Raises INVALID_REQUEST for a malformed slug, VOICE_LIMIT_REACHED for one of the platform's.
         """

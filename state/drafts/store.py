@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import Update, delete, select, update
 
 from contract.access import Caller
 from contract.errors import QUOTA_EXCEEDED, without_text
@@ -18,7 +17,7 @@ from state.blobs.base import Blobs
 from state.database.base import Database
 from state.database.tables import drafts
 from state.drafts import changes
-from state.drafts.draft import ID_PATTERN, Adoption, DesignedVoice, Draft, draft_of, new_id
+from state.drafts.draft import ID_PATTERN, Adoption, DesignedVoice, Draft, DraftClaim, draft_of, new_id
 from state.voices import OwnVoice
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -38,19 +37,6 @@ SWEEP_AGAIN_S = 300
 """Pause after bytes could not be deleted."""
 
 EXPIRED = f"the draft was not finished within {DRAFT_S // 60} minutes; nothing was billed, so you can order it again"
-
-
-@dataclass(frozen=True, slots=True)
-class DraftClaim:
-    """A pending draft that this process works on. `worker` is new for each claim."""
-
-    draft: Draft
-    worker: str
-
-    @property
-    def folder(self) -> str:
-        """For the bytes of this claim, so that whoever comes too late replaces nothing."""
-        return f"{self.draft.name}/{self.worker}"
 
 
 class Drafts:
@@ -113,48 +99,53 @@ class Drafts:
     # --- work
 
     async def claim(self, draft_id: str) -> DraftClaim | None:
-        """The draft to work on for LEASE_S; None if somebody does, or there is nothing to do."""
+        """The draft to work on for LEASE_S; None if another process does, or there is nothing to do."""
         now_s, worker = self._now_s(), secrets.token_hex(16)
-        draft = await self._database.run(lambda c: changes.claim(c, draft_id, worker, now_s, now_s + LEASE_S))
+        free = (drafts.c.id == draft_id, drafts.c.state == "pending", drafts.c.work_at <= now_s, changes.in_time(now_s))
+        draft = await self._changed(update(drafts).where(*free).values(worker=worker, work_at=now_s + LEASE_S))
         return None if draft is None else DraftClaim(draft, worker)
 
     async def renew(self, claim: DraftClaim) -> bool:
-        """LEASE_S more. False if the work is for nothing: discarded, expired, or somebody else's."""
-        now_s, names = self._now_s(), (claim.draft.id, claim.worker)
-        return await self._database.run(lambda c: changes.renew(c, *names, now_s, now_s + LEASE_S))
+        """LEASE_S more. False if the work is for nothing: discarded, expired, or another process's."""
+        now_s = self._now_s()
+        renewal = changes.claimed(claim).where(changes.in_time(now_s)).values(work_at=now_s + LEASE_S)
+        return await self._changed(renewal) is not None
 
     async def release(self, claim: DraftClaim) -> None:
         """Lets the next one go on at once."""
-        await self._database.run(lambda c: changes.release(c, claim.draft.id, claim.worker))
+        await self._changed(changes.claimed(claim).values(work_at=0))
 
     async def count_failure(self, claim: DraftClaim) -> int:
-        """One more failure of the designer; returns how many there are."""
-        return await self._database.run(lambda c: changes.count_failure(c, claim.draft.id, claim.worker)) or 0
+        """One more failure of the designer. Returns how many there are; 0 if this worker has lost the draft."""
+        draft = await self._changed(changes.claimed(claim).values(failures=drafts.c.failures + 1))
+        return draft.failures if draft else 0
 
     async def finish(self, claim: DraftClaim, voice: DesignedVoice, cost_micro_eur: int) -> Draft | None:
-        """The draft, ready and billed; None if it was discarded, has expired, or is somebody else's by now.
+        """The draft, ready and billed; None if it was discarded, has expired, or belongs to another process.
 
         The bytes are stored already.
         """
-        now_s, names = self._now_s(), (claim.draft.id, claim.worker)
+        now_s = self._now_s()
         return await self._database.run(
-            lambda c: changes.finish(c, *names, voice, cost_micro_eur, now_s), row=claim.draft.org_id
+            lambda c: changes.finish(c, claim, voice, cost_micro_eur, now_s), row=claim.draft.org_id
         )
 
     async def fail(self, claim: DraftClaim, why: str) -> None:
         """The draft has failed for good. Nothing is billed."""
-        now_s, names = self._now_s(), (claim.draft.id, claim.worker)
+        now_s = self._now_s()
+        change = changes.move("fail", claim.draft.id).where(drafts.c.worker == claim.worker)
         await self._database.run(
-            lambda c: changes.fail(c, *names, why, now_s, now_s + FAILED_KEPT_S), row=claim.draft.org_id
+            lambda c: changes.end(c, change, why, now_s, now_s + FAILED_KEPT_S), row=claim.draft.org_id
         )
 
     async def waiting(self, most: int) -> list[str]:
-        """Ids of up to `most` drafts that somebody should see to, those first that have waited longest."""
-        now_s = self._now_s()
-        return await self._database.run(lambda c: changes.waiting(c, now_s, most))
+        """Ids of up to `most` drafts that need attention, those first that have waited longest."""
+        due = select(drafts.c.id).where(drafts.c.work_at <= self._now_s())
+        first = due.order_by(drafts.c.work_at, drafts.c.created_at).limit(most)
+        return await self._database.run(lambda c: list(c.execute(first).scalars()))
 
     def waits(self, draft: Draft) -> bool:
-        """Whether somebody should see to it now."""
+        """Says if it needs attention now."""
         return draft.work_at is not None and draft.work_at <= self._now_s()
 
     # --- ends
@@ -170,7 +161,8 @@ class Drafts:
 
     async def refuse(self, draft_id: str, why: str) -> None:
         """A ready draft is not adopted by itself, and says why; it stays ready."""
-        await self._database.run(lambda c: changes.refuse(c, draft_id, why))
+        ready = (drafts.c.id == draft_id, drafts.c.state == "ready")
+        await self._changed(update(drafts).where(*ready).values(work_at=None, error=why))
 
     async def discard(self, org_id: int, draft_id: str) -> Draft:
         """The draft, discarded from whatever state; its bytes are gone, and the voice that it was adopted as.
@@ -193,8 +185,9 @@ class Drafts:
 
     async def expire(self) -> None:
         """Ends drafts that were not finished in time."""
-        now_s = self._now_s()
-        for draft_id in await self._database.run(lambda c: changes.overdue(c, now_s, SWEPT_AT_ONCE)):
+        late = (drafts.c.work_at.is_not(None), drafts.c.state == "pending", ~changes.in_time(self._now_s()))
+        query = select(drafts.c.id).where(*late).limit(SWEPT_AT_ONCE)
+        for draft_id in await self._database.run(lambda c: list(c.execute(query).scalars())):
             await self._expire(draft_id)
 
     async def sweep(self) -> None:
@@ -212,7 +205,8 @@ class Drafts:
         # Discarded first: nobody may adopt it between its bytes and its row.
         ended = await self._database.run(lambda c: changes.discard_old(c, draft.id, now_s), row=draft.org_id)
         if ended and await self._delete_bytes(draft, now_s):
-            await self._database.run(lambda c: changes.forget(c, draft.id))
+            row = delete(drafts).where(drafts.c.id == draft.id, drafts.c.state == "discarded")
+            await self._database.run(lambda c: c.execute(row))
 
     async def _find(self, draft_id: str) -> Draft | None:
         if not ID_PATTERN.fullmatch(draft_id):
@@ -228,18 +222,24 @@ class Drafts:
 
     async def _expire(self, draft_id: str) -> None:
         now_s = self._now_s()
-        await self._database.run(lambda c: changes.expire(c, draft_id, EXPIRED, now_s, now_s + FAILED_KEPT_S))
+        change = changes.move("expire", draft_id).where(~changes.in_time(now_s))
+        await self._database.run(lambda c: changes.end(c, change, EXPIRED, now_s, now_s + FAILED_KEPT_S))
 
     async def _delete_bytes(self, draft: Draft, sweep_at: int) -> bool:
-        """Whether they are gone; the row is looked at again at `sweep_at`, or soon where the store fails."""
+        """Says if they are gone; the row is looked at again at `sweep_at`, or soon if the store fails."""
         try:
             await self._blobs.delete_all(draft.name)
             is_done = True
         except Exception as error:
             log.error("the bytes of a draft could not be deleted yet: %s", without_text(error))
             sweep_at, is_done = self._now_s() + SWEEP_AGAIN_S, False
-        await self._database.run(lambda c: changes.sweep_again(c, draft.id, sweep_at))
+        swept = (drafts.c.id == draft.id, drafts.c.sweep_at.is_not(None))
+        await self._changed(update(drafts).where(*swept).values(sweep_at=sweep_at))
         return is_done
+
+    async def _changed(self, change: Update) -> Draft | None:
+        """The draft after `change`; None if that changed no row."""
+        return await self._database.run(lambda c: changes.changed(c, change))
 
     def _now_s(self) -> int:
         return int(self._clock())

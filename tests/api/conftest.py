@@ -22,8 +22,8 @@ from starlette.middleware import Middleware
 
 import models
 from autoscaling import views
+from autoscaling.durations import Durations
 from autoscaling.engine import CallContext, Engine, EngineView, Timings
-from autoscaling.sketch import Sketch
 from contract.access import Caller, Scope
 from contract.catalog import Catalog, Model
 from contract.errors import UPSTREAM_ERROR, ApiError
@@ -103,7 +103,7 @@ class LocalEngine:
         return False
 
     def view(self) -> EngineView:
-        return EngineView(EngineState.READY, 0, 0, 1, Sketch(1, 3.0))
+        return EngineView(EngineState.READY, 0, 0, 1, Durations(1, 3.0))
 
     def warm(self) -> None:
         self.warmed += 1
@@ -301,7 +301,7 @@ class Lent:
 
 
 @dataclass(frozen=True)
-class Ground:
+class GrammarProbe:
     """What the states of all tests stand on: to open it takes longer than most tests."""
 
     database: Database
@@ -310,11 +310,11 @@ class Ground:
 
 
 @pytest.fixture(scope="package")
-async def ground(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> AsyncIterator[Ground]:
+async def ground(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> AsyncIterator[GrammarProbe]:
     home = tmp_path_factory.mktemp("ground")
     shutil.copy(migrated, home)
     database = connect(default_database(home))
-    yield Ground(database, open_secrets(home, is_shared=False), await Clock.by(database))
+    yield GrammarProbe(database, open_secrets(home, is_shared=False), await Clock.by(database))
     await database.close()
 
 
@@ -330,7 +330,7 @@ def _tasks() -> set[asyncio.Task[Any]]:
 
 
 @pytest.fixture
-async def state(ground: Ground, tmp_path: Path) -> AsyncIterator[State]:
+async def state(ground: GrammarProbe, tmp_path: Path) -> AsyncIterator[State]:
     """A state with an empty database, counters and caches of its own; its bytes are in `tmp_path`."""
     before = _tasks()
     await ground.database.run(_empty)
@@ -379,3 +379,12 @@ def good_ears(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are measured to be good in English, with the voices of these tests."""
     good = {"sentences": 100, "found": 1.0, "false_alarms": 0.0, "weak_voices": ["F5"]}
     monkeypatch.setattr(contract_verdict, "measured", lambda: {"obedient": {"obedient": {"en": good}}})
+
+
+@pytest.fixture
+async def ears(api: Api) -> Api:
+    """The same app with a transcriber and a speech detector that follow a script."""
+    from tests.api.live import hearing, scripted
+
+    hearing(api)
+    return scripted(api)

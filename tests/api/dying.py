@@ -28,7 +28,7 @@ async def work(home: Path, limit: int | None) -> None:
     """Streams that go on until the process ends."""
     reservation.MARK_S = 0.0
     state = await open_state(home)
-    run_at_exit(state.ledger.settle_open)
+    run_at_exit(state.ledger.close)
     caller = await make_caller(state.database, limit)
     holds = [
         await state.ledger.reserve(caller, line="chat:m", model="m", estimate_micro_eur=100, request_id=f"r{n}")

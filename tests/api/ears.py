@@ -11,7 +11,7 @@ import httpx
 from autoscaling.engine import CallContext, Timings
 from contract.errors import ENGINE_FAILED, ApiError
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
-from deployments.ingress.flows.verdicts import UNDER_WAY
+from deployments.ingress.flows.verdicts import BACKGROUND_TASKS
 from tests.api.conftest import Api, LocalEngine
 
 TEXT = "Good morning, dear listeners."
@@ -59,21 +59,23 @@ def hears(api: Api, *script: str | ApiError) -> ScriptedEars:
     return ears
 
 
-async def speak(api: Api, verify: str | None = "report", text: str = TEXT, **fields: Any) -> httpx.Response:
+async def speak(
+    api: Api, verify: str | None = "report", text: str = TEXT, key: str | None = None, **fields: Any
+) -> httpx.Response:
     body = {"input": text, "language": "en", "provider": "supertonic", **fields}
-    return await api.send("POST", "/v1/audio/speech", json=body | ({"verify": verify} if verify else {}))
+    return await api.send("POST", "/v1/audio/speech", key, json=body | ({"verify": verify} if verify else {}))
 
 
 async def fetch(api: Api, reply: httpx.Response, key: str | None = None) -> httpx.Response:
     return await api.send("GET", f"/v1/audio/speech/{reply.headers['x-request-id']}/verdict", key)
 
 
-async def verdict(api: Api, reply: httpx.Response) -> dict[str, Any]:
+async def verdict(api: Api, reply: httpx.Response, key: str | None = None) -> dict[str, Any]:
     """The verdict, once it is there."""
     assert reply.status_code == 200, reply.text
-    while UNDER_WAY:
-        await asyncio.wait(set(UNDER_WAY))
-    found = await fetch(api, reply)
+    while BACKGROUND_TASKS:
+        await asyncio.wait(set(BACKGROUND_TASKS))
+    found = await fetch(api, reply, key)
     assert found.status_code == 200, found.text
     body: dict[str, Any] = found.json()
     return body

@@ -37,6 +37,7 @@ OF_SDK: dict[str, Any] = {
 
 WAIT_S = 10.0
 """For what has to come."""
+SECOND = b"\1\0" * RATE
 
 
 class ScriptedListener:
@@ -45,10 +46,14 @@ class ScriptedListener:
     def __init__(self) -> None:
         self.open = 0
 
-    def stream(self, format: Mapping[str, Any]) -> ScriptedStream:
+    def stream(self, format: Mapping[str, Any], owner: str) -> ScriptedStream:
         assert format["rate"] == RATE
         self.open += 1
         return ScriptedStream(self)
+
+    async def speech_s(self, samples: bytes, rate: int, owner: str = "") -> float:
+        """Seconds of samples that are not 0."""
+        return len(array("h", samples).tobytes().replace(b"\0\0", b"")) / 2 / rate
 
     async def close(self) -> None:
         pass
@@ -216,3 +221,10 @@ async def opened(
         await live.update(format={"type": "audio/pcm", "rate": RATE})
         live.events.clear()
         yield live
+
+
+def has_error(error: Event, code: str, param: str | None = None, says: str = "") -> bool:
+    """Says if an error event has that code and field, and a sentence with that part."""
+    assert (error["code"], error["param"]) == (code, param), error
+    assert says in error["message"]
+    return True

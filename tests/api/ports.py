@@ -10,7 +10,8 @@ from ray.serve._private import http_util
 from ray.serve._private.direct_ingress_http_util import ASGIDIReceiveProxy
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from autoscaling.ray_internals.replica import bound_body_queue, bound_websockets
+from autoscaling.ray_internals.replica import bound_body_queue
+from autoscaling.ray_internals.sockets import bound_connections
 from tests.waiting import until
 
 
@@ -32,7 +33,7 @@ def as_in_serve(app: ASGIApp) -> ASGIApp:
 async def at_port(app: ASGIApp, port: int = 0) -> AsyncIterator[str]:
     """Serves `app` at this port of loopback or one of its own, and gives its address."""
     bound_body_queue()
-    bound_websockets()
+    bound_connections()
     uvicorn = http_util.uvicorn
     server = uvicorn.Server(uvicorn.Config(as_in_serve(app), port=port, lifespan="off", log_level="error"))
     serving = asyncio.create_task(server.serve())

@@ -70,13 +70,22 @@ async def test_wrong_turns_have_the_error_shape(api: Api, method: str, path: str
     assert reply.headers["x-request-id"].startswith("req_")
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"\xff\xfe", b'{"a": NaN}', b'{"a": 1, "a": 2}', b"[" * 5000])
-async def test_malformed_json_is_400(api: Api, body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", "invalid_json"),
+        (b"[]", "invalid_request_error"),
+        (b"\xff\xfe", "invalid_json"),
+        (b'{"a": NaN}', "invalid_json"),
+        (b'{"a": 1, "a": 2}', "invalid_json"),
+        (b"[" * 5000, "invalid_json"),
+    ],
+)
+async def test_malformed_json_is_400(api: Api, body: bytes, code: str) -> None:
     """All that is none: tests/contract/test_body.py."""
     for path in ("/v1/chat/completions", "/v1/embeddings", "/v1/rerank"):
         reply = await api.send("POST", path, content=body)
-        assert reply.status_code == 400
-        assert reply.json()["error"]["code"] in {"invalid_json", "invalid_request_error"}
+        assert (reply.status_code, reply.json()["error"]["code"]) == (400, code)
 
 
 async def test_request_id_is_ours_even_if_the_client_sends_one(api: Api) -> None:
@@ -118,6 +127,8 @@ async def test_a_query_that_is_no_text_is_no_error_of_ours(api: Api, method: str
 
 
 async def test_host_and_path_tricks_open_nothing(api: Api) -> None:
-    for path in ("//v1/models", "/v1//models", "/v1/../v1/models", "/V1/models", "/v1/models/../me", "/v1/%6dodels"):
+    paths = dict.fromkeys(("/v1//models", "/V1/models"), 404)
+    paths |= dict.fromkeys(("//v1/models", "/v1/../v1/models", "/v1/models/../me", "/v1/%6dodels"), 401)
+    for path, status in paths.items():
         reply = await api.client.get(path, headers={"host": "a/?x="})
-        assert reply.status_code in {401, 404}, path
+        assert reply.status_code == status, path

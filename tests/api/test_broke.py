@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from autoscaling.durations import Durations
 from autoscaling.engine import NOBODY, CallContext, EngineView, Timings, owner_name
-from autoscaling.sketch import Sketch
 from contract.access import Scope
 from contract.telemetry import EngineState
 from tests.api.bodies import BODIES, FORM_TYPE, FORMS
@@ -38,7 +38,9 @@ class Watched(LocalEngine):
         return not self.runs
 
     def view(self) -> EngineView:
-        return EngineView(EngineState.READY if self.runs else EngineState.FAILED, 0, 0, int(self.runs), Sketch(1, 1.0))
+        return EngineView(
+            EngineState.READY if self.runs else EngineState.FAILED, 0, 0, int(self.runs), Durations(1, 1.0)
+        )
 
     def warm(self) -> None:
         self.asked.append("warm")

@@ -6,14 +6,14 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
-from contract.access import TARIFFS, Caller, Scope
+from contract.access import TARIFFS, Caller, RateOwner, Scope
 from contract.errors import ApiError
 from contract.limits import KEYLESS_AT_ONCE, MIB
 from deployments.ingress.front import concurrency as budgets_module
@@ -166,6 +166,21 @@ def test_bytes_of_bodies_are_bounded(
                 second(MIB + more)
             assert refusal(error)[0] == status
     assert budgets.body_bytes.total == 0
+    assert not budgets.body_bytes.of_key
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_credentials_that_a_key_has_issued_leave_half_of_its_bytes_to_it(
+    monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    monkeypatch.setattr(budgets_module, "BODIES_OF_KEY_BYTES", 20 * MIB)
+    budgets, group = ConcurrencyLimits(), RateOwner("secrets of one", 1, 1)
+    issued = [replace(caller(), derived=(RateOwner(name, 1, 1), group)) for name in ("secret a", "secret b")]
+    with budgets.body(issued[0]) as first, budgets.body(issued[1]) as second, budgets.body(caller()) as of_key:
+        first(9 * MIB)
+        with nullcontext() if more <= 0 else pytest.raises(ApiError, match="credentials that this key has issued"):
+            second(MIB + more)
+        of_key(10 * MIB)
     assert not budgets.body_bytes.of_key
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,49 @@ async def test_stream_ends_with_done(api: Api) -> None:
     *chunks, last = events(reply)
     assert [json.loads(chunk)["choices"][0]["delta"]["content"] for chunk in chunks] == ["0 ", "1 ", "2 "]
     assert last == "[DONE]"
+
+
+HALF = '{"text": "half a sen'
+TOLD = {"role": "user", "content": "say hello"}
+CUT_CALLS: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {
+        "messages": [
+            {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "a b", "arguments": HALF}}]},
+            {"role": "tool", "tool_call_id": "c", "content": "bad arguments"},
+            TOLD,
+        ]
+    },
+    "/v1/responses": {
+        "input": [
+            {"type": "function_call", "call_id": "c", "name": "a b", "arguments": HALF},
+            {"type": "function_call_output", "call_id": "c", "output": "bad arguments"},
+            TOLD,
+        ]
+    },
+    "/v1/messages": {
+        "max_tokens": 50,
+        "messages": [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "a b", "input": HALF}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "bad arguments"}]},
+            TOLD,
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("path", CUT_CALLS)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_conversation_goes_on_after_half_a_call(api: Api, path: str, stream: bool) -> None:
+    body = {"model": "obedient", "top_p": 0, "stream": stream} | CUT_CALLS[path]
+    reply = await api.send("POST", path, json=body)
+    assert (reply.status_code, ("0 " if stream else "hello") in reply.text) == (200, True), reply.text
+
+
+async def test_a_message_of_no_tokens_says_nothing(api: Api) -> None:
+    for stream in (False, True):
+        body = {"model": "obedient", "max_tokens": 0, "stream": stream, "messages": [TOLD]}
+        reply = await api.send("POST", "/v1/messages", json=body)
+        assert (reply.status_code, '"text"' in reply.text, "max_tokens" in reply.text) == (200, False, True), reply.text
 
 
 async def test_failure_inside_a_stream_is_an_error_event_without_done(api: Api) -> None:

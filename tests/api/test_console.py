@@ -24,7 +24,7 @@ from contract.telemetry import Outcome
 from contract.tracing import Loading, Stage, StageEntry
 from deployments.ingress.app import build_app
 from deployments.ingress.console.bundle import FOLDER, read_bundle
-from deployments.ingress.console.records import Ended, Record, Records, Selection
+from deployments.ingress.console.records import FinishedRequest, Record, RecordPage, Records
 from state.accounts.api_keys import parse_scopes
 from tests.api.conftest import Api, refused
 from tests.api.engines import refusing
@@ -45,9 +45,9 @@ async def requests(api: Api, key: str | None = None, **parameters: str) -> list[
     return data
 
 
-def ended(number: int = 0, caller: Caller = CALLER, timings: Timings | None = None, **fields: Any) -> Ended:
+def ended(number: int = 0, caller: Caller = CALLER, timings: Timings | None = None, **fields: Any) -> FinishedRequest:
     """A request that took a second."""
-    request = Ended(
+    request = FinishedRequest(
         f"req_{number:032x}", caller, "POST", "/v1/chat/completions", "obedient", 200, Outcome.OK, None,
         timings or Timings(), (), 1.0, 1_800_000_000.0,
     )  # fmt: skip
@@ -332,7 +332,7 @@ async def test_a_parameter_that_cannot_be_says_what_can(api: Api, parameter: str
 
 
 def page_of(records: Records, **fields: Any) -> list[Record]:
-    page = Selection(RecordQuery(**fields), CALLER)
+    page = RecordPage(RecordQuery(**fields), CALLER)
     page.take(records.newest_first(CALLER.org_id))
     return page.records
 

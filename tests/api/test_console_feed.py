@@ -1,4 +1,4 @@
-"""The feed of the console: a snapshot, then what changes; made once for all who may see the same; and its end."""
+"""The feed of the console: a snapshot whenever one differs, encoded once for all who may see the same; and its end."""
 
 from __future__ import annotations
 
@@ -17,11 +17,19 @@ from contract.access import OPERATORS, TARIFFS, Caller, Scope
 from contract.errors import INVALID_API_KEY
 from contract.limits import CONSOLE_BANDS_S
 from deployments.ingress.console import feed as feed_module
-from deployments.ingress.console.feed import RING, Feed
-from deployments.ingress.console.picture import BUSY_S, EVERYBODY, Bands, Minute, Picture, ProcessView, merged
+from deployments.ingress.console.feed import Feed
+from deployments.ingress.console.picture import (
+    BUSY_S,
+    EVERYBODY,
+    Picture,
+    ProcessView,
+    RollingMinute,
+    StateHistory,
+    merged,
+)
 from tests.api.asgi import exchange, http_scope
 from tests.api.conftest import Api, app_over, refused
-from tests.autoscaling.virtual import run
+from tests.autoscaling.doubles import run
 from tests.waiting import until
 
 ACME = Caller(1, "acme", "key", TARIFFS["pro"], frozenset({Scope.CHAT}))
@@ -40,7 +48,7 @@ class Graph:
     def __init__(self) -> None:
         self.picture = Picture({"chat-a": fields(), "chat-b": fields()})
         self.looks = 0
-        self.feed = Feed(self._look, ABOUT, lambda: None, now_ms=self._now_ms)
+        self.feed = Feed(self._look, ABOUT, now_ms=self._now_ms)
 
     def _now_ms(self) -> int:
         return round(1000 * asyncio.get_running_loop().time())
@@ -56,18 +64,20 @@ class Graph:
     def move(self, owner: str, requests: int) -> None:
         self.picture = replace(self.picture, traffic=self.picture.traffic | {owner: (requests, 0, 0)})
 
-    def watch(self, caller: Caller = ACME, last_id: str | None = None) -> AsyncGenerator[bytes, None]:
-        return self.feed.watch(caller, last_id, unchanged)
+    def watch(self, caller: Caller = OPERATOR) -> AsyncGenerator[bytes, None]:
+        return self.feed.watch(caller, unchanged)
 
 
 async def unchanged(caller: Caller) -> Caller:
     return caller
 
 
-def read(event: bytes) -> tuple[str, str, dict[str, Any]]:
-    """Id, name and data of an event."""
-    lines = dict(line.split(": ", 1) for line in event.decode().strip().split("\n"))
-    return lines["id"], lines["event"], json.loads(lines["data"])
+def read(event: bytes) -> dict[str, Any]:
+    """Data of a snapshot."""
+    name, data = event.decode().strip().split("\n")
+    assert name == "event: snapshot"
+    content: dict[str, Any] = json.loads(data.removeprefix("data: "))
+    return content
 
 
 def names(data: dict[str, Any]) -> dict[str, Any]:
@@ -76,24 +86,23 @@ def names(data: dict[str, Any]) -> dict[str, Any]:
     return {engine.pop("name"): engine for engine in engines}
 
 
-def test_a_snapshot_comes_first_and_then_what_changed_and_no_more() -> None:
+def test_a_snapshot_comes_first_and_another_one_whenever_something_has_changed() -> None:
     async def watching() -> None:
         graph = Graph()
         async with aclosing(graph.watch()) as events:
-            _, name, data = read(await anext(events))
-            assert (name, set(names(data))) == ("snapshot", {"chat-a", "chat-b"})
+            data = read(await anext(events))
+            assert set(names(data)) == {"chat-a", "chat-b"}
             assert names(data)["chat-a"] == ABOUT["chat-a"] | fields() | {"bands": [[0, "cold"]]}
-            assert (data["everybody"], data["processes"]) == (None, 1)
+            assert data["processes"] == 1
             graph.set("chat-b", state="starting", used=1)
-            _, name, data = read(await anext(events))
-            assert (name, names(data)) == ("change", {"chat-b": {"state": "starting", "used": 1}})
-            _, name, data = read(await anext(events))
-            assert (name, names(data)) == ("change", {"chat-b": {"bands": [[1000, "starting"]]}})
+            bands = {"bands": [[0, "cold"], [1000, "starting"]]}
+            expected = names(data) | {"chat-b": ABOUT["chat-b"] | fields("starting", used=1) | bands}
+            assert names(read(await anext(events))) == expected
 
     run(watching())
 
 
-def test_at_most_five_changes_are_told_in_a_second() -> None:
+def test_at_most_one_snapshot_is_sent_in_a_second() -> None:
     async def watching() -> None:
         graph, clock = Graph(), asyncio.get_running_loop().time
         times_s: list[float] = []
@@ -112,8 +121,8 @@ def test_at_most_five_changes_are_told_in_a_second() -> None:
                 times_s.append(clock())
                 graph.feed.tick()  # the report of the process does so as well
         changing.cancel()
-        assert 40 < len(times_s) <= 46
-        assert min(after - before for before, after in pairwise(times_s)) >= 0.2 - 1e-6
+        assert len(times_s) in {9, 10}
+        assert min(after - before for before, after in pairwise(times_s)) >= 1 - 1e-6
 
     run(watching())
 
@@ -129,10 +138,10 @@ def test_while_nothing_changes_nothing_is_told_or_made(monkeypatch: pytest.Monke
         waiting = [asyncio.create_task(anext(events)) for events in watchers]  # type: ignore[arg-type]
         graph.looks = 0
         await asyncio.sleep(59.9)
-        assert (made, graph.looks) == (["snapshot"], 299)
+        assert (made, graph.looks) == (["snapshot"], 59)
         graph.set("chat-a", used=1)
         texts = await asyncio.gather(*waiting)
-        assert (len(set(texts)), made) == (1, ["snapshot", "change"])
+        assert (len(set(texts)), made) == (1, ["snapshot", "snapshot"])
         for events in watchers:
             await events.aclose()
         graph.looks = 0
@@ -155,7 +164,7 @@ def test_an_event_is_made_once_for_all_who_may_see_the_same(monkeypatch: pytest.
         graph, made = Graph(), counted(monkeypatch)
         graph.picture = replace(graph.picture, traffic={"org-1": (1, 0, 0), "org-2": (2, 1, 0), EVERYBODY: (3, 1, 0)})
         streams = [graph.watch(caller) for caller in (ACME, ACME, RIVAL, OPERATOR, OPERATOR)]
-        snapshots = [read(await anext(events))[2] for events in streams]
+        snapshots = [read(await anext(events)) for events in streams]
         assert len(made) == 3
         sums = [(data["organisation"], data["everybody"]) for data in snapshots]
         acme, rival, everybody = (
@@ -169,56 +178,36 @@ def test_an_event_is_made_once_for_all_who_may_see_the_same(monkeypatch: pytest.
     run(watching())
 
 
-def test_traffic_of_others_is_told_to_nobody_but_operators() -> None:
+def test_calls_of_others_are_shown_to_operators_alone() -> None:
     async def watching() -> None:
         graph = Graph()
-        acme, operator = graph.watch(), graph.watch(OPERATOR)
+        acme, operator = graph.watch(ACME), graph.watch()
         await anext(acme), await anext(operator)
+        for field in ("used", "waiting", "organisations", "requests_per_minute", "errors_per_minute"):
+            graph.set("chat-a", **{field: 5})
+            assert names(read(await anext(operator)))["chat-a"][field] == 5
         graph.move("org-2", 7)
         graph.move(EVERYBODY, 7)
-        _, _, data = read(await anext(operator))
-        assert (data["engines"], data["everybody"]["requests_per_minute"]) == ([], 7)
+        assert read(await anext(operator))["everybody"]["requests_per_minute"] == 7
         told = asyncio.create_task(anext(acme))  # type: ignore[arg-type]
         await asyncio.sleep(30)
         assert not told.done()
         graph.move("org-1", 1)
-        assert read(await told)[2]["organisation"]["requests_per_minute"] == 1
+        assert read(await told)["organisation"]["requests_per_minute"] == 1
         await acme.aclose(), await operator.aclose()
 
     run(watching())
 
 
-def test_who_comes_back_gets_what_it_missed_and_who_was_away_too_long_all() -> None:
-    async def watching() -> None:
-        graph = Graph()
-        async with aclosing(graph.watch()) as events:
-            last_id, _, _ = read(await anext(events))
-        for used in range(1, 4):
-            graph.set("chat-a", used=used, state="ready")
-            graph.feed.tick()
-        async with aclosing(graph.watch(last_id=last_id)) as events:
-            _, name, data = read(await anext(events))
-            assert (name, names(data)) == ("change", {"chat-a": {"used": 3, "state": "ready", "bands": [[0, "ready"]]}})
-        for used in range(RING + 1):
-            graph.set("chat-b", used=used + 100)
-            graph.feed.tick()
-        for stale in (last_id, "x", f"{last_id}00000", "0-0", f"{last_id.partition('-')[0]}-٣", f"{last_id}-1", ""):
-            async with aclosing(graph.watch(last_id=stale)) as events:
-                assert read(await anext(events))[1] == "snapshot", stale
-
-    run(watching())
-
-
-def test_who_reads_slowly_gets_all_changes_in_one_event_and_holds_up_nobody() -> None:
+def test_who_reads_slowly_gets_the_newest_snapshot_and_holds_up_nobody() -> None:
     async def watching() -> None:
         graph = Graph()
         slow, quick = graph.watch(), graph.watch()
         await anext(slow), await anext(quick)
         for used in range(1, 30):
             graph.set("chat-a", used=used)
-            assert names(read(await anext(quick))[2])["chat-a"] == {"used": used}
-        _, name, data = read(await anext(slow))
-        assert (name, names(data)["chat-a"]["used"]) == ("change", 29)
+            assert names(read(await anext(quick)))["chat-a"]["used"] == used
+        assert names(read(await anext(slow)))["chat-a"]["used"] == 29
         await slow.aclose(), await quick.aclose()
 
     run(watching())
@@ -235,7 +224,7 @@ def test_a_key_that_ended_ends_the_feed_though_nothing_changes() -> None:
 
         graph = Graph()
         with pytest.raises(type(INVALID_API_KEY())):
-            async for _ in graph.feed.watch(ACME, None, current):
+            async for _ in graph.feed.watch(ACME, current):
                 pass
         assert asyncio.get_running_loop().time() <= ends_s + 6
 
@@ -264,11 +253,11 @@ async def open_feed(api: Api) -> AsyncIterator[Callable[..., asyncio.Task[None]]
     """Opens feeds, as a browser does, whose messages come into a list."""
     tasks: list[asyncio.Task[None]] = []
 
-    def opened(key: str, outbox: list[Any], *more: tuple[bytes, bytes]) -> asyncio.Task[None]:
+    def opened(key: str, outbox: list[Any]) -> asyncio.Task[None]:
         async def send(message: Any) -> None:
             outbox.append(message)
 
-        scope = http_scope("GET", "/console/events", [(b"authorization", f"Bearer {key}".encode()), *more])
+        scope = http_scope("GET", "/console/events", [(b"authorization", f"Bearer {key}".encode())])
         tasks.append(asyncio.create_task(exchange(app_over(api.service), scope, b"", send)))
         return tasks[-1]
 
@@ -278,9 +267,9 @@ async def open_feed(api: Api) -> AsyncIterator[Callable[..., asyncio.Task[None]]
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def told(outbox: list[Any]) -> list[tuple[str, str, dict[str, Any]]]:
+def told(outbox: list[Any]) -> list[dict[str, Any]]:
     text = b"".join(message.get("body", b"") for message in outbox[1:])
-    return [read(event) for event in text.split(b"\n\n") if event.startswith(b"id: ")]
+    return [read(event) for event in text.split(b"\n\n") if event.startswith(b"event: ")]
 
 
 async def test_the_feed_of_the_app_shows_its_engines_and_requests(
@@ -291,20 +280,15 @@ async def test_the_feed_of_the_app_shows_its_engines_and_requests(
     await until(lambda: told(outbox))
     headers = dict(outbox[0]["headers"])
     assert (outbox[0]["status"], headers[b"content-type"]) == (200, b"text/event-stream; charset=utf-8")
-    ((last_id, name, data),) = told(outbox)
-    engines = names(data)
-    assert (name, set(engines)) == ("snapshot", {model.deployment for model in api.service.catalog.deployed()})
+    engines = names(told(outbox)[0])
+    assert set(engines) == {model.deployment for model in api.service.catalog.deployed()}
     assert engines["chat-obedient"]["state"] == "ready"
     assert engines["chat-obedient"]["expected_load_s"] == 3.0
     await api.chat()
     await until(lambda: len(told(outbox)) > 1)
-    _, name, data = told(outbox)[-1]
-    assert (name, names(data)) == ("change", {"chat-obedient": {"requests_per_minute": 1}})
+    data = told(outbox)[-1]
+    assert names(data) == engines | {"chat-obedient": engines["chat-obedient"] | {"requests_per_minute": 1}}
     assert data["organisation"] == data["everybody"] == {"requests_per_minute": 1, "errors_per_minute": 0, "waiting": 0}
-    again: list[Any] = []
-    open_feed(api.everything, again, (b"last-event-id", last_id.encode()))
-    await until(lambda: told(again))
-    assert told(again)[0][1:2] == ("change",)
 
 
 async def test_a_feed_is_one_of_the_streams_of_its_key(api: Api, open_feed: Callable[..., asyncio.Task[None]]) -> None:
@@ -320,20 +304,57 @@ async def test_a_feed_is_one_of_the_streams_of_its_key(api: Api, open_feed: Call
     assert api.state.rates.open_streams == 3
 
 
-async def test_a_key_without_the_scope_of_operators_sees_no_sum_of_all(
+async def test_a_key_without_the_scope_of_operators_sees_no_calls_of_others(
     api: Api, open_feed: Callable[..., asyncio.Task[None]]
 ) -> None:
     outbox: list[Any] = []
     open_feed(await api.key(*(frozenset(Scope) - OPERATORS)), outbox)
     await until(lambda: told(outbox))
-    assert told(outbox)[0][2]["everybody"] is None
+    data, operators = told(outbox)[0], list[Any]()
+    assert data["everybody"] is None
+    fields = {"capability", "models", "state", "slots", "last_load_s", "expected_load_s", "bands"}
+    assert all(set(engine) == fields for engine in names(data).values())
+    open_feed(api.everything, operators)
+    other = await api.stranger()
+    await api.chat(key=other)
+    await until(lambda: len(told(operators)) > 1)
+    await api.chat(key=await api.key(Scope.CHAT))
+    await until(lambda: len(told(outbox)) > 1)
+    assert told(outbox)[1] | {"time_ms": 0} == data | {
+        "organisation": {"requests_per_minute": 1, "errors_per_minute": 0, "waiting": 0},
+        "time_ms": 0,
+    }
+
+
+def test_single_calls_do_not_show_in_the_state_of_an_engine_with_one_slot() -> None:
+    async def watching() -> None:
+        graph, states = Graph(), list[str]()
+        graph.set("chat-a", state="ready", slots=1)
+
+        async def watched() -> None:
+            async for event in graph.watch(RIVAL):
+                state = names(read(event))["chat-a"]["state"]
+                states.extend([] if states[-1:] == [state] else [state])
+
+        watch = asyncio.create_task(watched())
+        for number in range(200):
+            graph.set("chat-a", state="ready" if number % 7 else "busy")
+            await asyncio.sleep(0.2)
+        graph.set("chat-a", state="failed")
+        await asyncio.sleep(2)
+        graph.feed.close()
+        await watch
+        assert states[-2:] == ["busy", "failed"]
+        assert len(states) <= 4, "busy for all these calls"
+
+    run(watching())
 
 
 # --- what is counted -------------------------------------------------------------------------------------------------
 
 
 def test_what_ended_counts_for_a_minute() -> None:
-    minute = Minute()
+    minute = RollingMinute()
     minute.add(0.0, Counter(a=2), Counter(a=1))
     minute.add(30.0, Counter(a=1, b=1), Counter())
     assert (minute.requests, minute.errors) == (Counter(a=3, b=1), Counter(a=1))
@@ -344,7 +365,7 @@ def test_what_ended_counts_for_a_minute() -> None:
 
 
 def test_bands_are_of_the_last_hour_and_busy_ones_do_not_flicker() -> None:
-    bands = Bands()
+    bands = StateHistory()
     for second in range(2 * CONSOLE_BANDS_S):
         bands.note(1000 * second, "busy" if second % 2 else "ready")
     assert [state for _, state in bands.runs] == ["busy"]

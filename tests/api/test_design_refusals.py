@@ -35,7 +35,7 @@ async def test_400_a_malformed_slug_at_order_and_adoption(api: Api, slug: str) -
 
 @pytest.mark.parametrize("fields", [{"age_years": 91}, {"language": "nl"}, {"target_hz": 401}, {"timber": "deep"}])
 async def test_400_what_an_order_may_not_hold_leaves_no_draft(api: Api, fields: dict[str, Any]) -> None:
-    """All bounds: tests/contract/test_voice_design_order.py."""
+    """All bounds: tests/contract/test_voice_design.py."""
     refused(await order(api, **fields), 400, "invalid_request_error", *fields)
     assert await listed(api) == []
 

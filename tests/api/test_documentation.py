@@ -87,9 +87,9 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("query", HOSTILE)
-async def test_any_text_is_a_query(documentation: Documentation, query: str) -> None:
-    assert len(await documentation.search(query, 3)) <= 3
+async def test_any_text_is_a_query(documentation: Documentation) -> None:
+    for query in HOSTILE:
+        assert len(await documentation.search(query, 3)) <= 3, query
 
 
 async def test_words_of_the_query_language_are_words(documentation: Documentation) -> None:

@@ -141,7 +141,7 @@ async def test_a_client_that_leaves_gets_no_verdict_of_half_a_sound(api: Api) ->
     ears, caller = hears(api, TEXT), await api.caller()
     context = RequestContext(trace := Trace(api.service), caller, trace.timings)
     request = SpeechRequest(input=TEXT, language="en", provider="supertonic", verify="report")
-    listening = verdicts.Listening(context, await speech.prepare(context, request))
+    listening = verdicts.SpeechVerification(context, await speech.prepare(context, request))
     async with aclosing(listening.blocks({})) as blocks:
         await anext(blocks)
     assert (await listening.verdict()).reason == "incomplete"

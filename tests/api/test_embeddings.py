@@ -74,8 +74,8 @@ async def test_an_unknown_input_type_is_400_and_the_known_ones_are_named(api: Ap
 @pytest.mark.parametrize(
     "input_",
     [
-        "", [""], {"a": 1}, None, 7, [], [[]], [[1], []], [1, "a"], ["a", 1], ["a", [1]], [[1], "a"],
-        [[1, "a"]], [True], [[True]], [1.0], [[1.5]], [-1], [2**31], [[2**31]], [10**40], [[[1]]], [None],
+        "", [""], {"a": 1}, None, 7, [], [[]], [[1], []], [1, "a"], ["a", 1],
+        [[1, "a"]], [True], [[True]], [1.0], [[1.5]], [-1], [[[1]]], [None],
     ],
 )  # fmt: skip
 async def test_input_that_is_no_text_is_400(api: Api, input_: object) -> None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from autoscaling.engine import CallContext, Timings
 from contract.chat.engine import ChatJob, ChatReply
-from contract.errors import BUSY, ENGINE_FAILED, PROVIDER_BUSY, UPSTREAM_ERROR, WARMING_UP, ApiError
+from contract.errors import BUSY, ENGINE_FAILED, ORG_SPEND_LIMIT, PROVIDER_BUSY, UPSTREAM_ERROR, WARMING_UP, ApiError
 from contract.transcription.engine import Segment
 from contract.transcription.transcript import Formatted
 from deployments.ingress.context import RequestContext, Trace
-from deployments.ingress.flows.formatting import PIECES_AT_ONCE, Formatting
+from deployments.ingress.flows.transcription import PIECES_AT_ONCE, Formatting
 from tests.api.conftest import Api
 from tests.catalogs import chat
 from text.formatting.request import MOST_PIECE_CHARS, PIECE_CHARS, pieces
@@ -50,7 +50,8 @@ class Scribe:
             text = self.write(said(job))
             if isinstance(text, Exception):
                 raise text
-            await self.gate.wait()
+            if text:
+                await self.gate.wait()
         finally:
             self.under_way -= 1
         message = {"role": "assistant", "content": text}
@@ -235,6 +236,29 @@ async def test_the_first_failure_ends_the_others(api: Api) -> None:
         assert scribe.under_way == 0
         formatting.add([segment(SENTENCE)] * 400)
     assert len(scribe.jobs) == 2
+
+
+@pytest.mark.parametrize(
+    ("failure", "is_owed"),
+    [
+        ("", True),  # an answer that is none
+        (BUSY("full"), True),
+        (ORG_SPEND_LIMIT("no room"), True),
+        (UPSTREAM_ERROR(), False),
+        (RuntimeError(), False),
+    ],
+)
+async def test_pieces_that_a_failure_cancels_are_free_where_it_is_the_servers(
+    api: Api, failure: Any, is_owed: bool
+) -> None:
+    scribe = Scribe(lambda piece: failure if len(scribe.jobs) == 2 else piece)
+    scribe.gate.clear()
+    context = await context_of(api, scribe)
+    async with Formatting(context, "de", MODEL) as formatting:
+        formatting.add([segment(SENTENCE)] * 400)
+        assert (await formatting.finish(SENTENCE * 400)).reason
+    # Of the piece that failed, an answer is billed, whatever it is worth.
+    assert len(await api.usage()) == is_owed + (failure == "")
 
 
 async def test_few_pieces_are_under_way_at_once(api: Api) -> None:

@@ -182,7 +182,7 @@ async def test_a_count_that_takes_longer_than_an_answer_may_is_504_and_billed_as
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caller = await api.caller()
-    api.service.early_leavers.put(caller.org_id, True, time.monotonic())
+    api.service.recent_disconnects.put(caller.org_id, True, time.monotonic())
     assert (await api.chat("stream 3 0.01")).status_code == 200
     model = api.service.catalog.chat["obedient"]
     assert model.serving
@@ -201,7 +201,7 @@ async def test_answers_are_counted_once_one_has_run_into_its_time_limit(api: Api
     held(api, Holding(error=error()))
     assert (await api.chat("say hello")).status_code == error.status
     assert await api.usage() == []
-    assert bool(api.service.early_leavers.get(caller.org_id, time.monotonic())) is is_counted
+    assert bool(api.service.recent_disconnects.get(caller.org_id, time.monotonic())) is is_counted
 
 
 def _model(api: Api, id: str) -> Model:

@@ -11,6 +11,7 @@ import openai
 import pytest
 
 from contract import VERSION
+from contract.access import Scope
 from tests.api.conftest import Api, refused
 from tests.docs.pages import ROOT
 
@@ -85,8 +86,13 @@ async def test_organisation_sees_only_models_enabled_for_it(api: Api) -> None:
 async def test_healthz_needs_no_key(api: Api) -> None:
     reply = await api.client.get("/healthz")
     assert reply.status_code == 200
-    assert reply.json()["status"] == "ok"
-    assert reply.json()["version"] == VERSION
+    assert reply.json() == {"status": "ok", "version": VERSION, "replicas": {}}
+
+
+async def test_healthz_shows_running_replicas_to_any_key_and_refuses_a_wrong_one(api: Api) -> None:
+    for key in (api.everything, await api.key(Scope.RERANK)):
+        assert (await api.send("GET", "/healthz", key)).json()["replicas"]["chat-obedient"] == 1
+    refused(await api.send("GET", "/healthz", "prl_wrong"), 401, "invalid_api_key")
 
 
 async def test_one_version_is_told_everywhere(api: Api) -> None:

@@ -6,19 +6,20 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from audio.listener import RATE
 from contract.errors import AUDIO_UNREADABLE, BUSY, STATE_UNAVAILABLE, UPSTREAM_ERROR
-from contract.realtime import replies
-from deployments.ingress.flows.realtime import ear
+from deployments.ingress.flows.realtime import transcriber
+from deployments.ingress.flows.realtime.notifier import SessionNotifier
 from state.billing.reservation import Account
 from tests.api.conftest import Api
-from tests.api.live import MODEL, TRANSCRIPTION, Live, hearing, hello, listening, scripted
+from tests.api.live import MODEL, PATH, TRANSCRIPTION, Live, hearing, hello, listening, scripted
 from tests.waiting import until
 
 
 @pytest.fixture
 async def ears(api: Api, monkeypatch: pytest.MonkeyPatch) -> Api:
     """The same app with ears that find speech by rule, and try again at once."""
-    monkeypatch.setattr(ear, "RETRY_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(transcriber, "RETRY_S", (0.0, 0.0, 0.0))
     hearing(api)
     return scripted(api)
 
@@ -85,17 +86,17 @@ async def test_silence_costs_no_call_and_no_money(ears: Api) -> None:
     assert (ledger["received_s"], ledger["silence_s"]) == (5, 5)
 
 
-async def test_speech_is_billed_once_at_the_end(ears: Api) -> None:
+async def test_each_turn_is_billed_by_whole_seconds_on_one_line(ears: Api) -> None:
     async with listening(ears) as live:
-        for _ in range(3):
-            await live.speak(1.0)
-            await live.pause()
+        await live.update(turn_detection=None)
+        for samples in (RATE - 1, RATE, RATE + 1):
+            await live.append(bytes(2 * samples))
+            await live.send("input_audio_buffer.commit")
             await live.text()
         ledger = await live.end()
-    (line,) = await ears.usage()
-    assert line.quantity == -(-ledger["heard_s"] // 1)
-    usage = [event["usage"] for event in live.events if event["type"] == f"{TRANSCRIPTION}.completed"]
-    assert sum(one["seconds"] for one in usage) == pytest.approx(ledger["heard_s"], abs=0.01)
+    usage = [event["usage"]["seconds"] for event in live.events if event["type"] == f"{TRANSCRIPTION}.completed"]
+    assert usage == [1, 1, 2]
+    assert [line.quantity for line in await ears.usage()] == [ledger["billed_s"]] == [4]
 
 
 async def test_a_ledger_whenever_it_is_wanted(live: Live) -> None:
@@ -195,7 +196,7 @@ async def test_an_engine_that_fails_costs_time_and_no_words(ears: Api) -> None:
 
 
 async def test_a_busy_engine_is_waited_for(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ear, "BUSY_S", 0.0)
+    monkeypatch.setattr(transcriber, "BUSY_S", 0.0)
     refusals = [1] * 20
 
     async def busy(seconds: float) -> str:
@@ -250,10 +251,29 @@ async def test_what_the_engine_is_asked(ears: Api) -> None:
     assert (job.language, job.owner) == ("de", "org-1")
 
 
-async def test_a_session_wakes_its_engine(ears: Api) -> None:
+async def test_the_first_sound_wakes_the_engine(ears: Api) -> None:
     engine = ears.engine(ears.service.catalog.transcription[MODEL].deployment)
-    async with listening(ears):
-        assert engine.warmed == 1
+    async with listening(ears) as live:
+        await live.update(transcription={"model": "whisper-large-v3"})
+        await live.update(transcription={"model": MODEL})
+        assert engine.warmed == 0
+        await live.pause(0.1)
+        await live.end()
+    assert engine.warmed == 1
+    assert ears.engine(ears.service.catalog.transcription["whisper-large-v3"].deployment).warmed == 0
+
+
+@pytest.mark.parametrize("name", ["whisper-1", "gpt-4o-transcribe", "gpt-realtime", "x" * 300, "whisper-large-v3"])
+async def test_an_unknown_model_means_the_default_one(ears: Api, name: str) -> None:
+    chosen = name if name == "whisper-large-v3" else MODEL
+    async with listening(ears, f"{PATH}&model={name}") as live:
+        session = await live.update(transcription={"model": name})
+        assert session["audio"]["input"]["transcription"]["model"] == chosen
+        await live.pause(0.1)
+        await live.update(transcription={"model": name})
+    settings = {"type": "transcription", "audio": {"input": {"transcription": {"model": name}}}}
+    made = (await ears.send("POST", "/v1/realtime/client_secrets", json={"session": settings})).json()
+    assert made["session"]["audio"]["input"]["transcription"]["model"] == chosen
 
 
 async def test_a_client_that_leaves_pays_for_what_was_heard(ears: Api) -> None:
@@ -290,14 +310,14 @@ async def test_words_that_were_told_are_billed_though_their_turn_is_dropped(ears
 
 
 async def test_a_session_that_dies_of_an_error_bills_what_was_heard(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*of: object, **more: object) -> None:
+    async def broken(*of: object, **more: object) -> None:
         raise ZeroDivisionError
 
     async with listening(ears) as live:
         await live.speak(0.9)
         await live.pause()
         await live.text()
-        monkeypatch.setattr(replies, "cleared", broken)
+        monkeypatch.setattr(SessionNotifier, "cleared", broken)
         await live.send("input_audio_buffer.clear")
         await live.socket.wait_closed()
     assert live.socket.close_code == 1011

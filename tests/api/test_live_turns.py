@@ -92,12 +92,12 @@ def test_a_turn_that_is_cut_while_somebody_speaks_goes_on_in_the_next() -> None:
 
 
 def test_what_was_told_of_a_turn_is_heard_though_its_text_is_lost() -> None:
-    for told_to, heard in ((0, 0), (150, 50), (1_000, 200)):
-        ledger, turn = SecondsLedger(), LiveTurn(100, 300, 100, told_to=told_to)
-        ledger.receive(400)
+    for reported_until, heard in ((0, 0), (150, 50), (1_000, 200)):
+        ledger, turn = SecondsLedger(), LiveTurn(100, 300, 100, reported_until=reported_until)
+        ledger.received += 400
         ledger.open(turn)
-        ledger.end()
-        assert (ledger.heard, ledger.unheard, ledger.pending) == (heard, 200 - heard, 0)
+        ledger.end(owes_begun=True)
+        assert (ledger.transcribed, ledger.untranscribed, ledger.pending) == (heard, 200 - heard, 0)
         assert sum(piece.end - piece.start for piece in ledger.pieces) == 200 - heard
 
 
@@ -146,7 +146,7 @@ def test_every_sample_is_somewhere_once(steps: Sequence[Step], is_detected: bool
         match what:
             case "sound":
                 # Not in whole frames: what is committed or cleared may be in the middle of one.
-                ledger.receive(samples)
+                ledger.received += samples
                 frames = (ledger.received - turns.position) // FRAME
                 for change in turns.listen([probability] * frames, ledger.received):
                     if change.kind == "started":
@@ -157,23 +157,23 @@ def test_every_sample_is_somewhere_once(steps: Sequence[Step], is_detected: bool
                 waiting.append(turns.commit(turns.turn, ledger.received).turn)
             case "clear":
                 if turn := turns.clear(ledger.received):
-                    ledger.lose(turn, "cleared")
+                    ledger.mark_untranscribed(turn, "cleared", owes_begun=True)
                     ended.append(turn)
             case "hear" if waiting:
                 ended.append(waiting.pop(0))
-                ledger.hear(ended[-1])
+                ledger.mark_transcribed(ended[-1])
             case "lose" if waiting:
                 ended.append(waiting.pop(0))
-                ledger.lose(ended[-1], "upstream_error")
+                ledger.mark_untranscribed(ended[-1], "upstream_error", owes_begun=False)
         shown = ledger.object()
         assert shown["received_s"] == pytest.approx(shown["speech_s"] + shown["silence_s"])
         assert ledger.silence >= 0
-        assert ledger.speech == ledger.heard + ledger.unheard + ledger.pending
+        assert ledger.speech == ledger.transcribed + ledger.untranscribed + ledger.pending
     open_at_the_end = [*waiting, *([turns.turn] if turns.turn else [])]
-    ledger.end()
+    ledger.end(owes_begun=True)
     assert ledger.pending == 0
     spans = sorted((turn.start, turn.end) for turn in ended + open_at_the_end)
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
     assert all(0 <= start <= end <= ledger.received for start, end in spans)
     assert ledger.speech == sum(end - start for start, end in spans)
-    assert ledger.unheard == sum(piece.end - piece.start for piece in ledger.pieces)
+    assert ledger.untranscribed == sum(piece.end - piece.start for piece in ledger.pieces)

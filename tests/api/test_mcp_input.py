@@ -231,10 +231,7 @@ async def test_an_unknown_method_is_an_error_of_the_protocol(api: Api, path: str
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_nobody_is_held_for_news(api: Api, path: str) -> None:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     body = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {"_meta": meta, "notifications": {}}}
     reply = await send(api, path, body, mcp_protocol_version="2026-07-28", mcp_method="subscriptions/listen")
     assert rpc_error(reply) == -32601

@@ -220,7 +220,7 @@ async def test_requests_are_as_documented(api: Api, document: dict[str, Any]) ->
 async def test_events_of_the_console_are_as_documented(api: Api, document: dict[str, Any]) -> None:
     assert api.service.console
     schema = operation_of(document, FEED)["responses"]["200"]["content"]["text/event-stream"]["x-event"]
-    async with aclosing(api.service.console.feed.watch(await api.caller(), None, api.state.accounts.current)) as events:
+    async with aclosing(api.service.console.feed.watch(await api.caller(), api.state.accounts.current)) as events:
         for _ in range(2):
             data = json.loads((await anext(events)).partition(b"data: ")[2])
             jsonschema.validate(data, closed({**schema, "components": document["components"]}))

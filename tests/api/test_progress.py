@@ -66,17 +66,17 @@ class Queued:
 
     async def busy(self, send: Callable[[], Any], leaves: Callable[[], object] | None = None) -> httpx.Response:
         """The reply to what `send` sends, which waits until its wait was looked at, or until `leaves`."""
-        slots = {gate: gate._queue.try_enter("org-99") for gate in self.engines.values()}
+        slots = {gate: gate.queue.try_enter("org-99") for gate in self.engines.values()}
         sending = asyncio.ensure_future(send())
-        await until(leaves or (lambda: any(gate._forecast._waits for gate in slots)))
+        await until(leaves or (lambda: any(gate.forecast.waits for gate in slots)))
         for gate, slot in slots.items():
             assert slot
-            gate._queue.leave(slot)
+            gate.queue.leave(slot)
         reply: httpx.Response = await sending
         return reply
 
     def waiting(self) -> int:
-        return sum(gate._queue.waiting for gate in self.engines.values())
+        return sum(gate.queue.waiting for gate in self.engines.values())
 
 
 @asynccontextmanager
@@ -171,13 +171,13 @@ async def test_a_full_queue_is_a_429_that_says_when_to_come_again(
     queued: Queued, service_s: float, least_s: int, most_s: int
 ) -> None:
     gate = queued.engines["chat-obedient"]
-    gate._queue._max_waiting = 1
+    gate.queue._max_waiting = 1
     for _ in range(1000):
         gate.times["service"].add(service_s)
 
     async def refused() -> int:
         waiting = asyncio.ensure_future(queued.api.chat("stream 1 0"))
-        await until(lambda: gate._queue.waiting == 1)
+        await until(lambda: gate.queue.waiting == 1)
         reply = await queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS)
         assert (reply.status_code, reply.json()["error"]["code"]) == (429, "busy")
         refusals.append(int(reply.headers["retry-after"]))
@@ -190,14 +190,14 @@ async def test_a_full_queue_is_a_429_that_says_when_to_come_again(
 
 async def test_a_wait_that_fails_is_an_event_once_it_was_told(queued: Queued) -> None:
     gate = queued.engines["chat-obedient"]
-    slot = gate._queue.try_enter("org-99")
+    slot = gate.queue.try_enter("org-99")
     sending = asyncio.create_task(queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS))
-    await until(lambda: gate._forecast._waits)
-    (entry,) = gate._queue._waiting
+    await until(lambda: gate.forecast.waits)
+    (entry,) = gate.queue._waiting
     entry.evict()
     reply = await sending
     assert slot
-    gate._queue.leave(slot)
+    gate.queue.leave(slot)
     assert reply.status_code == 200
     assert statuses(reply)
     assert json.loads(reply.text.split("data: ")[-1])["error"]["code"] == "busy"
@@ -207,12 +207,12 @@ async def test_a_promise_is_repeated_before_silence_is_long(queued: Queued, monk
     monkeypatch.setattr(events, "STATUS_SILENCE_S", 0.0)
     monkeypatch.setattr(events, "STATUS_EVERY_S", 0.01)
     gate = queued.engines["chat-obedient"]
-    slot = gate._queue.try_enter("org-99")
+    slot = gate.queue.try_enter("org-99")
     sending = asyncio.create_task(queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS))
-    await until(lambda: gate._forecast._waits)
+    await until(lambda: gate.forecast.waits)
     await asyncio.sleep(0.1)
     assert slot
-    gate._queue.leave(slot)
+    gate.queue.leave(slot)
     told = statuses(await sending)
     assert len(told) > 1
     assert [one["eta_ms"] for one in told] == sorted((one["eta_ms"] for one in told), reverse=True)
@@ -224,7 +224,7 @@ async def test_one_who_waits_for_a_start_is_told_so(queued: Queued) -> None:
     handle.is_there = False
     handle.starts = asyncio.Event()
     sending = asyncio.create_task(queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS))
-    await until(lambda: gate._forecast._waits)
+    await until(lambda: gate.forecast.waits)
     listed = (await queued.api.send("GET", "/v1/models/obedient")).json()
     assert listed["load"] == {"state": "starting", "expected_s": 2.0, "p90_s": pytest.approx(3.0, abs=0.1)}
     handle.starts.set()

@@ -7,11 +7,7 @@ import pytest
 from deployments.ingress.deployment import IngressArgs
 from deployments.ingress.wire.addresses import public_address
 from tests.api.conftest import Api
-from tests.api.uploads import (
-    SOUND,
-    WEBM,
-    ticket_of,
-)
+from tests.api.uploads import SOUND, WEBM, ticket_of
 
 
 async def test_behind_a_proxy_addresses_say_https_and_keep_its_path(api: Api) -> None:

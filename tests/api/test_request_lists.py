@@ -19,7 +19,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from contract.body import decode, parse
 from contract.chat.request import ChatRequest
-from contract.decisions.native import DecisionBody
+from contract.decisions.openai import DecisionBody
 from contract.decisions.systemone import SystemOneRequest
 from contract.errors import ApiError
 from contract.limits import JSON_VALUES, LONG_BODY_BYTES

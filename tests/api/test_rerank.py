@@ -38,7 +38,7 @@ async def test_rerank_is_billed_by_tokens(api: Api) -> None:
 
 
 async def test_a_refused_body_names_its_field_and_costs_nothing(api: Api) -> None:
-    """All bounds: tests/contract/test_rerank.py."""
+    """All bounds: tests/contract/test_embeddings.py."""
     refused(
         await api.send("POST", "/v1/rerank", json={"query": "", "documents": ["x"]}),
         400,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from autoscaling.gate import Gate
-from contract.errors import STATE_UNAVAILABLE
+from contract.errors import STATE_UNAVAILABLE, ApiError
 from deployments.ingress.report import share_times
 from state import State
+from state.facts import revise
 from tests.api.walks import gates
 from tests.catalogs import behaving, chat
 from tests.state.doubles import WatchedDatabase
@@ -35,9 +36,23 @@ async def test_what_two_processes_saw_is_known_to_both_and_to_the_next(state: St
     assert one["chat-obedient"].times["service"].quantile(0.2) == pytest.approx(1.0, rel=0.1), "and counted once"
 
 
-async def test_a_database_that_is_away_costs_a_line_in_the_log(state: State, caplog: pytest.LogCaptureFixture) -> None:
+async def test_nothing_is_lost_while_a_database_is_away(state: State) -> None:
     one = process()
     one["chat-obedient"].times["service"].add(1.0)
-    await share_times(one, WatchedDatabase(state.database, lambda _: STATE_UNAVAILABLE()))
-    assert "could not store" in caplog.text
+    with pytest.raises(ApiError):
+        await share_times(one, WatchedDatabase(state.database, lambda _: STATE_UNAVAILABLE()))
     assert one["chat-obedient"].times["service"].unsaved == 1
+
+
+@pytest.mark.parametrize("text", ["{", '{"12": 1.0}', "[null]", '["1"]', "[-1]", "[1e10]", "[NaN]", "[[1.0]]"])
+async def test_times_that_cannot_be_read_are_learned_again(
+    state: State, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    await revise(state.database, {"service of chat-obedient": lambda _: text})
+    one = process()
+    one["chat-obedient"].times["service"].add(1.0)
+    await share_times(one, state.database)
+    assert "cannot be read" in caplog.text
+    after = process()
+    await share_times(after, state.database)
+    assert after["chat-obedient"].times["service"].quantile(0.2) == pytest.approx(1.0, rel=0.1)

@@ -18,6 +18,7 @@ from contract.access import Scope
 from contract.errors import FAULTS
 from contract.limits import JSON_BODY_BYTES, SPEECH_BODY_BYTES
 from tests.api.conftest import Api, refused
+from tests.api.live import scripted
 from tests.api.sounds import wav
 from tests.catalogs import REAL
 
@@ -33,9 +34,15 @@ def told(reply: httpx.Response) -> dict[str, Any]:
     return about
 
 
-def clip(seconds: float, rate: int = 16_000) -> str:
-    """A silent recording."""
-    return base64.b64encode(wav(seconds, rate)).decode()
+def clip(seconds: float, rate: int = 16_000, sample: bytes = b"\1\0") -> str:
+    """A recording, which is speech to a scripted listener unless its sample is 0."""
+    return base64.b64encode(wav(seconds, rate, sample)).decode()
+
+
+@pytest.fixture(autouse=True)
+def listener(api: Api) -> None:
+    """Takes any sample but 0 for speech; the real one: tests/audio/test_listener.py."""
+    scripted(api)
 
 
 # --- what comes back -------------------------------------------------------------------------------------------------
@@ -216,6 +223,55 @@ async def test_a_clip_is_decoded_before_an_engine_sees_it(api: Api) -> None:
     assert (reply.headers["x-voice-provider"], rate, transcript) == ("cosyvoice", 24_000, "silence")
     assert samples == pytest.approx(2 * 24_000, rel=0.01)
     assert told(reply)["voice"] is None
+
+
+@pytest.mark.parametrize(("voice_s", "status"), [(0.0, 400), (0.2, 400), (0.49, 400), (0.5, 200), (0.51, 200)])
+async def test_a_clip_has_a_voice(api: Api, voice_s: float, status: int) -> None:
+    file = wav(voice_s, 24_000, b"\1\0") + bytes(2 * 24_000)
+    file = wav(voice_s, 24_000, b"\1\0")[:40] + (len(file) - 44).to_bytes(4, "little") + file[44:]
+    reply = await speak(api, reference_audio_b64=base64.b64encode(file).decode())
+    assert reply.status_code == status
+    if status == 400:
+        sentence = f"has {voice_s:.2f} s of speech; a voice to imitate needs at least 0.5 s"
+        refused(reply, 400, "invalid_request_error", "reference_audio_b64", sentence)
+        assert await api.usage() == []
+
+
+@pytest.mark.parametrize("provider", ["supertonic", "cosyvoice", "mistral", "qwen"])
+@pytest.mark.parametrize("stream_format", ["audio", "sse"])
+async def test_marks_for_the_eye_reach_no_engine(api: Api, provider: str, stream_format: str) -> None:
+    text = "# Report 🎉\n**Add** 1/2 [cup](http://a.b) of *milk*."
+    reply = await speak(api, text, provider=provider, language="en", stream_format=stream_format)
+    sound = reply.content
+    if stream_format == "sse":
+        *deltas, done = [json.loads(line[6:]) for line in reply.text.split("\n\n") if line.startswith("data: ")]
+        sound = b"".join(base64.b64decode(delta["audio"]) for delta in deltas)
+        assert done["usage"]["characters"] == len(text)
+    assert sound.split(b"\n")[1] == b"Report Add one half cup of milk. end"
+    (line,) = await api.usage()
+    assert line.quantity == len(text)
+
+
+@pytest.mark.parametrize("text", ["🎉", "1️⃣ 👍🏽", "***", "![](cat.png)", "# 🎉"])
+async def test_emoji_and_marks_alone_are_nothing_to_speak(api: Api, text: str) -> None:
+    refused(await speak(api, text), 400, "invalid_request_error", "input", "nothing to speak")
+
+
+@pytest.mark.parametrize("text", ["½ " * 50, "🎉 " * 50 + "a", "1 **2** 3"])
+async def test_what_is_billed_is_the_text_as_it_came(api: Api, text: str) -> None:
+    """Fewer or more characters may be spoken. Who leaves early pays no more than for all of it."""
+    for provider in ("mistral", "qwen"):
+        await speak(api, text, provider=provider)
+    assert [line.quantity for line in await api.usage()] == [len(text)] * 2
+
+
+@pytest.mark.parametrize(
+    "field", ["language", "voice", "provider", "model", "response_format", "prompt_text", "verify"]
+)
+async def test_an_empty_field_is_absent(api: Api, field: str) -> None:
+    plain, empty = await speak(api, "good day"), await speak(api, "good day", **{field: ""})
+    assert (empty.status_code, empty.content) == (200, plain.content)
+    assert {*empty.headers} == {*plain.headers}
 
 
 async def test_marks_of_other_engines_are_left_out(api: Api) -> None:

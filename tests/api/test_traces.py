@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -20,16 +21,19 @@ from autoscaling.observation import Observation
 from autoscaling.tracing import Tracer
 from contract.access import Scope
 from contract.telemetry import Outcome
-from contract.tracing import ATTRIBUTES, INFERENCE, LOAD_PHASES, SPANS, USAGE_PREFIX, Loading, Stage, incoming
+from contract.tracing import INFERENCE, LOAD_PHASES, USAGE_PREFIX, Loading, Stage, incoming
 from deployments.ingress import traces
 from deployments.ingress.context import Trace
+from deployments.ingress.front.proxies import Proxies
 from state import State
-from tests.api.asgi import Answer, ask
+from tests.api.asgi import Answer, ask, http_scope
 from tests.api.conftest import Api, app_over, serving
 from tests.api.walks import gates
 from tests.catalogs import behaving, chat
+from tests.docs.pages import ROOT, rows
 from tests.waiting import until
 
+PAGE = ROOT / "docs/tracing-and-logs.md"
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT_ID = "00f067aa0ba902b7"
 CALLER = f"00-{TRACE_ID}-{PARENT_ID}-01"
@@ -78,7 +82,7 @@ class Traced:
 
 
 @asynccontextmanager
-async def traced_api(state: State) -> AsyncIterator[Traced]:
+async def traced_api(state: State, *, is_proxied: bool = True) -> AsyncIterator[Traced]:
     exporter = InMemorySpanExporter()
     tracer = Tracer(exporter, "ingress", lambda count: None)
     catalog = behaving(obedient=chat("obedient"))
@@ -86,7 +90,8 @@ async def traced_api(state: State) -> AsyncIterator[Traced]:
     replicas = {name: gate._handle.replica for name, gate in engines.items()}
     for replica in replicas.values():
         replica._observation = Observation(tracer)
-    async with serving(catalog, state, engines=engines, observation=Observation(tracer)) as api:
+    options: dict[str, Any] = {"proxies": Proxies((ip_network("0.0.0.0/0"),))} if is_proxied else {}
+    async with serving(catalog, state, engines=engines, observation=Observation(tracer), **options) as api:
         yield Traced(api, tracer, exporter)
     tracer.close()
     for replica in replicas.values():
@@ -212,13 +217,14 @@ async def test_stages_are_the_time_of_their_operation(traced: Traced) -> None:
 
 
 async def test_only_the_operation_has_names_of_the_convention(traced: Traced) -> None:
+    spans, known = ({name for name, _ in rows(PAGE, header)} for header in ("span", "attribute"))
     await traced.api.chat("fail")
     for span in traced.spans():
         attributes = span.attributes or {}
         if span is not traced.operation():
-            assert span.name in SPANS
+            assert span.name in spans
             assert [name for name in attributes if not name.startswith("parlance.")] == []
-        assert [n for n in attributes if n not in ATTRIBUTES and not n.startswith(USAGE_PREFIX)] == []
+        assert [n for n in attributes if n not in known and not n.startswith(USAGE_PREFIX)] == []
 
 
 async def test_a_trace_goes_on_and_names_the_operation_in_the_reply(traced: Traced) -> None:
@@ -272,6 +278,25 @@ async def test_a_trace_that_is_not_recorded_is_not(traced: Traced) -> None:
     assert reply.headers["traceparent"].startswith(f"00-{TRACE_ID}-")
     assert reply.headers["traceparent"].endswith("-00")
     assert traced.spans() == []
+
+
+@pytest.mark.parametrize(("share", "is_recorded"), [("0", False), ("1", True)])
+@pytest.mark.parametrize("flags", ["00", "01"])
+@pytest.mark.parametrize("trace_id", [TRACE_ID, "0" * 31 + "1", "f" * 32])
+async def test_clients_choose_neither_what_is_recorded_nor_its_trace(
+    state: State, monkeypatch: pytest.MonkeyPatch, share: str, is_recorded: bool, flags: str, trace_id: str
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", share)
+    async with traced_api(state, is_proxied=False) as traced:
+        reply = await sent(traced.api, (b"traceparent", f"00-{trace_id}-{PARENT_ID}-{flags}".encode()))
+        assert trace_id not in reply.headers["traceparent"]
+        assert bool(traced.spans()) is is_recorded
+        if is_recorded:
+            operation = traced.operation()
+            (link,) = operation.links
+            assert (f"{link.context.trace_id:032x}", f"{link.context.span_id:016x}") == (trace_id, PARENT_ID)
+            assert operation.parent is None
 
 
 async def test_of_the_traces_that_begin_here_a_share_is_recorded(seldom_traced: Traced) -> None:
@@ -357,7 +382,7 @@ async def test_a_load_whose_phases_nobody_knows_has_none(traced: Traced) -> None
 def trace_of_load(traced: Traced, loading: Loading | None) -> None:
     """Tells of a request that waited for a cold engine."""
     trace = Trace(traced.api.service, scope=Scope.CHAT)
-    traces.begin(trace, [])
+    traces.begin(trace, http_scope("GET", "/", []), [])
     trace.timings.enter(Stage.QUEUE, "chat-obedient")
     trace.timings.enter(Stage.LOAD, "chat-obedient")
     trace.timings.loaded(loading)

@@ -10,6 +10,7 @@ import openai
 import pytest
 import srt
 import webvtt
+from openai.types.audio import TranscriptionStreamEvent
 
 from contract.access import Scope
 from contract.transcription.request import TranscriptionRequest
@@ -24,6 +25,7 @@ from tests.api.transcriptions import (
     told,
     transcribe,
 )
+from tests.sdk import demand
 
 
 async def test_json_is_the_text_alone(api: Api) -> None:
@@ -175,6 +177,9 @@ async def test_fifty_keys_of_an_organisation_are_one_owner_at_the_engine(api: Ap
 async def test_stream_gives_deltas_and_the_whole(api: Api) -> None:
     reply = await transcribe(api, "good morning\nhow are you", stream="true", response_format="verbose_json")
     assert reply.headers["content-type"].startswith("text/event-stream")
+    for event in heard_in(reply):
+        # The type knows a `usage` of tokens alone; this one is of seconds, as in a whole transcription.
+        demand(TranscriptionStreamEvent, {name: value for name, value in event.items() if name != "usage"})
     assert [event.get("delta") for event in heard_in(reply)] == ["good morning", " how are you", None]
     assert heard_in(reply)[-1] == {
         "type": "transcript.text.done",

@@ -8,13 +8,8 @@ import httpx
 import pytest
 
 from autoscaling.engine import Timings
-from contract.limits import (
-    CONTEXT_TERMS,
-    FORMAT_TEXT_S,
-    RECORDING_BODY_BYTES,
-    RECORDING_FORM_BYTES,
-    RECORDING_S,
-)
+from contract.access import Scope
+from contract.limits import CONTEXT_TERMS, FORMAT_TEXT_S, RECORDING_BODY_BYTES, RECORDING_FORM_BYTES, RECORDING_S
 from contract.transcription.request import TranscriptionRequest
 from contract.transcription.transcript import Transcript
 from deployments.ingress.context import RequestContext, Trace
@@ -151,7 +146,7 @@ async def test_415_other_bodies(api: Api, kind: str) -> None:
     refused(reply, 415, "unsupported_media_type", None)
 
 
-@pytest.mark.parametrize("upload_id", ["upl_unknown", "", "../../etc/passwd", "x" * 1000])
+@pytest.mark.parametrize("upload_id", ["upl_unknown", " ", "../../etc/passwd", "x" * 1000])
 async def test_404_unknown_upload(api: Api, upload_id: str) -> None:
     refused(await api.send("POST", PATH, json={"upload_id": upload_id}), 404, "not_found", "upload_id")
 
@@ -262,6 +257,22 @@ async def test_402_for_a_recording_that_is_longer_than_the_money(api: Api) -> No
     await api.limit(20)
     refused(await transcribe(api, "lasts 11"), 402, "org_spend_limit", None)
     assert (await transcribe(api, "lasts 10")).status_code == 200
+
+
+@pytest.mark.parametrize(("limit", "user_limit", "seconds"), [(10, 1000, 10), (1000, 11, 11), (1000, None, 1000)])
+async def test_no_more_is_decoded_than_the_money_has_room_for(
+    api: Api, limit: int, user_limit: int | None, seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await api.key(*Scope, user="ann")
+    await api.limit(limit)
+    if user_limit:
+        await api.limit(user_limit, user="ann")
+    engine, most = engine_of(api), list[float]()
+    transcribe = engine.transcribe
+    monkeypatch.setattr(engine, "transcribe", lambda job: most.append(job.max_seconds) or transcribe(job))
+    reply = await api.send("POST", PATH, key, files={"file": ("memo.mp3", "one")})
+    assert reply.status_code == 200
+    assert most[0] in (seconds, seconds + 1)  # a second that was reserved in advance may count twice
 
 
 async def test_who_leaves_pays_for_what_was_heard(api: Api) -> None:

@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from autoscaling.engine import CallContext
+from contract.access import Scope
 from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR, ApiError
 from contract.speech.verdict import VERDICT_PASSAGE_CHARS
 from contract.telemetry import VERDICTS
@@ -55,6 +56,15 @@ async def test_a_report_names_what_is_missing(api: Api) -> None:
     body = await verdict(api, await speak(api))
     assert (body["verdict"], body["word_error_rate"], body["longest_difference"]) == ("differs", 0.25, 1)
     assert body["first_difference"] == {"expected": "dear", "heard": ""}
+
+
+@pytest.mark.parametrize("verify", ["report", "retry"])
+async def test_speech_is_compared_with_the_text_without_marks_for_the_eye(api: Api, verify: str) -> None:
+    text = "# Add **1/2** cup 🎉 to the [soup](http://a.b)."
+    ears = hears(api, "Add one half cup to the soup.")
+    body = await verdict(api, await speak(api, verify, text))
+    assert (body["verdict"], body["word_error_rate"], len(ears.jobs)) == ("faithful", 0.0, 1)
+    assert [line.quantity for line in await api.usage()] == [len(text)]
 
 
 async def test_ears_hear_again_with_a_hint_before_they_blame(api: Api) -> None:
@@ -109,6 +119,32 @@ async def test_a_verdict_of_another_organisation_is_as_one_that_never_was(api: A
     assert others["message"].replace(id, "req_0") == missing["message"]
 
 
+async def test_a_verdict_of_another_user_is_as_one_that_never_was(api: Api) -> None:
+    hears(api, TEXT)
+    ann, eve = [await api.key(*Scope, user=name) for name in ("ann", "eve")]
+    reply = await speak(api, key=ann)
+    await verdict(api, reply, ann)
+    refused(await fetch(api, reply, eve), 404, "not_found", "request_id")
+
+
+@pytest.mark.parametrize("verify", ["report", "retry"])
+async def test_verification_needs_the_scope_of_transcriptions(api: Api, verify: str) -> None:
+    ears = hears(api, TEXT)
+    key = await api.key(Scope.SPEECH)
+    assert (await speak(api, "off", key=key)).status_code == 200
+    refused(await speak(api, verify, key=key), 403, "missing_scope", None, says="`transcribe`")
+    assert not ears.jobs
+    both = await api.key(Scope.SPEECH, Scope.TRANSCRIBE)
+    assert (await verdict(api, await speak(api, verify, key=both), both))["verdict"] == "faithful"
+
+
+async def test_speech_that_is_refused_leaves_no_verdict_that_will_come(api: Api) -> None:
+    hears(api, TEXT)
+    reply = await speak(api, text="fail")
+    assert reply.status_code == 502
+    refused(await fetch(api, reply), 404, "not_found", "request_id")
+
+
 async def test_events_end_with_the_verdict(api: Api) -> None:
     hears(api, TEXT)
     reply = await speak(api, stream_format="sse")
@@ -152,6 +188,16 @@ async def test_the_attempt_that_says_its_text_is_sent_though_more_of_its_names_a
     reply = await speak(api, "retry", text)
     assert (reply.headers["x-voice-verdict"], reply.headers["x-voice-attempts"]) == ("faithful", "2")
     assert (await verdict(api, reply))["heard"] == names
+
+
+@pytest.mark.parametrize("left", [1, 2, 3])
+async def test_attempts_beyond_the_first_count_against_the_rate_and_end_with_it(api: Api, left: int) -> None:
+    hears(api, "good evening", "good morning, listeners", "evening")
+    await api.change("acme", requests_per_minute=left)
+    key = await api.key(*Scope)
+    reply = await speak(api, "retry", key=key)
+    assert (reply.headers["x-voice-attempts"], reply.headers["x-ratelimit-remaining"]) == (str(left), "0")
+    assert (await speak(api, "off", key=key)).status_code == 429
 
 
 async def test_who_says_the_same_again_is_not_asked_a_third_time(api: Api) -> None:
@@ -214,7 +260,7 @@ async def test_ears_that_fail_are_no_error_of_the_speech(api: Api, verify: str, 
     assert (body["verdict"], body["reason"]) == ("not_verifiable", reason)
 
 
-@pytest.mark.parametrize("verify", ["yes", True, "", "RETRY"])
+@pytest.mark.parametrize("verify", ["yes", True, " ", "RETRY"])
 async def test_another_verify_is_refused(api: Api, verify: Any) -> None:
     body = {"input": TEXT, "verify": verify}
     refused(await api.send("POST", "/v1/audio/speech", json=body), 400, "invalid_request_error", "verify", says="retry")

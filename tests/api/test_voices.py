@@ -12,12 +12,12 @@ import pytest
 from autoscaling.engine import CallContext, Timings
 from contract.access import Scope
 from contract.speech.voices import SAMPLE_ADDRESS_S
-from deployments.ingress.flows import voices as flows
-from deployments.ingress.flows.voices import ANONYMOUS_REQUESTS
+from deployments.ingress.flows import speech as flows
+from deployments.ingress.flows.speech import ANONYMOUS_REQUESTS
 from state.voices import own
 from tests.api.conftest import Api, refused
 from tests.api.sounds import wav
-from tests.state.voices import add_voice
+from tests.state.drafts import add_voice
 from tests.waiting import until
 
 SLUG = "our-speaker"

@@ -1,6 +1,6 @@
 """What a request walks through: the product files whose code runs, in the order in which they are first entered.
 
-    python -m tests.api.walks      draws docs/walks.md
+    python -m tests.api.walks      prints them
 
 Each walk is made over the real app, state and gates: once untraced, so that caches are warm, then three times traced.
 What all three entered counts. No spend limit is set.
@@ -38,13 +38,12 @@ from deployments.ingress.console import Console
 from deployments.ingress.context import Service
 from deployments.replicas import Chat, Embedder, Replica, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
 from state import open_state
-from state.database.migrate import bring_to
+from state.database.migrate import upgrade_schema
 from tests.api.conftest import Api
-from tests.api.tracing import ROOT, Tracer, Walk, in_all
+from tests.api.tracing import Tracer, Walk, in_all
 from tests.catalogs import behaving, chat
 from tests.state.books import eventually
 
-PAGE = ROOT / "docs/walks.md"
 APP_NAME = "walks"
 METRICS = Metrics(lambda *_: None)
 
@@ -270,55 +269,20 @@ async def walks(folder: Path) -> dict[str, Walk]:
     return taken
 
 
-# --- the page --------------------------------------------------------------------------------------------------------
-
-
-def lines_of(files: list[str]) -> int:
-    return sum((ROOT / file).read_text("utf-8").count("\n") for file in files)
-
-
-def page(taken: Mapping[str, Walk]) -> str:
-    """docs/walks.md."""
-    rows = [
-        f"| {name} | {len(files := walk.files_with(ENGINE_SIDE[name]))} | {lines_of(files)} | {len(walk.climbs)} |"
-        for name, walk in taken.items()
-    ]
-    parts = ["# Walks", INTRODUCTION, "\n".join(["| walk | files | lines | climbs |", "|---|---|---|---|", *rows])]
-    for name, walk in taken.items():
-        parts += [f"## {name[0].upper()}{name[1:]}", (WALKS[name].__doc__ or "").strip(), _drawn(name, walk)]
-    return "\n\n".join(parts) + "\n"
-
-
-INTRODUCTION = """\
-The product files that a request runs, in the order of their first use. A climb is a call from a file into one that
-imports it: a hook, a closure or a generator leads back up. `tests/api/test_walks.py` traces real requests and fails
-where one opens more files or climbs more often than its bound. `python -m tests.api.walks` writes this page. Files of
-the engine are listed, not traced."""
-
-
-def _drawn(name: str, walk: Walk) -> str:
-    rows = ["| room | files |", "|---|---|"]
-    runs: list[tuple[str, list[str]]] = []
-    for file in walk.files:
-        room, _, module = file.rpartition("/")
-        if not runs or runs[-1][0] != room:
-            runs.append((room, []))
-        runs[-1][1].append(module.removesuffix(".py"))
-    rows += [f"| {room} | {', '.join(modules)} |" for room, modules in runs]
-    engine = [file.removesuffix(".py") for file in ENGINE_SIDE[name] if file not in walk.files]
-    rows += [f"| the engine | {', '.join(engine)} |"]
-    climbs = [f"- `{caller}` to `{callee}`" for caller, callee in walk.climbs]
-    return "\n".join([*rows, "", "Climbs:" if climbs else "No climbs.", *([""] if climbs else []), *climbs])
+# --- on the command line ---------------------------------------------------------------------------------------------
 
 
 def main() -> None:
-    """Writes the page."""
+    """Prints each walk: its files in the order of their first use, and its climbs."""
     with TemporaryDirectory() as folder:
         engine = create_engine(f"sqlite:///{folder}/parlance.db")
         with engine.begin() as connection:
-            bring_to(connection)
+            upgrade_schema(connection)
         engine.dispose()
-        PAGE.write_text(page(asyncio.run(walks(Path(folder)))), "utf-8")
+        for name, walk in asyncio.run(walks(Path(folder))).items():
+            files = walk.files_with(ENGINE_SIDE[name])
+            print(f"{name}: {len(files)} files, {len(walk.climbs)} climbs", *files, sep="\n  ")
+            print(*(f"  climb: {caller} to {callee}" for caller, callee in walk.climbs), sep="\n")
 
 
 if __name__ == "__main__":

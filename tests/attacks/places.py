@@ -26,10 +26,18 @@ WITHOUT_A_GRAPH = (
     "malformed-keys",
     "rude-closes",
     "sessions-that-read-nothing",
-    "ping-floods",
+    "tiny-frames",
+    "long-events",
+    "useless-events",
+    "unfinished-messages",
+    "chunks-of-one-byte",
     "monstrous-frames",
     "compressed-bombs",
     "sockets-of-strangers",
+    "activity-of-others",
+    "verdicts-of-others",
+    "searches-of-the-console",
+    "pages-of-usage",
     "tickets-without-end",  # the last one: it leaves an organisation without tickets
 )
 """They need neither HAProxy nor Ray nor a real engine."""

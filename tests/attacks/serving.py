@@ -9,7 +9,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from contract.access import Scope
+from contract.access import OPERATORS, Scope
 from state import open_state
 from tests.api.conftest import Api, client_of
 from tests.api.serving import listening
@@ -24,7 +24,7 @@ async def main(home: Path) -> None:
         keys = []
         for name in ("attacker", "bystander"):
             await api.organisation(name)
-            keys.append(await api.key(*Scope, org=name))
+            keys.append(await api.key(*(frozenset(Scope) - OPERATORS), org=name))
         sys.stdout.write(f"{port} {' '.join(keys)}\n")
         sys.stdout.flush()
         await asyncio.to_thread(sys.stdin.read)

@@ -103,4 +103,4 @@ def test_each_attack_says_what_it_tries_and_is_listed(capsys: pytest.CaptureFixt
     shown = capsys.readouterr().out
     assert all(one.tries and f"{one.name} " in shown for one in ATTACKS.values())
     modules = {Path(sys.modules[one.attempt.__module__].__file__ or "").name for one in ATTACKS.values()}
-    assert len(modules) == 11, "a module of attacks is not imported by the command line"
+    assert len(modules) == 13, "a module of attacks is not imported by the command line"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import soxr
 
 from audio import listener as module
-from audio.listener import FRAME, RATE, Listener, ListenerFailed
-from audio.listening import _g711
-from tests.models.hearing import Samples, spoken
+from audio.listener import FRAME, RATE, Frames, Listener, ListenerFailed
+from audio.listening import MEMORY_BYTES, _g711
+from tests.models.hearing import Samples, noise, spoken
 from tests.waiting import until
 
 SENTENCE = "The train to the coast leaves from platform nine."
@@ -73,6 +76,17 @@ async def test_how_sound_is_cut_changes_nothing(listener: Listener, sentence: Sa
     assert len(whole) == len(sentence) // FRAME
 
 
+@pytest.mark.parametrize("rate", [16_000, 24_000])
+async def test_speech_of_a_recording_is_counted(listener: Listener, sentence: Samples, rate: int) -> None:
+    """`sentence` has some three seconds of it."""
+    speech = pcm(sentence, rate)
+    assert 2.0 < await listener.speech_s(speech, rate) < 4.0
+    assert await listener.speech_s(speech[2 * rate :][: 2 * rate // 5], rate) < 0.3
+    for kind in ("silence", "noise", "faint noise", "hum"):
+        sound = (noise(kind, rate, 30.0) * 32_767).astype("<i2").tobytes()
+        assert await listener.speech_s(sound, rate) < 0.1, kind
+
+
 async def test_every_sample_comes_out(listener: Listener, sentence: Samples) -> None:
     stream = listener.stream({"type": "audio/pcm", "rate": 24_000})
     samples, _ = await stream.listen(pcm(sentence, 24_000))
@@ -107,6 +121,38 @@ async def test_a_session_that_sends_much_at_once_holds_up_no_other(listener: Lis
     await little.listen(bytes(3200))
     assert not long.done()
     await long
+
+
+async def test_an_owner_with_many_streams_takes_turns_with_one_that_has_few(listener: Listener) -> None:
+    format = {"type": "audio/pcm", "rate": RATE}
+    many = [listener.stream(format, "org-1") for _ in range(20)]
+    few = listener.stream(format, "org-2")
+    await asyncio.gather(*(stream.listen(bytes(3200)) for stream in (*many, few)))
+    floods = [asyncio.create_task(stream.listen(bytes(2 * RATE * 5))) for stream in many]
+    child = await listener.child()
+    await until(lambda: len(child._waiting) > 0)
+    asked, ask = 0, child.ask
+
+    async def counted(*request: Any) -> Frames:
+        nonlocal asked
+        asked += 1
+        return await ask(*request)
+
+    child.ask = counted  # type: ignore[method-assign]
+    await few.listen(bytes(3200))
+    assert asked <= 3
+    assert not any(flood.done() for flood in floods)
+    await asyncio.gather(*floods)
+
+
+async def test_the_child_can_read_sound_and_nothing_else(listener: Listener) -> None:
+    await listener.stream({"type": "audio/pcm", "rate": 24_000}).listen(b"\0\0")
+    process = Path(f"/proc/{(await listener.child())._process.pid}")
+    state = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
+    assert (state["Seccomp"], state["NoNewPrivs"], state["Threads"]) == ("2", "1", "1")
+    limits = (process / "limits").read_text()
+    for name, value in (("Max address space", MEMORY_BYTES), ("Max open files", 3), ("Max file size", 0)):
+        assert re.search(rf"{name} +{value} +{value} ", limits)
 
 
 async def test_a_child_that_dies_is_replaced_and_nothing_is_lost(listener: Listener, sentence: Samples) -> None:

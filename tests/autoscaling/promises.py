@@ -27,7 +27,7 @@ from contract.tracing import Loading
 from tests.autoscaling.doubles import APP, Some, View, Watch
 from tests.autoscaling.test_fairness import Metrics
 
-LOOK_S = 1.0
+LOOK_S = 2.0
 """Between two looks of one who waits."""
 
 
@@ -42,7 +42,6 @@ class Promise:
 
     @property
     def came_s(self) -> float:
-        """How long it still took."""
         return self.began_s - self.at_s
 
 
@@ -101,12 +100,10 @@ class Engine:
         self.wake()
 
     def wake(self) -> None:
-        """The replica runs."""
         self.view.replicas = 1
         self.up.set()
 
     def sleep(self) -> None:
-        """No replica runs."""
         self.view.replicas = 0
         self.up.clear()
         self.starting = None
@@ -142,7 +139,6 @@ class Crowd:
         self.tasks: set[asyncio.Task[None]] = set()
 
     def come(self, organisation: int, count: int = 1) -> None:
-        """So many calls of an organisation come now."""
         for _ in range(count):
             task = asyncio.create_task(self._call(owner_name(organisation)))
             self.tasks.add(task)
@@ -150,11 +146,9 @@ class Crowd:
 
     @property
     def mean_s(self) -> float:
-        """How long calls take, about."""
         return statistics.fmean(self.service_s() for _ in range(100))
 
     async def all_ended(self) -> None:
-        """Returns when nobody waits or works."""
         while self.tasks:
             await asyncio.wait(self.tasks)
 
@@ -191,7 +185,6 @@ class Crowd:
 
 @contextmanager
 def crowd(slots: int, service_s: Callable[[], float], start_s: Callable[[], float], **serving: Any) -> Iterator[Crowd]:
-    """Clients before an engine at zero."""
     engine = Engine(slots, start_s)
     views.VIEWS[(APP, "engine")] = engine.view
     try:
@@ -201,7 +194,6 @@ def crowd(slots: int, service_s: Callable[[], float], start_s: Callable[[], floa
 
 
 def kept(promises: list[Promise]) -> float:
-    """The share of promises whose `p90_s` held."""
     known = [(one.came_s, one.wait.p90_s) for one in promises if one.wait.p90_s is not None]
     return sum(came_s <= p90_s for came_s, p90_s in known) / len(known)
 
@@ -216,5 +208,4 @@ def errors(promises: list[Promise]) -> list[float]:
 
 
 def lognormal(draw: random.Random, median_s: float, sigma: float) -> Callable[[], float]:
-    """Times whose logarithm is normal."""
     return lambda: median_s * draw.lognormvariate(0, sigma)

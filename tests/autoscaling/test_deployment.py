@@ -190,10 +190,7 @@ def test_an_unknown_key_is_refused_by_its_name(table: dict[str, Any], key: str) 
         ({"ray_actor_options": {"accelerator_type": 100}}, "ray_actor_options.accelerator_type"),
         ({"ray_actor_options": {"resources": {"fpga": "1"}}}, "ray_actor_options.resources.fpga"),
         ({"ray_actor_options": {"runtime_env": "a"}}, "ray_actor_options.runtime_env"),
-        (
-            {"ray_actor_options": {"runtime_env": {"py_executable": 3}}},
-            "ray_actor_options.runtime_env.py_executable",
-        ),
+        ({"ray_actor_options": {"runtime_env": {"py_executable": 3}}}, "ray_actor_options.runtime_env.py_executable"),
         ({"ray_actor_options": {"runtime_env": {"env_vars": {"A": 1}}}}, "ray_actor_options.runtime_env"),
         ({"placement_group_bundles": [{"CPU": 1}, {"GPU": "1"}]}, "placement_group_bundles.1.GPU"),
         ({"graceful_shutdown_timeout_s": True}, "graceful_shutdown_timeout_s"),

@@ -16,8 +16,7 @@ from autoscaling import views
 from autoscaling.engine import CallContext, owner_name
 from autoscaling.gate import Gate
 from contract.catalog import Serving
-from tests.autoscaling.doubles import APP, Some, View, Watch
-from tests.autoscaling.virtual import run
+from tests.autoscaling.doubles import APP, Some, View, Watch, run
 
 CALL_S = 1.0
 FLOOD, VICTIM, THIRD = 1, 2, 3
@@ -44,7 +43,6 @@ class Engine:
         self.under_way = 0
 
     async def answer(self, job: float) -> str:
-        """A call that takes `job` seconds of a slot."""
         self.under_way += 1
         try:
             async with self.free:
@@ -55,8 +53,6 @@ class Engine:
 
 
 class Handle:
-    """One process's way to the engine."""
-
     def __init__(self, engine: Engine) -> None:
         self.metrics = Metrics()
         self._router = CurrentLoopRouter.__new__(CurrentLoopRouter)
@@ -90,12 +86,9 @@ class Serve:
         return loop.time() - began_s - job
 
     async def seen(self, organisation: int) -> None:
-        """Has the organisation call once through each process, a moment ago."""
         await asyncio.gather(*(self.call(organisation, ingress, 0.0) for ingress in range(len(self.gates))))
 
     def flood(self, organisation: int, calls: int) -> list[asyncio.Task[None]]:
-        """So many clients of the organisation who call for ever, over all processes."""
-
         async def without_end(ingress: int) -> None:
             while True:
                 await self.call(organisation, ingress)
@@ -103,7 +96,6 @@ class Serve:
         return [asyncio.create_task(without_end(number % len(self.gates))) for number in range(calls)]
 
     def demand(self) -> int:
-        """What Serve's controller counts: calls that run, and those that wait."""
         return self.engine.under_way + sum(handle.metrics.queued for handle in self.handles)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Coroutine, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ from ray.exceptions import ActorDiedError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from autoscaling import views
-from autoscaling.engine import NOBODY, CallContext, EngineView, Timings
+from autoscaling.engine import NOBODY, CallContext, Deadline, EngineView, Timings
 from autoscaling.gate import Gate
 from autoscaling.watch import Start
 from contract.catalog import Serving
@@ -31,13 +32,11 @@ def view() -> Iterator[View]:
 
 @pytest.fixture
 def handle(view: View) -> Handle:
-    """Of an engine at zero."""
     return Handle(view)
 
 
 @pytest.fixture
 def running(view: View, handle: Handle) -> Handle:
-    """Of an engine with one replica."""
     view.replicas = 1
     return handle
 
@@ -110,7 +109,7 @@ async def test_what_waits_is_told_with_whose_calls_it_is(view: View, handle: Han
     view.replicas, view.slots_each = 1, 1
     calls = [asyncio.create_task(ask(engine, owner=owner)) for owner in ("a", "a", "a", "b")]
     await asyncio.sleep(0)
-    loads = engine._waker.loads
+    loads = engine.waker.loads
     assert engine.view() == EngineView(
         EngineState.BUSY, waiting=3, used=1, slots=1, loads=loads, lines={"a": 2, "b": 1}
     )
@@ -122,7 +121,7 @@ async def test_what_waits_is_told_with_whose_calls_it_is(view: View, handle: Han
 async def test_an_engine_is_failing_once_its_start_is_known_to_have_failed(view: View, handle: Handle) -> None:
     engine = gate(handle)
     assert not engine.is_failing()
-    engine._waker._watch.noticed = Start.FAILED  # type: ignore[attr-defined]
+    engine.waker._watch.noticed = Start.FAILED  # type: ignore[attr-defined]
     assert engine.is_failing()
     view.replicas = 1
     assert not engine.is_failing()
@@ -171,23 +170,23 @@ async def test_start_that_fails_ends_the_wait(handle: Handle) -> None:
     waiting = gate(handle, when_cold="wait")
     call = asyncio.create_task(ask(waiting))
     await asyncio.sleep(0)
-    waiting._waker._watch.failed.set()  # type: ignore[attr-defined]
+    waiting.waker._watch.failed.set()  # type: ignore[attr-defined]
     assert await fault_of(call) == "ENGINE_FAILED"
 
 
 async def test_engine_that_refuses_tells_once_its_start_has_failed_and_forgets_it_when_it_runs(handle: Handle) -> None:
     refusing = gate(handle, when_cold="refuse")
     assert await fault_of(ask(refusing)) == "WARMING_UP"
-    refusing._waker._watch.failed.set()  # type: ignore[attr-defined]
+    refusing.waker._watch.failed.set()  # type: ignore[attr-defined]
     for _ in range(5):
         await asyncio.sleep(0)
     assert await fault_of(ask(refusing)) == "ENGINE_FAILED"
-    refusing._waker._watch.failed.clear()  # type: ignore[attr-defined]
+    refusing.waker._watch.failed.clear()  # type: ignore[attr-defined]
     handle.started.set()
-    assert refusing._waker.warming is not None
-    await refusing._waker.warming
+    assert refusing.waker.warming is not None
+    await refusing.waker.warming
     assert await ask(refusing) == "done"
-    assert not refusing._waker.has_failed
+    assert not refusing.waker.has_failed
 
 
 async def test_client_that_leaves_does_not_take_the_warm_call_with_it(handle: Handle) -> None:
@@ -231,8 +230,6 @@ async def test_exceptions_become_errors_of_the_contract(
 
 @dataclass
 class Dying(Response):
-    """The replica is taken out of service, and then killed."""
-
     view: View = field(default_factory=View)
 
     async def _result(self) -> Any:
@@ -310,6 +307,27 @@ async def test_who_is_cancelled_when_the_deadline_passes_is_cancelled(running: H
     assert isinstance(caught.value, asyncio.CancelledError)
 
 
+async def test_a_cancellation_after_a_step_that_swallowed_the_deadline_is_a_cancellation() -> None:
+    begun, steps = asyncio.Event(), 0
+
+    async def swallowing() -> None:
+        nonlocal steps
+        with closing(Deadline(0.01)) as deadline:
+            with deadline, suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            steps += 1
+            deadline.seconds = 60
+            with deadline:
+                begun.set()
+                await asyncio.Event().wait()
+
+    task = asyncio.create_task(swallowing())
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert (task.cancelled(), steps) == (True, 1)
+
+
 async def test_a_deadline_leaves_its_task_as_it_was(running: Handle) -> None:
     running.response = Response(asyncio.Event())
     assert await fault_of(ask(gate(running, deadline_s=0.01))) == "UPSTREAM_TIMEOUT"
@@ -338,7 +356,6 @@ async def test_engine_time_of_a_stream_is_known_at_its_first_item(running: Handl
 
 
 async def crowd(engine: Gate, count: int, owner: str = "org-1") -> list[asyncio.Task[str]]:
-    """Calls of one organisation that came one after the other."""
     calls = [asyncio.create_task(ask(engine, owner=owner)) for _ in range(count)]
     await asyncio.sleep(0)
     return calls
@@ -389,7 +406,7 @@ async def test_client_that_leaves_the_queue_leaves_no_gap(running: Handle) -> No
     (third,) = await crowd(engine, 1)
     running.response.outcome.set()
     assert await asyncio.gather(first, third) == ["late", "late"]
-    assert not engine._queue._at_work
+    assert not engine.queue.at_work
 
 
 async def test_stream_gives_its_place_back_when_it_is_left(running: Handle) -> None:
@@ -398,4 +415,4 @@ async def test_stream_gives_its_place_back_when_it_is_left(running: Handle) -> N
     items = items_of(engine)
     await anext(items)
     await items.aclose()
-    assert not engine._queue._at_work
+    assert not engine.queue.at_work

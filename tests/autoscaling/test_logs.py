@@ -24,7 +24,6 @@ SPAN = TraceContext("ab" * 16, "cd" * 8)
 
 @pytest.fixture
 def replica_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
-    """Sets up the log of a replica with an environment, and gives the file."""
     saved = {
         name: (logger := logging.getLogger(name), list(logger.handlers), logger.propagate, logger.level)
         for name in (logs.OURS, logs.SERVES)

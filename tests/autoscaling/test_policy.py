@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaling.policy import Brain, Facts, ScalingDecision, Terms
-from autoscaling.policy.brain import Wish, share
+from autoscaling.policy import Facts, ScalingDecision, ScalingPolicy, Terms
 from autoscaling.policy.demand import backlog_wait_s, replicas_to_start, steady_wait_s
 from autoscaling.policy.gaps import Gaps
+from autoscaling.policy.scaling import Wish, share
 from contract.hours import WarmHours
 from tests.autoscaling.world import MONDAY_S, Engine, World, serve_default
 
@@ -90,13 +90,13 @@ some_facts = st.builds(Facts, st.integers(-1, 9), st.integers(-1, 9), anything, 
 @given(st.lists(st.tuples(some_facts, st.floats(-1e9, 1e9)), max_size=8))
 def test_facts_that_lie_and_clocks_that_jump_spoil_nothing_for_long(lies: list[tuple[Facts, float]]) -> None:
     terms = replace(TERMS, needs=ONE)
-    brain = Brain({"liar": terms, "honest": terms})
+    scaling = ScalingPolicy({"liar": terms, "honest": terms})
     for lie, jump_s in lies:
-        decisions = brain.decide({"liar": lie, "honest": Facts(1, 1, 5)}, {"GPU": 4.0}, MONDAY_S + jump_s)
-        assert decisions.keys() ^ brain.failures.keys() == {"liar", "honest"}
+        decisions = scaling.decide({"liar": lie, "honest": Facts(1, 1, 5)}, {"GPU": 4.0}, MONDAY_S + jump_s)
+        assert decisions.keys() ^ scaling.failures.keys() == {"liar", "honest"}
         assert 1 <= decisions["honest"].replicas <= terms.most
     sane = [
-        brain.decide({"liar": Facts(1, 1, 1, 1, 2.0, 5.0), "honest": Facts(1, 1, 5)}, {}, MONDAY_S + second)
+        scaling.decide({"liar": Facts(1, 1, 1, 1, 2.0, 5.0), "honest": Facts(1, 1, 5)}, {}, MONDAY_S + second)
         for second in range(60)
     ]
     assert 1 <= sane[-1]["liar"].replicas <= terms.most
@@ -123,9 +123,9 @@ def test_nobody_gives_way_further_than_all_must(wishes: list[tuple[Wish, float]]
 
 
 def test_nobody_makes_room_for_what_would_never_fit() -> None:
-    brain = Brain({"small": replace(TERMS, needs=ONE), "huge": replace(TERMS, needs={"GPU": 3.0})})
+    scaling = ScalingPolicy({"small": replace(TERMS, needs=ONE), "huge": replace(TERMS, needs={"GPU": 3.0})})
     for second in range(30):
-        decisions = brain.decide(
+        decisions = scaling.decide(
             {"small": Facts(1, 1, float(not second)), "huge": Facts(0, 1, 1)}, {"GPU": 2.0}, MONDAY_S + second
         )
     assert decisions["huge"] == ScalingDecision(0, "makes room")
@@ -135,11 +135,13 @@ def test_nobody_makes_room_for_what_would_never_fit() -> None:
 # Up and down.
 
 
-def decide(terms: Terms, *looks: Facts, brain: Brain | None = None, now_s: float = MONDAY_S) -> ScalingDecision:
+def decide(
+    terms: Terms, *looks: Facts, scaling: ScalingPolicy | None = None, now_s: float = MONDAY_S
+) -> ScalingDecision:
     """The last decision of looks a second apart."""
-    brain = brain or Brain({"x": terms})
+    scaling = scaling or ScalingPolicy({"x": terms})
     for second, facts in enumerate(looks):
-        decisions = brain.decide({"x": facts}, {}, now_s + second)
+        decisions = scaling.decide({"x": facts}, {}, now_s + second)
     return decisions["x"]
 
 
@@ -185,27 +187,27 @@ def test_waits_are_those_of_work_and_slots() -> None:
 # How long to stay warm.
 
 
-def idle_after(brain: Brain, terms: Terms, most: int = 1000, start_s: float = MONDAY_S) -> int:
+def idle_after(scaling: ScalingPolicy, terms: Terms, most: int = 1000, start_s: float = MONDAY_S) -> int:
     """Seconds after its last call for which an idle replica stays."""
-    brain.decide({"x": Facts(1, 1, 1)}, {}, start_s)
+    scaling.decide({"x": Facts(1, 1, 1)}, {}, start_s)
     for second in range(1, most):
-        if brain.decide({"x": Facts(1, 1)}, {}, start_s + second)["x"].replicas == 0:
+        if scaling.decide({"x": Facts(1, 1)}, {}, start_s + second)["x"].replicas == 0:
             return second
     return most
 
 
 def test_idle_time_is_the_stanzas_until_gaps_were_learned() -> None:
-    assert idle_after(Brain({"x": TERMS}), TERMS) == 60
+    assert idle_after(ScalingPolicy({"x": TERMS}), TERMS) == 60
 
 
 @pytest.mark.parametrize(("gap_s", "stays_s"), [(20, 22), (40, 42), (400, 10), (4000, 10)])
 def test_idle_time_is_what_costs_least_at_gaps_as_they_are(gap_s: int, stays_s: int) -> None:
-    brain = Brain({"x": TERMS})
+    scaling = ScalingPolicy({"x": TERMS})
     for number in range(20):
-        brain.decide({"x": Facts(1, 1, 1)}, {}, MONDAY_S + number * gap_s)
+        scaling.decide({"x": Facts(1, 1, 1)}, {}, MONDAY_S + number * gap_s)
         for second in range(1, gap_s):
-            brain.decide({"x": Facts(1, 1)}, {}, MONDAY_S + number * gap_s + second)
-    learned_s = idle_after(brain, TERMS, start_s=MONDAY_S + 20 * gap_s)
+            scaling.decide({"x": Facts(1, 1)}, {}, MONDAY_S + number * gap_s + second)
+    learned_s = idle_after(scaling, TERMS, start_s=MONDAY_S + 20 * gap_s)
     assert learned_s == pytest.approx(stays_s, rel=0.2)
 
 
@@ -243,35 +245,35 @@ def test_bursts_that_recur_cost_no_more_than_by_serves_default(period_s: int) ->
 
 def test_hours_of_warmth_wake_an_engine_and_keep_it() -> None:
     terms = replace(TERMS, warm=(WarmHours(zone="Europe/Berlin", start=8, end=18),))
-    brain = Brain({"x": terms})
+    scaling = ScalingPolicy({"x": terms})
     eight_s = MONDAY_S + 7 * 3600  # in Berlin, in winter
-    assert decide(terms, Facts(), brain=brain, now_s=eight_s - 1).replicas == 0
-    assert decide(terms, Facts(), brain=brain, now_s=eight_s) == ScalingDecision(1, "hours of warmth")
-    assert decide(terms, *[Facts(1, 1)] * 200, brain=brain, now_s=eight_s + 9 * 3600).replicas == 1
-    assert decide(terms, *[Facts(1, 1)] * 200, brain=brain, now_s=eight_s + 10 * 3600).replicas == 0
+    assert decide(terms, Facts(), scaling=scaling, now_s=eight_s - 1).replicas == 0
+    assert decide(terms, Facts(), scaling=scaling, now_s=eight_s) == ScalingDecision(1, "hours of warmth")
+    assert decide(terms, *[Facts(1, 1)] * 200, scaling=scaling, now_s=eight_s + 9 * 3600).replicas == 1
+    assert decide(terms, *[Facts(1, 1)] * 200, scaling=scaling, now_s=eight_s + 10 * 3600).replicas == 0
     saturday_s = eight_s + 5 * 24 * 3600
-    assert decide(terms, Facts(), brain=brain, now_s=saturday_s).replicas == 0
+    assert decide(terms, Facts(), scaling=scaling, now_s=saturday_s).replicas == 0
 
 
 @pytest.mark.parametrize("jump_s", [-1e6, 1e6])
 def test_a_clock_that_jumps_ends_no_warmth_and_teaches_no_gap(jump_s: float) -> None:
-    brain = Brain({"x": TERMS})
-    decide(TERMS, Facts(1, 1, 1), *[Facts(1, 1)] * 30, brain=brain)
-    after = [decide(TERMS, Facts(1, 1), brain=brain, now_s=MONDAY_S + jump_s + second) for second in range(31, 70)]
+    scaling = ScalingPolicy({"x": TERMS})
+    decide(TERMS, Facts(1, 1, 1), *[Facts(1, 1)] * 30, scaling=scaling)
+    after = [decide(TERMS, Facts(1, 1), scaling=scaling, now_s=MONDAY_S + jump_s + second) for second in range(31, 70)]
     assert [decision.replicas for decision in after] == [1] * 30 + [0] * 9
-    assert not brain.memories["x"].gaps.written()
+    assert not scaling.memories["x"].gaps.written()
 
 
 # Who makes room.
 
 
 def test_of_two_idle_engines_the_one_goes_that_is_likely_to_be_asked_later() -> None:
-    brain = Brain({name: replace(TERMS, needs=ONE) for name in ("old", "new", "wanted")})
+    scaling = ScalingPolicy({name: replace(TERMS, needs=ONE) for name in ("old", "new", "wanted")})
     looks = [{"old": Facts(1, 1, 1), "new": Facts(1, 1), "wanted": Facts()}]
     looks += [{"old": Facts(1, 1), "new": Facts(1, 1, 1), "wanted": Facts()}]
     looks += [{"old": Facts(1, 1), "new": Facts(1, 1), "wanted": Facts(0, 1, 1)}] * 8
     for second, facts in enumerate(looks):
-        decisions = brain.decide(facts, {"GPU": 2.0}, MONDAY_S + second)
+        decisions = scaling.decide(facts, {"GPU": 2.0}, MONDAY_S + second)
     assert {name: decision.replicas for name, decision in decisions.items()} == {"old": 0, "new": 1, "wanted": 1}
     assert decisions["old"].why == "makes room"
 
@@ -286,16 +288,14 @@ def test_calls_that_go_on_coming_are_answered_within_the_target() -> None:
 
 
 def test_where_places_run_out_the_engine_doubles() -> None:
-    """Others are refused of whom nobody tells."""
     terms = Terms(slots=4, places=8, most=16, target_wait_s=1000.0)
-    brain = Brain({"a": terms})
+    scaling = ScalingPolicy({"a": terms})
     full, nearly = Facts(2, 2, 16.0), Facts(2, 2, 15.0)
-    assert brain.decide({"a": nearly}, {}, MONDAY_S)["a"].replicas == 2
-    assert brain.decide({"a": full}, {}, MONDAY_S + 1)["a"].replicas == 4
+    assert scaling.decide({"a": nearly}, {}, MONDAY_S)["a"].replicas == 2
+    assert scaling.decide({"a": full}, {}, MONDAY_S + 1)["a"].replicas == 4
 
 
 def test_gaps_that_were_never_seen_are_expected() -> None:
-    """Only after a long one does it pay to go before the price is reached."""
     gaps = Gaps()
     for _ in range(50):
         gaps.add(MONDAY_S, 20.0)

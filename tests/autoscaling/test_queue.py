@@ -1,4 +1,4 @@
-"""Whose turn it is at a busy engine."""
+"""Turns at a busy engine, and its free slots."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 from autoscaling.engine import NOBODY
 from autoscaling.queue import QueueTimeout, SlotQueue
-from autoscaling.room import Slot
+from autoscaling.room import PRESENT_S, Slot, SlotScheduler
+from tests.state.doubles import StandingClock
 
 
 async def ready() -> None:
@@ -17,7 +18,6 @@ async def ready() -> None:
 
 
 async def come(room: SlotQueue, organisation: int, count: int = 1) -> list[asyncio.Task[Slot]]:
-    """So many calls of one organisation; those that can be at work are."""
     tasks = [asyncio.create_task(room.enter(organisation, ready, 60)) for _ in range(count)]
     await settled()
     return tasks
@@ -66,6 +66,21 @@ async def test_full_queue_takes_from_the_longest() -> None:
     assert outcomes(await come(room, 2)) == {"QueueFull": 1}, "it has as many as the first one"
     assert room.waiting == 4
     await end(*crowd, *others)
+
+
+@pytest.mark.parametrize("comes_first", ["the eviction", "the cancellation"])
+async def test_a_call_that_is_cancelled_as_it_is_evicted_is_cancelled(comes_first: str) -> None:
+    room = SlotQueue(lambda: 1, 2, reserves=False)
+    worker, other, victim = await come(room, 1, 3)
+    evictor = asyncio.create_task(room.enter(2, ready, 60))
+    if comes_first == "the eviction":
+        await asyncio.sleep(0)
+    victim.cancel()
+    await asyncio.wait([victim])
+    assert victim.cancelled(), outcomes([victim])
+    await end(other, evictor)
+    room.leave(await worker)
+    assert (room.waiting, room.at_work) == (0, 0)
 
 
 async def test_organisations_take_turns() -> None:
@@ -169,3 +184,65 @@ async def test_what_goes_wrong_while_an_engine_starts_leaves_nothing() -> None:
     await asyncio.wait(tasks)
     assert outcomes(tasks) == {"ZeroDivisionError": 2, "QueueFull": 1}
     assert (room.waiting, room._at_work) == (0, {})
+
+
+def filled(room: SlotScheduler[object], owner: str) -> list[Slot]:
+    slots = []
+    while slot := room.try_enter(owner):
+        slots.append(slot)
+    return slots
+
+
+@pytest.mark.parametrize(
+    ("slots", "processes", "for_one"),
+    [
+        (4, 1, 3),
+        (4, 2, 1),
+        (5, 2, 2),
+        (6, 2, 2),
+        (7, 2, 3),
+        (9, 2, 4),
+        (64, 1, 48),
+        (64, 2, 24),
+        (64, 3, 17),
+        (65, 2, 25),
+    ],
+)
+def test_a_share_that_does_not_divide_evenly_is_rounded_up(slots: int, processes: int, for_one: int) -> None:
+    room = SlotScheduler[object](lambda: slots, 10, StandingClock(), sharers=lambda: processes)
+    visit = room.try_enter("other")
+    assert visit
+    room.release(visit)
+    assert len(filled(room, "flood")) == for_one, "its share of the slots, without those that are reserved"
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "for_one"), [(0.0, 3), (PRESENT_S - 0.1, 3), (PRESENT_S, 3), (PRESENT_S + 0.1, 4), (2 * PRESENT_S, 4)]
+)
+@pytest.mark.parametrize("lasted_s", [0.0, PRESENT_S, 10 * PRESENT_S])
+def test_an_organisation_is_present_until_a_minute_after_its_call_has_ended(
+    lasted_s: float, ago_s: float, for_one: int
+) -> None:
+    clock = StandingClock()
+    room = SlotScheduler[object](lambda: 4, 10, clock)
+    visit = room.try_enter("other")
+    assert visit
+    clock.now_s += lasted_s
+    room.release(visit)
+    clock.now_s += ago_s
+    assert len(filled(room, "flood")) == for_one
+
+
+def test_a_newcomer_never_passes_a_call_that_is_lined_up() -> None:
+    slots = 1
+    room = SlotScheduler[str](lambda: slots, 10, StandingClock(), reserves=False)
+    assert room.try_enter("one")
+    room.join("one", "waits")
+    room.line_up("one", "waits")
+    slots = 2  # a replica has started, and nothing has looked yet
+    assert room.try_enter("two") is None
+    assert room.next_turn() == ("one", "waits")
+    room.seat("one", "waits")
+    assert room.try_enter("two") is None, "all slots are taken"
+    slots = 3
+    assert room.try_enter("two"), "nothing waits any more"

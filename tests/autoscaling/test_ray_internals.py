@@ -6,16 +6,11 @@ from __future__ import annotations
 import inspect
 from functools import reduce
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-import pytest
 import ray
-from ray.serve._private.router import AsyncioRouter, CurrentLoopRouter, RouterMetricsManager
-from ray.serve.request_router import PendingRequest
 
 from autoscaling.ray_internals.start import API_SERVER, NOT_STARTED
-from deployments.fork_server.plan import OF_EVERY_REPLICA
 
 FUNCTIONS = {
     # autoscaling/router.py
@@ -34,19 +29,14 @@ FUNCTIONS = {
     "ray.serve._private.router:RouterMetricsManager.inc_num_queued_requests": ["self"],
     "ray.serve._private.router:RouterMetricsManager.dec_num_queued_requests": ["self"],
     "ray.serve._private.controller:ServeController.run_control_loop_step": [
-        "self",
-        "start_time",
-        "recovering_timeout",
-        "num_loops",
+        "self", "start_time", "recovering_timeout", "num_loops",
     ],
     "ray.util.metrics:Metric._record": ["self", "value", "tags"],
-    # autoscaling/ray_internals/agent.py
-    "ray._private.prometheus_exporter:Options": ["namespace", "port", "address", "registry"],
     # autoscaling/ray_internals/start.py
     "ray._private.accelerators:get_accelerator_manager_for_resource": ["resource_name"],
     "ray._common.utils:import_attr": ["full_path", "reload_module"],
     "ray.serve._private.api:call_user_app_builder_with_args_if_necessary": ["builder", "args"],
-}
+}  # fmt: skip
 """Functions by where they stand, and the names of their parameters."""
 
 PROPERTIES = (
@@ -58,6 +48,7 @@ PROPERTIES = (
 
 NAMES = (
     "ray.serve._private.constants:SERVE_CONTROLLER_NAME",  # ray_internals/start.py
+    "ray._private.ray_constants:ENABLE_RAY_CLUSTER",
     "ray.serve._private.constants:SERVE_NAMESPACE",
     "ray.serve._private.constants:RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD",  # ray_internals/replica.py
     "ray.serve._private.request_router.replica_wrapper:ASGIServiceStub",  # ray_internals/replica.py
@@ -67,29 +58,77 @@ NAMES = (
 )
 
 
+ROUTERS = "ray.serve._private.router:"
+SOURCES = {
+    "ray.serve.request_router:PendingRequest": ["future: "],
+    # The fork server replaces the maker of ids in this module, and stands in for this program.
+    "ray._private.workers.default_worker": [],
+    "ray.actor": ["ActorClassID.from_random()"],
+    # A handle counts and reports what waits by these names.
+    f"{ROUTERS}CurrentLoopRouter.__init__": ["self._asyncio_router = AsyncioRouter("],
+    f"{ROUTERS}AsyncioRouter.__init__": ["self._metrics_manager = RouterMetricsManager("],
+    f"{ROUTERS}RouterMetricsManager": [
+        "QUEUED_REQUESTS_KEY: self.num_queued_requests",
+        "self.metrics_store.data",
+        "self.push_autoscaling_metrics_to_controller",
+    ],
+    f"{ROUTERS}RouterMetricsManager.__init__": ["self._controller_handle = controller_handle"],
+    # Serve still reports what it counted before the call. Once it does not, `ray_internals.metrics.hurried` need not.
+    f"{ROUTERS}RouterMetricsManager.wrap_queued_request": ["push_autoscaling_metrics_to_controller"],
+    # It forgets a handle that is silent: silence means that nothing waits or runs there.
+    "ray.serve._private.autoscaling_state:DeploymentAutoscalingState.drop_stale_handle_metrics": ["timed_out"],
+    # Processes that are not started, and the dashboard.
+    "ray:init": ["ray._private.parameter.RayParams("],
+    "ray._private.node:Node.start_head_processes": [f"self.{API_SERVER}("],
+    f"ray._private.node:Node.{API_SERVER}": ["self._webui_url, process_info = "],
+    # What ray.env sets.
+    "ray.serve._private.constants": [
+        '"RAY_SERVE_CONTROL_LOOP_INTERVAL_S"',
+        '"RAY_SERVE_AUTOSCALING_METRIC_RECORD_INTERVAL_FACTOR"',
+        '"RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"',
+        '"RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS"',
+    ],
+    "ray.serve._private.deployment_state:DeploymentState._stop_unhealthy_replica": ["FORCE_STOP_UNHEALTHY_REPLICAS"],
+}
+"""Passages of Ray's source that no other test depends on."""
+
+ABSENT = {
+    # A step of the controller's loop awaits nothing: its own and one that is asked for do not meet in the middle.
+    "ray.serve._private.controller:ServeController.run_control_loop_step": "await ",
+    f"{ROUTERS}RouterMetricsManager.wrap_queued_request": "_add_autoscaling_metrics_point",
+}
+
+
 def named(place: str) -> Any:
-    """What stands at `module:name.name`; a property as such."""
+    """A property as such."""
     module, _, names = place.partition(":")
-    return reduce(inspect.getattr_static if "." in names else getattr, names.split("."), import_module(module))
+    found = import_module(module)
+    return reduce(inspect.getattr_static if "." in names else getattr, names.split("."), found) if names else found
 
 
 def test_ray_is_the_version_that_these_names_were_read_in() -> None:
     assert ray.__version__.startswith("2.60.")
 
 
-@pytest.mark.parametrize("place", FUNCTIONS)
-def test_function_has_its_parameters(place: str) -> None:
-    assert list(inspect.signature(named(place)).parameters) == FUNCTIONS[place]
+def test_names_are_where_they_were_and_take_what_they_took() -> None:
+    moved: list[Any] = []
+    for place in (*FUNCTIONS, *PROPERTIES, *NAMES):
+        try:
+            found = named(place)
+        except (AttributeError, ImportError) as missing:
+            moved.append((place, missing))
+            continue
+        if place in FUNCTIONS and list(inspect.signature(found).parameters) != FUNCTIONS[place]:
+            moved.append((place, inspect.signature(found)))
+        if found is None or (place in PROPERTIES and not isinstance(found, property)):
+            moved.append((place, found))
+    assert moved == []
 
 
-@pytest.mark.parametrize("place", PROPERTIES)
-def test_property_is_one(place: str) -> None:
-    assert isinstance(named(place), property)
-
-
-@pytest.mark.parametrize("place", NAMES)
-def test_name_is_there(place: str) -> None:
-    assert named(place) is not None
+def test_the_source_says_what_we_rely_on() -> None:
+    sources = {place: inspect.getsource(named(place)) for place in (*SOURCES, *ABSENT)}
+    assert [text for place, said in SOURCES.items() for text in said if text not in sources[place]] == []
+    assert [place for place, text in ABSENT.items() if text in sources[place]] == []
 
 
 def test_accelerators_are_counted_by_these_names() -> None:
@@ -98,90 +137,11 @@ def test_accelerators_are_counted_by_these_names() -> None:
     assert not inspect.signature(manager.get_current_process_visible_accelerator_ids).parameters
 
 
-def test_actor_ids_are_made_in_the_module_that_the_fork_server_replaces_them_in() -> None:
-    assert "ActorClassID.from_random()" in inspect.getsource(import_module("ray.actor"))
-
-
-@pytest.mark.parametrize("module", [name for name in OF_EVERY_REPLICA if name.startswith("ray")])
-def test_module_that_the_fork_server_imports_is_there(module: str) -> None:
-    import_module(module)
-
-
-@pytest.mark.parametrize("program", ["default_worker.py", "setup_worker.py"])
-def test_program_that_the_fork_server_stands_in_for_is_there(program: str) -> None:
-    assert (Path(ray.__file__).parent / "_private/workers" / program).is_file()
-
-
-def test_pending_request_has_a_future() -> None:
-    assert "future" in PendingRequest.__dataclass_fields__
-
-
-def test_body_queue_is_made_at_first_use() -> None:
-    proxy = named("ray.serve._private.direct_ingress_http_util:ASGIDIReceiveProxy")
-    assert "self._queue = None" in inspect.getsource(proxy.__init__).replace(": Optional[asyncio.Queue]", "")
-
-
-def test_handle_counts_and_reports_what_waits_by_these_names() -> None:
-    constructors = inspect.getsource(CurrentLoopRouter.__init__) + inspect.getsource(AsyncioRouter.__init__)
-    assert "self._asyncio_router = AsyncioRouter(" in constructors
-    assert "self._metrics_manager = RouterMetricsManager(" in constructors
-    assert "QUEUED_REQUESTS_KEY: self.num_queued_requests" in inspect.getsource(RouterMetricsManager)
-
-
-@pytest.mark.parametrize("record", ["Counter.inc", "Gauge.set", "Histogram.observe"])
-def test_every_instrument_records_by_this_method(record: str) -> None:
-    assert "self._record(" in inspect.getsource(named(f"ray.util.metrics:{record}"))
-
-
 def test_processes_that_are_not_started_are_known_to_ray_by_these_names() -> None:
     parameters = named("ray._private.parameter:RayParams")
     assert inspect.signature(parameters).parameters.keys() >= NOT_STARTED.keys()
-    assert "ray._private.parameter.RayParams(" in inspect.getsource(ray.init)
-
-
-def test_the_dashboard_is_started_by_this_method_and_told_of_under_this_name() -> None:
-    node = named("ray._private.node:Node")
-    assert f"self.{API_SERVER}(" in inspect.getsource(node.start_head_processes)
-    assert "self._webui_url, process_info = " in inspect.getsource(getattr(node, API_SERVER))
-
-
-def test_serve_forgets_a_handle_that_is_silent() -> None:
-    """So silence means that nothing waits or runs there."""
-    state = named("ray.serve._private.autoscaling_state:DeploymentAutoscalingState.drop_stale_handle_metrics")
-    assert "timed_out" in inspect.getsource(state)
-    assert "self.metrics_store.data" in inspect.getsource(RouterMetricsManager)
-    assert "self.push_autoscaling_metrics_to_controller" in inspect.getsource(RouterMetricsManager)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "RAY_SERVE_CONTROL_LOOP_INTERVAL_S",
-        "RAY_SERVE_AUTOSCALING_METRIC_RECORD_INTERVAL_FACTOR",
-        "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS",
-        "RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS",
-    ],
-)
-def test_settings_in_ray_env_are_read_by_serve(name: str) -> None:
-    assert f'"{name}"' in inspect.getsource(import_module("ray.serve._private.constants"))
 
 
 def test_serve_replaces_a_replica_that_was_unwell_three_times() -> None:
     """`deployments.replicas.SILENCES` leaves the time for it."""
     assert import_module("ray.serve._private.constants").REPLICA_HEALTH_CHECK_UNHEALTHY_THRESHOLD == 3
-    stop = inspect.getsource(named("ray.serve._private.deployment_state:DeploymentState._stop_unhealthy_replica"))
-    assert "FORCE_STOP_UNHEALTHY_REPLICAS" in stop
-
-
-def test_a_step_of_the_controllers_loop_is_whole_whoever_takes_it() -> None:
-    """It awaits nothing, so that a step of its own and one that is asked for do not meet in the middle."""
-    step = named("ray.serve._private.controller:ServeController.run_control_loop_step")
-    assert "await " not in inspect.getsource(step)
-    assert "self._controller_handle = controller_handle" in inspect.getsource(RouterMetricsManager.__init__)
-
-
-def test_serve_still_reports_what_it_counted_before_the_call() -> None:
-    """Once it does not, `autoscaling.ray_internals.metrics.hurried` need not report."""
-    source = inspect.getsource(RouterMetricsManager.wrap_queued_request)
-    assert "push_autoscaling_metrics_to_controller" in source
-    assert "_add_autoscaling_metrics_point" not in source

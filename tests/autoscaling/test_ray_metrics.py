@@ -26,7 +26,7 @@ from autoscaling.ray_internals.metrics import (
     hand_over_records,
     hurried,
     record_later,
-    report_only_news,
+    skip_unchanged_reports,
 )
 from tests.waiting import until
 
@@ -86,7 +86,6 @@ async def test_the_controller_looks_until_the_engine_runs_and_no_longer() -> Non
 async def test_a_start_of_minutes_is_looked_at_less_and_less_and_then_not_at_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The longer it takes, the less a second more or less matters."""
     waits: list[float] = []
     passed_s = 0.0
 
@@ -156,14 +155,14 @@ async def test_a_router_in_a_thread_of_its_own_is_left_alone() -> None:
 
 @pytest.fixture
 def reports(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the controller is sent, as the sum of a report's counts, with `report_only_news` in force."""
+    """Reports to the controller, each as the sum of its counts, with `skip_unchanged_reports` in force."""
     sent: list[float] = []
 
     def push(metrics: RouterMetricsManager) -> None:
         sent.append(sum(point.value for series in metrics.metrics_store.data.values() for point in series))
 
     monkeypatch.setattr(RouterMetricsManager, "push_autoscaling_metrics_to_controller", push)
-    report_only_news()
+    skip_unchanged_reports()
     return sent
 
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autoscaling.durations import Durations
 from autoscaling.queue import SlotQueue
 from autoscaling.room import Slot
-from autoscaling.sketch import Sketch
 from autoscaling.turns import Grant, begins, turns
 from autoscaling.waits import Wait
+from tests.autoscaling.doubles import run
 from tests.autoscaling.promises import Crowd, Promise, crowd, errors, kept, lognormal
-from tests.autoscaling.virtual import run
 
 SERVICE_S, START_S = 2.0, 8.0
 
@@ -48,7 +48,6 @@ class Room:
             await self._settled()
 
     def places(self, *, with_arrivals: bool = False) -> dict[object, int]:
-        """The place of each call that waits."""
         line = self.queue.line(self.slots)
         service_s = 1.0 if with_arrivals else 0.0
         return {grant.name: place for place, grant in enumerate(turns(line, service_s), 1)}
@@ -72,7 +71,6 @@ class Room:
 
 
 def in_order(places: dict[object, int]) -> list[object]:
-    """Names, the first first."""
     return sorted(places, key=places.__getitem__)
 
 
@@ -135,16 +133,16 @@ def test_those_who_are_expected_have_no_place(owners: list[str], slots: int) -> 
 # --- times -----------------------------------------------------------------------------------------------------------
 
 
-def always(seconds: float) -> Sketch:
-    sketch = Sketch(200)
+def always(seconds: float) -> Durations:
+    durations = Durations(200)
     for _ in range(200):
-        sketch.add(seconds)
-    return sketch
+        durations.add(seconds)
+    return durations
 
 
 def test_times_follow_from_who_ends_before() -> None:
     order = [Grant(None, after) for after in (1, 2, 3, 4)]
-    times = begins(order, [1.0, 0.0], Sketch(1), always(2.0), None, random.Random(1))
+    times = begins(order, [1.0, 0.0], Durations(1), always(2.0), None, random.Random(1))
     middle = [statistics.median(seconds) for seconds in times]
     assert middle == pytest.approx([1.0, 2.0, 3.0, 4.0], rel=0.15)
 
@@ -156,7 +154,9 @@ def test_a_start_comes_before_everything_and_an_answer_begins_a_little_later() -
 
 
 def test_nobody_knows_how_long_it_takes_before_anything_has_ended() -> None:
-    times = begins([Grant(None, 0), Grant(None, 1)], [], Sketch(1), Sketch(1), lambda share: 10.0, random.Random(1))
+    times = begins(
+        [Grant(None, 0), Grant(None, 1)], [], Durations(1), Durations(1), lambda share: 10.0, random.Random(1)
+    )
     assert times[0][0] == 10.0, "who has a slot after the start knows that much"
     assert times[1] == []
 
@@ -232,10 +232,9 @@ SCENES: tuple[Scene, ...] = (
 
 
 async def story(seed: int, slots: int, sigma: float) -> list[Promise]:
-    """Every scene after the other, each to its end."""
     draw = random.Random(seed)
     with crowd(slots, lognormal(draw, SERVICE_S, sigma), lognormal(draw, START_S, 0.2), load_s=10) as people:
-        people.gate._forecast._draw = random.Random(seed)
+        people.gate.forecast._draw = random.Random(seed)
         for scene in SCENES:
             await scene(people, draw)
             await people.all_ended()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autoscaling.policy import Brain, Facts, ScalingDecision, Terms
+from autoscaling.policy import Facts, ScalingDecision, ScalingPolicy, Terms
 
 MONDAY_S = 1_763_942_400.0
 """A Monday at midnight, UTC."""
@@ -35,19 +35,16 @@ class Engine:
     ended: int = 0
 
     def facts(self) -> Facts:
-        """Of this second."""
         ended, self.ended = self.ended, 0
         calls = len(self.waiting) + len(self.at_work)
         return Facts(self.running, self.target, calls, ended, ended * self.service_s)
 
     def come(self, calls: int) -> None:
-        """So many calls come now."""
         self.cold_hits += calls if not self.running else 0
         self.waiting += [0.0] * calls
         self.target = max(self.target, int(bool(self.waiting) and not self.running))  # as Serve does at once
 
     def step(self, may_start: int) -> None:
-        """A second passes."""
         busy = math.ceil(len(self.at_work) / self.terms.slots)
         self.running = max(busy, min(self.running, self.target))
         wanted = max(0, self.target - self.running)
@@ -65,7 +62,6 @@ class Engine:
         self.waiting = [waited_s + 1 for waited_s in self.waiting[max(0, free) :]]
 
     def takes(self, resource: str) -> float:
-        """What its replicas hold of a resource."""
         return (self.running + len(self.starts)) * self.terms.needs.get(resource, 0.0)
 
 
@@ -79,8 +75,7 @@ class World:
     look: Callable[[World, Mapping[str, ScalingDecision]], None] = lambda world, decisions: None
 
     def run(self, arrivals: Mapping[str, Sequence[int]], decide: Decide | None = None) -> None:
-        """Runs for as long as `arrivals` says how many calls come in each second."""
-        decide = decide or Brain({name: engine.terms for name, engine in self.engines.items()}).decide
+        decide = decide or ScalingPolicy({name: engine.terms for name, engine in self.engines.items()}).decide
         for calls in zip(*arrivals.values(), strict=True):
             for name, count in zip(arrivals, calls, strict=True):
                 self.engines[name].come(count)
@@ -93,7 +88,6 @@ class World:
             self.now_s += 1
 
     def places(self, engine: Engine) -> int:
-        """How many more replicas of it fit, as Ray sees to it."""
         fits = [
             (self.room[name] - sum(each.takes(name) for each in self.engines.values()) + 1e-9) // need
             for name, need in engine.terms.needs.items()

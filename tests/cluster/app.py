@@ -14,7 +14,7 @@ from graph import wire
 from tests.catalogs import FEW_CPUS, chat, obedient_designer, obedient_speaker, obedient_transcriber
 from tests.quick_speech import quick
 
-ELSEWHERE = {"ray_actor_options": {"num_cpus": 0.05, "runtime_env": {"py_executable": ".venv/qwen/bin/python"}}}
+ALTERNATIVES = {"ray_actor_options": {"num_cpus": 0.05, "runtime_env": {"py_executable": ".venv/qwen/bin/python"}}}
 
 GROWS = {"autoscaling_config": {"max_replicas": 2, "upscale_delay_s": 1}}
 
@@ -31,7 +31,7 @@ MANNERS = (
     chat("exact", max_ongoing_requests=2, when_busy="refuse"),
     chat("queued", max_ongoing_requests=1, max_queued=2),
     chat("late", deadline_s=1),
-    chat("elsewhere", deployment=ELSEWHERE),
+    chat("elsewhere", deployment=ALTERNATIVES),
     chat("broken", "BrokenChat", wait_s=60),
     chat("hanging", deadline_s=40, deployment=FEW_CPUS | LOOKED_AFTER),
     chat("left", max_ongoing_requests=4, deployment=LARGE),

@@ -58,12 +58,18 @@ class Server:
 
     def replicas(self, deployment: str) -> int:
         """Running replicas of an engine, as the ingress sees them."""
-        return int(httpx.get(f"{self.url}/healthz").json()["replicas"][deployment])
+        reply = httpx.get(f"{self.url}/healthz", headers={"authorization": f"Bearer {self.key}"})
+        return int(reply.json()["replicas"][deployment])
 
     @property
     def token(self) -> dict[str, str]:
         """The environment of a process that joins this Ray."""
         return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.home / "ray_token")}
+
+    @property
+    def logs(self) -> Path:
+        """Serve's logs of this run."""
+        return self.home / "ray/session_latest/logs/serve"
 
     def state(self, *arguments: str) -> str:
         """Runs `python -m state` beside the server."""

@@ -13,9 +13,9 @@ import json
 import sys
 from typing import Any
 
-import ray
 from ray import serve
 
+from autoscaling.ray_internals.start import join
 from contract.catalog import Catalog
 from deployments.ingress.deployment import IngressArgs
 from graph import wire
@@ -58,7 +58,7 @@ def up(home: str, database_url: str, redis_url: str, secret: str, version: str =
 
 
 if __name__ == "__main__":
-    ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
+    join("auto")
     command, *arguments = sys.argv[1:]
     if command == "up":
         up(*arguments)

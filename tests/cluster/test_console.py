@@ -47,7 +47,7 @@ async def test_an_engine_wakes_before_one_s_eyes_and_the_panels_work(server: Ser
         chat = await Panel(tab, "chat").shown()
         await chat.field("model").select_option("sleepy")
         await ran(chat, "Answered", user="say hello")
-        await tab.page.wait_for_function("states.includes('ready')")
+        await tab.page.wait_for_function("() => states.includes('ready')")
         assert (await tab.page.evaluate("states"))[:3] == ["cold", "starting", "ready"]
 
         await chat.press("New conversation")

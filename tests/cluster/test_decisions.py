@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from ray._common.utils import get_default_ray_temp_dir
 
 from tests.cluster.conftest import Server
 
@@ -49,9 +48,8 @@ def test_repetitions_are_equal(server: Server) -> None:
 
 
 def session_of(server: Server) -> Path:
-    """Where Ray keeps logs and whatever else of this server; the name ends with the pid that started it."""
-    (folder,) = Path(get_default_ray_temp_dir()).glob(f"session_*_{server.pid}")
-    return folder
+    """The folder in which Ray keeps logs and all else of this server."""
+    return (server.home / "ray/session_latest").resolve()
 
 
 def telling(folder: Path) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import islice
 
 import openai
 import pytest
@@ -26,6 +27,14 @@ CITY = {
         },
     },
 }
+COUNTING = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "counting",
+        "schema": {"type": "array", "items": {"type": "integer"}, "minItems": 4000},
+    },
+}
+"""No answer of this form ends by itself before it has thousands of tokens, whatever a model would rather say."""
 WEATHER = {
     "type": "function",
     "function": {
@@ -107,11 +116,18 @@ def test_input_longer_than_the_window_is_cut_at_the_top(server: Server) -> None:
 
 def test_disconnect_frees_the_engine(server: Server) -> None:
     stream = server.openai().chat.completions.create(
-        model=MODEL, messages=[{"role": "user", "content": "Count to ten thousand."}], stream=True, max_tokens=8000
+        model=MODEL,
+        messages=[{"role": "user", "content": "Count to ten thousand."}],
+        response_format=COUNTING,
+        stream=True,
+        max_tokens=8000,
     )
     next(stream)
+    request_id = stream.response.headers["x-request-id"]
+    eventually(lambda: _slots_used(server) == 1, 10, "the console does not show the call at work")
     stream.close()
-    tokens = eventually(lambda: _usage_of_last_chat(server), 30, "the cancelled stream left no usage line")
+    eventually(lambda: _slots_used(server) == 0, 30, "the engine works on for nobody")
+    tokens = eventually(lambda: _usage_of(server, request_id), 30, "the cancelled stream left no usage line")
     assert 0 < tokens < 8000
 
 
@@ -134,11 +150,17 @@ def test_rerank_puts_the_relevant_document_first(server: Server) -> None:
     assert results[0]["index"] == 1
 
 
-def _usage_of_last_chat(server: Server) -> int | None:
-    """Tokens of the newest chat line that was not finished by the engine itself."""
+def _usage_of(server: Server, request_id: str) -> int | None:
+    """Billed tokens of a request; None where it has no line yet."""
     text = server.state("usage", "--org", "demo", "--format", "json")
-    lines = [line for line in json.loads(text) if line["line"] == f"chat:{MODEL}"]
-    return lines[-1]["quantity"] if lines else None
+    return next((line["quantity"] for line in json.loads(text) if line["request_id"] == request_id), None)
+
+
+def _slots_used(server: Server) -> int:
+    """Slots of the engine that calls hold, as the console shows them."""
+    with server.http() as client, client.stream("GET", "/console/events") as reply:
+        (data,) = islice((line for line in reply.iter_lines() if line.startswith("data: ")), 1)
+    return next(e["used"] for e in json.loads(data.removeprefix("data: "))["engines"] if e["name"] == f"chat-{MODEL}")
 
 
 def _dot(a: list[float], b: list[float]) -> float:

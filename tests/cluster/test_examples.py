@@ -31,7 +31,7 @@ SHOWN = {
 LIMIT_S = 600
 """Of a script that hangs."""
 
-ELSEWHERE = ROOT / ".venv/batch"
+ALTERNATIVES = ROOT / ".venv/batch"
 """The environment of Ray Data."""
 
 
@@ -61,10 +61,10 @@ def test_a_script_shows_what_it_promises(outputs: dict[str, str], script: str) -
     assert [text for text in SHOWN[script] if text not in outputs[script]] == [], outputs[script]
 
 
-@pytest.mark.skipif(not (ELSEWHERE / "done").exists(), reason="needs `make setup-batch`")
+@pytest.mark.skipif(not (ALTERNATIVES / "done").exists(), reason="needs `make setup-batch`")
 def test_a_data_set_goes_through_the_models_without_the_graph(server: Server, tmp_path: Path) -> None:
     home = {"PARLANCE_HOME": str(server.home)}
-    command = [str(ELSEWHERE / "bin/python"), "-m", "docs.examples.batch"]
+    command = [str(ALTERNATIVES / "bin/python"), "-m", "docs.examples.batch"]
     lines = printed(command, tmp_path, home).splitlines()
     train, bread = "The train to the coast leaves at nine.", "We baked bread with olives and salt."
     assert f"{train}  is nearest to  The railway station was full of people." in lines

@@ -6,9 +6,9 @@ import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
-from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from contract.errors import FAULTS
@@ -97,6 +97,17 @@ def test_broken_engine_is_503_and_leaves_the_others_alone(server: Server) -> Non
 
 
 @pytest.mark.smoke
+def test_ray_is_out_of_reach_of_other_machines_and_users(server: Server) -> None:
+    pids = {process.pid for process in server.family()}
+    sockets = [socket for socket in psutil.net_connections("tcp") if socket.status == psutil.CONN_LISTEN]
+    listening = {socket.laddr.ip for socket in sockets if socket.pid in pids}
+    assert listening
+    assert {address for address in listening if "127.0.0.1" not in address} == set()
+    assert (server.home / "ray/session_latest/sockets/raylet").is_socket()
+    assert (server.home / "ray").resolve().parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.smoke
 def test_dead_replica_is_502_and_replaced(server: Server) -> None:
     server.chat("mortal", "say hi")
     reply = server.chat("mortal", "die")
@@ -112,7 +123,7 @@ def test_an_engine_that_finishes_nothing_is_replaced_and_the_next_request_answer
     reply = server.chat("hanging", command)  # whose deadline is 40 s
     assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_error")
     if command.startswith("hold"):
-        logs = Path("/tmp/ray").glob(f"session_*_{server.pid}/logs/serve/replica_*chat-hanging*")
+        logs = server.logs.glob("replica_*chat-hanging*")
         assert any("chat-hanging stands still" in log.read_text() for log in logs)
     back = server.chat("hanging", "say back")
     assert back.status_code == 200

@@ -41,6 +41,7 @@ class Traced:
     url: str
     keys: list[str]
     collector: Collector
+    logs: Path
 
     def chat(self, **headers: str) -> httpx.Response:
         url = f"{self.url}/v1/chat/completions"
@@ -71,7 +72,7 @@ def traced(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     keys = [run_state(env, "key", "create", "--org", "acme", "--scopes", "chat") for _ in range(AT_ONCE + 1)]
     with collecting() as collector:
         _control(env, "up", str(home), collector.address)
-        made = Traced(f"{server.url}/{NAME}", keys, collector)
+        made = Traced(f"{server.url}/{NAME}", keys, collector, server.logs)
         eventually(lambda: httpx.get(f"{made.url}/healthz").status_code == 200, 60, "the traced graph never answered")
         yield made
         _control(env, "down")
@@ -121,8 +122,8 @@ def test_the_stages_of_a_request_are_its_time(traced: Traced) -> None:
     walls = asyncio.run(_many(traced))
     assert len(walls) == REQUESTS
     eventually(lambda: Counter(span.name for span in traced.spans)[INFERENCE] > REQUESTS, 60, "spans are missing")
-    eventually(lambda: len(_totals()) > REQUESTS, 60, "lines of the log are missing")
-    children, totals = defaultdict(list), _totals()
+    eventually(lambda: len(_totals(traced)) > REQUESTS, 60, "lines of the log are missing")
+    children, totals = defaultdict(list), _totals(traced)
     for span in traced.spans:
         children[span.parent_id].append(span)
     operations = [span for span in traced.spans if span.trace_id in walls and span.name == "chat obedient"]
@@ -144,7 +145,7 @@ def test_lines_of_the_log_are_json_and_name_the_request(traced: Traced) -> None:
     request_id = reply.headers["x-request-id"]
 
     def lines() -> list[dict[str, Any]]:
-        return [line for line in _lines(NAME) if line.get("request_id") == request_id]
+        return [line for line in _lines(traced) if line.get("request_id") == request_id]
 
     eventually(lambda: len({line["deployment"] for line in lines()}) == 2, 30, "no lines of both processes")
     assert {line["trace_id"] for line in lines()} == {"ab" * 16}
@@ -180,12 +181,12 @@ async def _many(traced: Traced) -> dict[str, float]:
     return walls
 
 
-def _totals() -> dict[str, float]:
+def _totals(traced: Traced) -> dict[str, float]:
     """Seconds of each request by its id, as its line of the log has them."""
     parts = [f"parlance.{part}_s" for part in ("gateway", "queue", "load", "engine")]
-    return {line["request_id"]: sum(line[part] for part in parts) for line in _lines(NAME) if parts[0] in line}
+    return {line["request_id"]: sum(line[part] for part in parts) for line in _lines(traced) if parts[0] in line}
 
 
-def _lines(app: str) -> list[dict[str, Any]]:
-    logs = Path("/tmp/ray/session_latest/logs/serve").glob(f"replica_{app}_*.log")
+def _lines(traced: Traced) -> list[dict[str, Any]]:
+    logs = traced.logs.glob(f"replica_{NAME}_*.log")
     return [json.loads(line) for log in logs for line in log.read_text("utf-8").splitlines() if line.startswith("{")]

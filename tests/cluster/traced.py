@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import ray
 from ray import serve
 
+from autoscaling.ray_internals.start import join
 from contract.catalog import Catalog
 from deployments.ingress.deployment import IngressArgs
 from graph import wire
@@ -38,6 +38,7 @@ def up(home: str, collector: str) -> None:
         "OTEL_BSP_SCHEDULE_DELAY": "200",
         "PARLANCE_LOG_FORMAT": "json",
         "PARLANCE_ACCESS_LOG": "1",
+        "PARLANCE_PROXIES": "127.0.0.1",
     }
     actor = {"ray_actor_options": {"num_cpus": 0, "runtime_env": {"env_vars": env}}}
     engine = chat("obedient", max_ongoing_requests=100, deployment=actor)
@@ -46,7 +47,7 @@ def up(home: str, collector: str) -> None:
 
 
 if __name__ == "__main__":
-    ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
+    join("auto")
     match sys.argv[1:]:
         case ["up", *arguments]:
             up(*arguments)

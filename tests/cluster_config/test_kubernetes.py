@@ -22,11 +22,10 @@ from autoscaling.metrics import nowhere
 from autoscaling.observation import Observation, collector
 from contract.catalog import Model
 from contract.limits import UPLOAD_BYTES
-from docs.made.settings import STANDARD, VARIABLES
 from launch.check.cost import replica_of
 from launch.check.faults import Site, faults, plan_of
 from tests.cluster_config.rayservice import RAY_SERVICE
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, tables
 
 FOLDER = ROOT / "cluster/kubernetes"
 OBJECTS: list[dict[str, Any]] = [
@@ -254,7 +253,8 @@ def test_strangers_reach_three_ports_and_every_pod_is_behind_that() -> None:
 def test_spans_reach_a_collector_that_is_named_and_nothing_is_told_until_then() -> None:
     """Every slot is a variable that the service reads, off, and in every pod; all reach the port of the collector."""
     (settings,) = [found["data"] for found in named("ConfigMap")]
-    assert settings.keys() <= VARIABLES.keys() | STANDARD.keys()
+    explained = {row[0] for table in tables(ROOT / "docs/settings.md", "variable") for row in table}
+    assert settings.keys() <= explained
     assert not Observation.of_environment(settings, "ingress", nowhere).is_on
     assert settings["RAY_LOG_TO_STDERR"] == "0"
     address = "http://otel-collector.monitoring:4318"

@@ -25,10 +25,10 @@ BUILDS = """
 import sys
 import configs
 import graph
-from launch.check.faults import UnfitProfileError
+from contract.base import ProfileError
 try:
     graph.build(graph.GraphArgs(profile="production"))
-except UnfitProfileError as error:
+except ProfileError as error:
     print("judged;", error)
 graph.wire(configs.load("production"), graph.IngressArgs())
 print("wired;", *sorted({"torch", "vllm", "transformers", "onnxruntime"} & sys.modules.keys()))

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import pytest
 
-from concurrency.fairness import QueueFull
+from concurrency.fairness import OwnerCounter, QueueFull
 from concurrency.semaphore import FairSemaphore
+from tests.waiting import until_in_thread
+
+
+class Watched(OwnerCounter):
+    """The slots of a semaphore that one thread uses: how often they were counted without its lock."""
+
+    def __init__(self, semaphore: FairSemaphore) -> None:
+        super().__init__()
+        self._lock, self.counted, self.unlocked = semaphore._lock, 0, 0
+
+    def take(self, owner: Hashable, amount: int = 1, limit: float = math.inf) -> bool:
+        self.counted += 1
+        self.unlocked += not self._lock.locked()
+        return super().take(owner, amount, limit)
 
 
 class Visitors:
@@ -184,6 +199,7 @@ async def test_an_error_inside_frees_the_place() -> None:
 
 async def test_whatever_happens_no_place_is_lost() -> None:
     semaphore, seen = FairSemaphore(2, 4, 8), 0
+    holders = semaphore._holders = Watched(semaphore)
     dice = random.Random(7)
     inside: set[int] = set()
 
@@ -211,7 +227,11 @@ async def test_whatever_happens_no_place_is_lost() -> None:
     assert semaphore.waiting == 0
     async with semaphore.of("a"), semaphore.of("b"):
         assert semaphore.free == 0
-    assert (semaphore.free, semaphore._holders, semaphore.waiting) == (2, {}, 0)
+    assert (semaphore.free, holders, semaphore.waiting) == (2, {}, 0)
+    with semaphore.blocking("a"):
+        pass
+    assert holders.counted > 1000
+    assert holders.unlocked == 0, "other threads and loops count the same slots"
 
 
 async def test_an_owner_may_have_several_places_but_never_all() -> None:
@@ -234,12 +254,11 @@ def test_threads_wait_where_they_are() -> None:
             inside.release()
 
     with semaphore.blocking("a"):
-        thread = threading.Thread(target=visit)
+        thread = threading.Thread(target=visit, daemon=True)
         thread.start()
-        while not semaphore.waiting:
-            pass
+        until_in_thread(lambda: semaphore.waiting)
         assert not inside.acquire(blocking=False)
-    thread.join()
+    thread.join(60)
     assert inside.acquire(blocking=False)
     with pytest.raises(ZeroDivisionError), semaphore.blocking("a"):
         raise ZeroDivisionError
@@ -257,14 +276,13 @@ def test_a_thread_is_sent_away_as_well() -> None:
 
     with semaphore.blocking("a"):
         first = semaphore._request("a")
-        thread = threading.Thread(target=visit)
+        thread = threading.Thread(target=visit, daemon=True)
         thread.start()
-        while semaphore.waiting < 2:
-            pass
+        until_in_thread(lambda: semaphore.waiting == 2)
         other = semaphore._request("b")
         assert sent_away.wait(10)
         assert (first.done(), other.done(), semaphore.waiting) == (False, False, 2)
-    thread.join()
+    thread.join(60)
 
 
 def test_callers_of_two_event_loops_share_the_places() -> None:

@@ -22,7 +22,6 @@ CATALOG = behaving(obedient=chat("obedient"), other=chat("other"))
 
 @pytest.fixture(scope="package")
 async def chromium() -> AsyncIterator[Any]:
-    """One browser for all tests of the folder."""
     async with browser() as chromium:
         yield chromium
 

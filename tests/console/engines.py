@@ -63,7 +63,6 @@ def _calls(name: str) -> list[tuple[dict[str, object], str]]:
 
 
 def _probability(token: str, index: int) -> dict[str, object]:
-    """Each token is half as likely as the one before; beside it stands another."""
     logprob = index * math.log(0.5)
     other = {"token": "other", "logprob": -3.0, "bytes": None}
     own = {"token": token, "logprob": logprob, "bytes": list(token.encode())}
@@ -96,8 +95,6 @@ def tone(seconds: float, hertz: float = 220.0) -> bytes:
 
 
 class Whistler(ObedientSpeaker):
-    """Speaks a tone of half a second in two pieces; `busy` takes no more."""
-
     async def speak(self, job: SpeechJob) -> AsyncGenerator[AudioBlock, None]:
         if "busy" in job.text.split():
             raise PROVIDER_BUSY(retry_after_s=2)
@@ -107,8 +104,6 @@ class Whistler(ObedientSpeaker):
 
 
 class Listener(ObedientTranscriber):
-    """Hears three words in any sound, whatever its format."""
-
     async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
         heard = dataclasses.replace(job, audio=b"RIFF")
         async with aclosing(super().transcribe(heard)) as updates:
@@ -117,8 +112,6 @@ class Listener(ObedientTranscriber):
 
 
 class Whisperer(ObedientDesigner):
-    """As its parent, with a clip that plays."""
-
     async def design(self, job: DesignJob) -> DesignResult:
         return dataclasses.replace(await super().design(job), sample=tone(0.5))
 
@@ -141,8 +134,6 @@ ENGINES = {"speech": "Whistler", "transcription": "Listener", "voice_design": "W
 
 
 def catalog() -> Catalog:
-    """One chat model, and of each other kind what `behaving` has, run by the engines above."""
-
     def run_here(model: Model, engine: str) -> Model:
         assert model.serving
         change: dict[str, object] = {"adapter": f"tests.console.engines:{engine}", "deployment": FEW_CPUS}

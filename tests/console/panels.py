@@ -32,7 +32,6 @@ class Panel:
 
     @classmethod
     async def open(cls, tab: Tab, key: str, name: str) -> Panel:
-        """Logs in at the panel, and waits until its menus are filled."""
         await tab.log_in(key, f"try/{name}")
         return await cls(tab, name).shown()
 
@@ -44,7 +43,6 @@ class Panel:
         return self
 
     async def go(self, name: str) -> Panel:
-        """Another panel of the same tab."""
         await self.page.get_by_role("navigation", name="Routes").get_by_role("link").nth(PANELS.index(name)).click()
         return await Panel(self.tab, name).shown()
 
@@ -58,7 +56,6 @@ class Panel:
         await self.root.locator("summary", has_text="More fields").click()
 
     async def run(self, said: str | re.Pattern[str], **fields: str) -> None:
-        """Fills fields in, runs the panel, and waits until it says this."""
         for name, text in fields.items():
             await self.field(name).fill(text)
         await self.root.locator("button[type=submit]").click()
@@ -71,7 +68,6 @@ class Panel:
         await self.root.get_by_role("button", name=name, exact=True).click()
 
     async def call_to_copy(self, language: str) -> str:
-        """The text of the call in a language."""
         part = self.root.locator("details:has(.code)")
         if await part.get_attribute("open") is None:
             await part.locator("summary").click()

@@ -44,7 +44,6 @@ DAYS = 30
 
 
 async def play(stage: Stage) -> None:
-    """An hour as a graph in use has it: states, waits, requests, and thirty days of usage."""
     now_ms = time.time_ns() // 1_000_000
     past = {
         model.deployment: [(int(now_ms - ago * 60_000), state) for ago, state in HOUR[model.noun]]
@@ -75,7 +74,6 @@ async def say(stage: Stage, text: str) -> None:
 
 
 def bill(connection: Connection) -> None:
-    """Usage of the last days, and a limit of which most is left."""
     org_id = organisations.find(connection, "acme").id
     models = {CHAT: ("input_tokens", 9_000), "all-minilm-l6-v2": ("input_tokens", 2_500), "pico": ("characters", 4_000)}
     rows = []
@@ -93,7 +91,6 @@ def bill(connection: Connection) -> None:
 
 @asynccontextmanager
 async def played() -> AsyncIterator[tuple[Stage, str]]:
-    """The server after that hour, and a key."""
     with tempfile.TemporaryDirectory() as home:
         state = await open_state(Path(home))
         stage = Stage(embedded(), state)
@@ -107,7 +104,6 @@ async def played() -> AsyncIterator[tuple[Stage, str]]:
 
 
 async def look(chromium: Any, url: str, key: str, theme: str, width: int) -> Tab:
-    """A tab with the graph."""
     context = await chromium.new_context(
         color_scheme=theme, viewport={"width": width, "height": 1000}, reduced_motion="reduce", locale="en-GB"
     )
@@ -137,7 +133,6 @@ async def draw_all(chromium: Any, stage: Stage, key: str, folder: Path) -> None:
 
 
 async def main(folder: Path | None) -> None:
-    """Draws."""
     async with browser() as chromium, played() as (stage, key):
         if folder:
             await draw_all(chromium, stage, key, folder)

@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, cast
 
+from autoscaling.durations import Durations
 from autoscaling.engine import CallContext, Engine, EngineView, Timings
-from autoscaling.sketch import Sketch
 from contract.access import Scope
 from contract.catalog import Catalog, Model
 from contract.telemetry import EngineState
@@ -34,13 +34,12 @@ class StagedEngine(LocalEngine):
         super().__init__(model)
         self.load_s = self.queue_s = 0.0
         self.behind = 0
-        self._view = EngineView(EngineState.READY, 0, 0, 2, Sketch(1, 3.0))
+        self._view = EngineView(EngineState.READY, 0, 0, 2, Durations(1, 3.0))
 
     def view(self) -> EngineView:
         return self._view
 
     def show(self, state: EngineState | None = None, **fields: Any) -> None:
-        """Changes how it is seen: fields of EngineView."""
         self._view = replace(self._view, **({"state": state} if state else {}), **fields)
 
     async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
@@ -89,7 +88,6 @@ class Stage:
         self.service.drafts.start()
 
     async def stop(self) -> None:
-        """Ends its streams, closes all connections and listens no more."""
         await self.console.close()
         await self.service.drafts.close()
         await self._open.aclose()

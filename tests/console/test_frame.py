@@ -1,15 +1,21 @@
-"""The frame of the console: log in, change view by keyboard, lose the server and get it back."""
+"""The frame of the console: log in, change view by keyboard, lose the server and get it back; its feed."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from contract.telemetry import EngineState
 from deployments.ingress.console.bundle import PAGE
+from state.accounts import api_keys
 from tests.console.conftest import OpenTab
 from tests.console.stage import Stage
-from tests.console.tabs import Tab
+from tests.console.tabs import Tab, wired
+from tests.waiting import until
 
 FOLLOWS_MS = 2_000
 """Within which the picture follows the graph."""
@@ -43,7 +49,6 @@ async def test_the_console_is_used_by_keyboard_alone(tab: Tab, stage: Stage, key
 
 
 async def reach(tab: Tab, text: str) -> None:
-    """Presses Tab until the link with this text has the focus."""
     for _ in range(40):
         await tab.page.keyboard.press("Tab")
         if await tab.page.evaluate("document.activeElement.textContent") == text:
@@ -119,7 +124,6 @@ async def test_a_page_whose_files_are_not_whole_says_so_and_stays(tab: Tab) -> N
 
 
 async def old_module(route: Any) -> None:
-    """Answers with a module that lacks what others import of it."""
     await route.fulfill(content_type="text/javascript", body="export const other = 1;")
 
 
@@ -131,3 +135,93 @@ async def test_several_tabs_follow_at_once(open_tab: OpenTab, stage: Stage, key:
     stage.engines["chat-obedient"].show(EngineState.STARTING)
     for tab in tabs:
         await tab.page.locator("[data-state=starting]").wait_for()
+
+
+ENGINE = "chat-obedient"
+
+KNOWS = """async ([name, sinceMs]) => {
+  const { feed } = await import("./events.js");
+  return feed.engines.get(name).timeline.sinceMs === sinceMs;
+}"""
+NOTE_SAYINGS = """() => {
+  window.sayings = [];
+  const place = document.querySelector("graph-view [role=status]");
+  new MutationObserver(() => sayings.push(place.textContent)).observe(place, { childList: true, characterData: true });
+}"""
+
+
+def card(tab: Tab) -> Any:
+    return tab.page.locator(".engine", has=tab.page.get_by_role("heading", name=ENGINE, exact=True))
+
+
+async def follows(tab: Tab, stage: Stage, state: EngineState) -> None:
+    stage.engines[ENGINE].show(state)
+    await card(tab).locator(f"[data-state={state.value}]").wait_for()
+    await until(lambda: stage.console.feed.past()[ENGINE][-1][1] == state.value)
+
+
+@pytest.mark.parametrize("after", [0, 1, 60, 300])
+async def test_a_feed_that_is_cut_goes_on_where_it_was(open_tab: OpenTab, stage: Stage, key: str, after: int) -> None:
+    async with wired(stage.url) as wire:
+        tab = await open_tab()
+        tab.url = wire.url
+        asked: list[str] = []
+        tab.page.on("request", lambda request: asked.append(request.url))
+        await tab.page.goto(f"{tab.url}/console/")
+        await tab.log_in(key)
+        await follows(tab, stage, EngineState.STARTING)
+        wire.cut(after)
+        await follows(tab, stage, EngineState.FAILED)
+        await follows(tab, stage, EngineState.COLD)
+        await until(lambda: sum(url.endswith("/console/events") for url in asked) > 1)
+        await follows(tab, stage, EngineState.STARTING)
+        since_ms = stage.console.feed.past()[ENGINE][-1][0]
+        await tab.page.wait_for_function(KNOWS, arg=[ENGINE, since_ms])
+
+
+async def test_a_key_that_is_revoked_ends_the_feed_with_a_word(tab: Tab, stage: Stage, key: str) -> None:
+    await tab.log_in(key)
+    await card(tab).wait_for()
+    public_id, now_s = key.split("_")[1], int(time.time())
+    await stage.service.state.database.run(lambda connection: api_keys.revoke(connection, public_id, now_s))
+    await tab.page.get_by_role("button", name="Log in again").click()
+    await tab.page.locator("#key:focus").wait_for()
+    assert await tab.page.locator(".engine").count() == 0
+
+
+async def test_a_state_of_a_newer_server_is_shown_by_its_word(tab: Tab, stage: Stage, key: str) -> None:
+    await tab.log_in(key)
+    await card(tab).wait_for()
+    stage.engines[ENGINE].show(SimpleNamespace(value="dozing"))  # type: ignore[arg-type]
+    await card(tab).locator("[data-state=dozing]", has_text="dozing").wait_for()
+    await tab.page.get_by_text("1 dozing", exact=False).wait_for()
+    await card(tab).locator("summary").click()
+    await card(tab).locator("tbody td", has_text="dozing").wait_for()
+    assert await tab.barriers() == []
+
+
+async def test_a_screen_reader_hears_once_of_each_change_that_matters(tab: Tab, stage: Stage, key: str) -> None:
+    await tab.log_in(key)
+    await card(tab).wait_for()
+    await tab.page.evaluate(NOTE_SAYINGS)
+    news = tab.page.locator("graph-view [role=status]")
+    await follows(tab, stage, EngineState.STARTING)
+    await news.filter(has_text=f"{ENGINE} is starting").wait_for(state="attached")
+    await follows(tab, stage, EngineState.READY)
+    await news.filter(has_text=f"{ENGINE} is ready").wait_for(state="attached")
+    for state in 2 * (EngineState.BUSY, EngineState.READY):
+        stage.engines[ENGINE].show(state)
+        await card(tab).locator(f"[data-state={state.value}]").wait_for()
+    stage.engines["chat-other"].show(EngineState.FAILED)
+    await news.filter(has_text="chat-other is failed").wait_for(state="attached")
+    sayings = await tab.page.evaluate("sayings")
+    assert sayings == [f"{ENGINE} is starting", f"{ENGINE} is ready", "chat-other is failed"]
+
+
+@pytest.mark.parametrize(
+    "hash_", ["%", "requests/%E0%A4%A", "requests/<img src=x onerror=alert(1)>", "javascript:alert(1)"]
+)
+async def test_an_address_that_others_made_opens_the_page(tab: Tab, key: str, hash_: str) -> None:
+    await tab.log_in(key, hash_)
+    await tab.page.locator("main h1").wait_for()
+    assert await tab.page.locator("main img").count() == 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from contract.access import Scope
 from contract.catalog import Catalog
 from contract.limits import CONSOLE_BANDS_S, CONSOLE_LOOK_S
 from contract.telemetry import EngineState
@@ -40,7 +41,6 @@ TAKEN = """async (most) => {
 
 @pytest.fixture
 def catalog() -> Catalog:
-    """A few engines, so that the page is quick."""
     return CATALOG.model_copy(update={"speech": {}, "decisions": {}})
 
 
@@ -53,7 +53,7 @@ class Busy:
         self._now_ms = time.time_ns() // 1_000_000
         self.looks, self.most = 0, 0
         about = {name: {"capability": "chat", "models": [name]} for name in self._names}
-        stage.console.feed = Feed(self._look, about, lambda: None, self._sleep, lambda: self._now_ms)
+        stage.console.feed = Feed(self._look, about, self._sleep, lambda: self._now_ms)
 
     @staticmethod
     def _fields(turn: int) -> Fields:
@@ -83,16 +83,15 @@ class Busy:
 
 
 async def counted(tab: Tab, client: Any) -> dict[str, float]:
-    """What the page holds after a collection of garbage."""
     await client.send("HeapProfiler.collectGarbage")
     metrics = (await client.send("Performance.getMetrics"))["metrics"]
     elements = await tab.page.evaluate("document.querySelectorAll('*').length")
     return {metric["name"]: metric["value"] for metric in metrics} | {"elements": elements}
 
 
-async def test_an_hour_open_grows_little(tab: Tab, stage: Stage, key: str) -> None:
+async def test_an_hour_open_grows_little(tab: Tab, stage: Stage) -> None:
     graph = Busy(stage)
-    await tab.log_in(key)
+    await tab.log_in(await stage.key(*Scope))  # counts of calls are for operators
     await tab.page.locator(".engine").first.wait_for()
     client = await tab.page.context.new_cdp_session(tab.page)
     await client.send("Performance.enable")

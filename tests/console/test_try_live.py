@@ -56,7 +56,6 @@ def microphone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 async def chromium(microphone: Path) -> AsyncIterator[Any]:
-    """A browser that has a microphone and lets pages hear it."""
     flags = ("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream")
     async with browser(*flags, f"--use-file-for-fake-audio-capture={microphone}") as chromium:
         yield chromium
@@ -68,13 +67,11 @@ def catalog() -> Catalog:
 
 
 async def words(seconds: float) -> str:
-    """More words the longer one has spoken; markup among them."""
     return " ".join([f"word{number}" for number in range(int(seconds * 2))] + [HOSTILE])
 
 
 @pytest.fixture
 async def ears(stage: Stage) -> AsyncIterator[ScriptedEars]:
-    """The real finder of speech, before a transcriber that follows a script."""
     ears = ScriptedEars(words)
     for model in stage.catalog.transcription.values():
         engine: Any = stage.engines[model.deployment]
@@ -84,7 +81,6 @@ async def ears(stage: Stage) -> AsyncIterator[ScriptedEars]:
 
 
 async def listening(tab: Tab, key: str) -> Panel:
-    """The panel once the session is open."""
     await tab.page.add_init_script(TRACKS)
     panel = await Panel.open(tab, key, "transcription")
     await panel.press("Speak")

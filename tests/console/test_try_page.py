@@ -40,7 +40,6 @@ def sound(tmp_path: Path) -> Path:
 
 
 async def used(panel: Panel, sound: Path) -> None:
-    """Runs a panel with what stands in it."""
     if panel.name == "transcription":
         await panel.field("file").set_input_files(sound)
     if panel.name == "chat":
@@ -63,7 +62,6 @@ async def test_nothing_bars_anybody(open_tab: OpenTab, key: str, sound: Path, th
 
 
 async def run(folder: Path, key: str, *command: str) -> str:
-    """What a program prints, with the key in its environment."""
     environment = os.environ | {"PARLANCE_KEY": key, "PYTHONPATH": str(ROOT)}
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(

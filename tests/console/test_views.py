@@ -14,16 +14,10 @@ from tests.console.tabs import Tab
 
 VIEWS = {"graph": ".engine", "requests": ".requests tbody tr", "usage": ".usage-bars"}
 
-HOSTILE = (
-    "<img src=x onerror=alert(1)>",
-    "javascript:alert(1)",
-    "\u202eevil\u2066\u200f",
-    "n" * 10_000,
-)
+HOSTILE = ("<img src=x onerror=alert(1)>", "javascript:alert(1)", "\u202eevil\u2066\u200f", "n" * 10_000)
 
 
 async def use(stage: Stage, key: str) -> str:
-    """Sends requests of several outcomes, and gives the id of one that waited."""
     stage.api.everything = key
     engine = stage.engines["chat-obedient"]
     engine.show(EngineState.BUSY, used=2, waiting=3)
@@ -52,6 +46,34 @@ async def test_every_view_is_for_everybody(open_tab: OpenTab, stage: Stage, key:
     await tab.page.goto(f"{tab.url}/console/#requests/{waited}")
     await tab.page.locator(".waterfall").wait_for()
     assert (await tab.overflow(), await tab.barriers()) == ([], [])
+
+
+EDGES = """() => [...document.querySelectorAll(".engine")].map((card, number) => {
+  card.querySelector("h2 .name").textContent = (number % 2 ? "a-long-name " : "name").repeat(20);
+  const inner = card.getBoundingClientRect().right - parseFloat(getComputedStyle(card).paddingRight);
+  const parts = [...card.querySelectorAll("header *, .facts *")];
+  return Math.max(...parts.map((part) => part.getBoundingClientRect().right)) - inner;
+})"""
+"""By how many pixels the state and the numbers of each card, with a long name, stand beyond its right edge."""
+LINES = """() => ["label.field", "input:not([type=checkbox]), select, button, .check"].map((parts) => [...new Set(
+  [...document.querySelectorAll("form[aria-label=Filters]")].flatMap((form) => [...form.querySelectorAll(parts)])
+    .map((part) => part.getBoundingClientRect()).flatMap(({ top, bottom }) => [top, bottom].map(Math.round)))])"""
+"""Upper and lower edges of the labels of the filters, and of their fields and buttons."""
+
+
+@pytest.mark.parametrize("width", [1280, 1000, 360])
+async def test_what_belongs_together_is_on_one_line(open_tab: OpenTab, stage: Stage, key: str, width: int) -> None:
+    for engine in stage.engines.values():
+        engine.show(EngineState.STARTING, slots=0)
+    tab = await open_tab(width=width)
+    await tab.log_in(key)
+    await tab.page.locator(".engine .badge").first.wait_for()
+    assert max(await tab.page.evaluate(EDGES)) <= 0
+    await tab.page.goto(f"{tab.url}/console/#requests")
+    await tab.page.get_by_label("Outcome").wait_for()
+    labels, fields = await tab.page.evaluate(LINES)
+    assert len(labels) == 2
+    assert len(fields) == (2 if width > 400 else 4)
 
 
 async def test_a_request_says_why_it_waited(tab: Tab, stage: Stage, key: str) -> None:

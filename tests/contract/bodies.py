@@ -20,27 +20,22 @@ TURN = {"role": "user", "content": "hi"}
 
 
 def read(kind: type[M], fields: dict[str, Any]) -> M:
-    """The body with these fields, read from its bytes."""
     return parse(kind, json.dumps(fields).encode())
 
 
 def chat_request(**fields: Any) -> ChatRequest:
-    """A chat of one short turn, changed by `fields`."""
     return validated(ChatRequest, {"model": "m", "messages": [TURN]} | fields)
 
 
 def tool(name: str = "f", **function: Any) -> dict[str, Any]:
-    """A function that a chat offers."""
     return {"type": "function", "function": {"name": name} | function}
 
 
 def responses_request(**fields: Any) -> ResponsesRequest:
-    """A body of POST /responses with these fields beside `model` and `input`."""
     return read(ResponsesRequest, {"model": "m", "input": "Hello"} | fields)
 
 
 def refusal(ask: Callable[..., object], /, *given: Any, fault: Fault = INVALID_REQUEST, **fields: Any) -> ApiError:
-    """What `ask` raises for these fields, which is `fault`."""
     with pytest.raises(ApiError) as caught:
         ask(*given, **fields)
     assert caught.value.fault is fault

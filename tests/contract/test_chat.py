@@ -26,17 +26,18 @@ def user(*parts: dict[str, Any]) -> list[dict[str, Any]]:
         ("presence_penalty", -2, 2, 0.01),
         ("frequency_penalty", -2, 2, 0.01),
         ("n", 1, 8, 1),
-        ("top_k", -1, 1000, 1),
+        ("top_k", -1, math.inf, 1),
         ("min_p", 0, 1, 0.01),
         ("seed", -(2**63), 2**63 - 1, 1),
-        ("top_p", 1e-9, 1, 1e-9),
+        ("top_p", 0, 1, 1e-9),
         ("repetition_penalty", 1e-9, 2, 1e-9),
     ],
 )
 def test_numbers_have_bounds(field: str, low: float, high: float, step: float) -> None:
-    for inside in (low, low + step, high - step, high, None):
+    highest = 2**64 if high == math.inf else high
+    for inside in (low, low + step, highest - step, highest, None):
         assert getattr(chat_request(**{field: inside}), field) == inside
-    for outside in (low - step, high + step):
+    for outside in (low - step, high + step)[: 1 if high == math.inf else 2]:
         assert refused(chat_request, **{field: outside})[0] == field
 
 
@@ -69,11 +70,12 @@ def test_unknown_fields_are_ignored() -> None:
     assert body == chat_request()
 
 
-def test_stop_is_one_string_or_up_to_four() -> None:
+def test_stop_is_one_string_or_several() -> None:
     assert chat_request(stop="a").stop == ["a"]
-    assert chat_request(stop=["a"] * 4).stop == ["a"] * 4
+    for count in (0, 15, 16):
+        assert chat_request(stop=["a"] * count).stop == ["a"] * count
     assert chat_request(stop=None).stop is None
-    assert refused(chat_request, stop=["a"] * 5)[0] == "stop"
+    assert refused(chat_request, stop=["a"] * 17)[0] == "stop"
     assert refused(chat_request, stop=[""])[0] == "stop[0]"
     assert refused(chat_request, stop=["a" * (MAX_STOP_CHARS + 1)])[0] == "stop[0]"
 
@@ -170,14 +172,7 @@ def test_tool_messages_answer_a_call() -> None:
     turns = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c1", "content": "ok"}]
     assert chat_request(messages=turns).messages[0].content is None
     assert "tool_call_id" in refused(chat_request, messages=[{"role": "tool", "content": "ok"}])[1]
-    assert "content" in refused(chat_request, messages=[{"role": "assistant"}])[1]
     assert "content" in refused(chat_request, messages=[{"role": "user", "content": None}])[1]
-
-
-@pytest.mark.parametrize("arguments", ["{", "[]", "5", "null", "[" * JSON_VALUES])
-def test_arguments_of_a_call_are_an_object(arguments: str) -> None:
-    place, sentence = refused(chat_request, messages=called(arguments))
-    assert (place, "JSON object" in sentence) == ("messages[0].tool_calls[0].function.arguments", True)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +187,7 @@ def test_arguments_of_all_calls_together_hold_as_many_values_as_a_body(calls: in
         assert chat_request(messages=messages)
         return
     place, sentence = refused(chat_request, messages=messages)
-    assert place == f"messages[0].tool_calls[{calls - 1}].function.arguments"
+    assert place == "messages"
     assert f"together have more than {JSON_VALUES} keys and values" in sentence
 
 
@@ -218,9 +213,9 @@ def test_tools_have_names_of_their_own_and_a_limit() -> None:
     many = [tool(f"f{i}") for i in range(chat_tools.MAX_TOOLS + 1)]
     assert chat_request(tools=many[:-1])
     assert refused(chat_request, tools=many)[0] == "tools"
-    for name in ("", "a b", "ä", "a" * 65, "a\n"):
+    for name in ("", "a b", "ä", "a" * (chat_tools.MAX_NAME_CHARS + 1), "a\n"):
         assert refused(chat_request, tools=[tool(name)])[0] == "tools[0].function.name"
-    assert chat_request(tools=[tool("a" * 64)])
+    assert chat_request(tools=[tool("a" * chat_tools.MAX_NAME_CHARS)])
 
 
 def test_response_format_of_a_schema_has_one() -> None:

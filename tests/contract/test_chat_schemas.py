@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from contract.chat import schemas
+from models.chat.request import engine_fields
 from tests.contract.bodies import chat_request, refused, tool
 
 NAMED = {"type": "function", "function": {"name": "f"}}
@@ -75,7 +76,18 @@ def test_schemas_of_all_tools_count_together() -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["https://example.org/schema", "#/properties/a", "#/properties/a/default", "#/$defs/a/default", "#/const", "#a", 5],
+    [
+        "https://example.org/schema",
+        "#/properties/a",
+        "#/properties/a/default",
+        "#/$defs/a/default",
+        "#/$defs/nowhere",
+        "#/$defs/a~1default",
+        "#/$defs/%",
+        "#/const",
+        "#a",
+        5,
+    ],
 )
 def test_a_reference_leads_to_a_definition_and_nowhere_else(target: Any) -> None:
     """A `default` is not looked at, so a reference into one would smuggle any bomb past the estimate."""
@@ -83,8 +95,35 @@ def test_a_reference_leads_to_a_definition_and_nowhere_else(target: Any) -> None
     schema = {"properties": {"a": {"default": bomb}, "b": {"$ref": target}}, "const": bomb, "$defs": {"a": {}}}
     param, sentence = refused(chat_request, tools=[tool(parameters=schema, strict=True)])
     assert param == "tools[0].function.parameters"
-    assert "$defs" in sentence
+    assert f"has a `$ref` to `{target}` at `properties.b`; only `#`" in sentence
     assert chat_request(tools=[tool(parameters=schema)])
+
+
+POINTERS = {
+    "a": ["#/$defs/a", "#/%24defs/a", "#/$defs/%61"],
+    "a/b": ["#/$defs/a~1b", "#/$defs/a%7E1b"],
+    "a~b": ["#/$defs/a~0b"],
+    "a b": ["#/$defs/a%20b", "#/$defs/a b"],
+    "~1/ä%": ["#/$defs/~01~1%C3%A4%25"],
+}
+
+
+@pytest.mark.parametrize(("name", "reference"), [(name, at) for name, several in POINTERS.items() for at in several])
+def test_a_reference_is_a_json_pointer(name: str, reference: str) -> None:
+    """And the compiler of grammars, which splits it at its slashes and does no more, finds the definition."""
+    schema = {"$defs": {name: {"const": 1}}, "properties": {"x": {"$ref": reference}, "$ref": {"type": "string"}}}
+    fields = engine_fields(
+        chat_request(tools=[tool(parameters=schema)], tool_choice="required", response_format=form(schema))
+    )
+    compiled = [fields["tools"][0]["function"]["parameters"], fields["response_format"]["json_schema"]["schema"]]
+    for found in compiled:
+        step: Any = found
+        for key in found["properties"]["x"]["$ref"].split("/")[1:]:
+            step = step[key]
+        assert step == {"const": 1}
+        assert found["properties"]["$ref"] == {"type": "string"}
+    loop = {"$defs": {name: {"$ref": reference}}}
+    assert "leads back to itself" in refused(chat_request, response_format=form(loop))[1]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +194,6 @@ def test_the_compiled_ones_are_those_that_an_answer_follows(fields: dict[str, An
 
 @pytest.mark.parametrize("name", MCP_TOOLS)
 def test_tools_of_public_mcp_servers_pass_as_they_are(name: str) -> None:
-    """Their parameters as such servers announce them, with whatever keywords; compiled where they ask for it."""
     mcp_tool = tool(parameters=MCP_TOOLS[name], strict=None)
     for choice in (None, "auto", "none"):
         assert chat_request(tools=[mcp_tool], tool_choice=choice)

@@ -1,16 +1,25 @@
-"""What a body of POST /decisions may say: every bound at n - 1, n and n + 1."""
+"""Bodies of POST /decisions, every bound at n - 1, n and n + 1, and the answers to them."""
 
 from __future__ import annotations
 
 import base64
+import math
+from dataclasses import replace
+from decimal import Decimal, localcontext
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from contract.body import parse
+from contract.decisions.answers import answer, to_answers
 from contract.decisions.decision import check_body
-from contract.decisions.native import DecisionRequest
-from contract.errors import INVALID_JSON, REQUEST_TOO_LARGE
+from contract.decisions.engine import Reading, Readings
+from contract.decisions.native import DecisionRequest, timing_ms, usage
+from contract.decisions.questions import Policy, Question
+from contract.errors import INVALID_JSON, REQUEST_TOO_LARGE, UPSTREAM_ERROR
 from tests.contract.bodies import read, refusal
 
 CHOICE = {"type": "choice", "instructions": "Which?", "options": [{"id": "a"}, {"id": "b"}]}
@@ -84,7 +93,7 @@ def test_body_bytes() -> None:
 def test_body_bytes_do_not_count_the_data_of_images() -> None:
     data = base64.b64encode(b"x" * 90_000).decode()
     fields = body(images=[{"data_url": PNG + data}])
-    addresses = decision(**fields).decision().images
+    addresses = decision(**fields).addresses
     check_body(len(data) + 65_536, addresses)
     refusal(check_body, len(data) + 65_537, addresses, fault=REQUEST_TOO_LARGE)
 
@@ -175,8 +184,181 @@ def test_not_json(raw: bytes) -> None:
 
 
 def test_the_text_that_is_judged() -> None:
-    assert decision(state="as it is\n").decision().state == "as it is\n"
-    assert decision(state={"b": 1, "a": "ä"}).decision().state == '{"b": 1, "a": "ä"}'
-    assert decision(state=[]).decision().state == "[]"
+    assert decision(state="as it is\n").text == "as it is\n"
+    assert decision(state={"b": 1, "a": "ä"}).text == '{"b": 1, "a": "ä"}'
+    assert decision(state=[]).text == "[]"
     turns = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello!"}]
-    assert decision(state=None, messages=turns).decision().state == "user: Hi.\n\nassistant: Hello!"
+    assert decision(state=None, messages=turns).text == "user: Hi.\n\nassistant: Hello!"
+
+
+QUESTION: TypeAdapter[Question] = TypeAdapter(Question)
+REVIEW = Policy()
+
+
+def choice(*ids: str) -> Question:
+    options = [{"id": id} for id in ids]
+    return QUESTION.validate_python({"type": "choice", "instructions": "?", "options": options})
+
+
+def score(levels: int) -> Question:
+    return QUESTION.validate_python(
+        {"type": "score", "instructions": "?", "levels": [f"l{index}" for index in range(levels)]}
+    )
+
+
+TRUTH: Question = QUESTION.validate_python(
+    {"type": "binary", "instructions": "?", "true_description": "t", "false_description": "f"}
+)
+
+
+def reading(*probabilities: float) -> Reading:
+    return Reading(tuple(math.log(p) if p else -math.inf for p in probabilities), 0.01)
+
+
+def at(threshold: float) -> Policy:
+    return Policy(mode="threshold", threshold=threshold)
+
+
+def test_choice() -> None:
+    found = answer(choice("a", "b", "c"), reading(0.1, 0.6, 0.2), 1.0, REVIEW)
+    assert list(found["probabilities"]) == ["a", "b", "c"]
+    assert found["value"] == "b"
+    assert found["max_probability"] == pytest.approx(6 / 9)
+    assert found["probabilities"] == pytest.approx({"a": 1 / 9, "b": 6 / 9, "c": 2 / 9})
+    assert found["diagnostics"]["label_mass"] == pytest.approx(0.9)
+    assert found["diagnostics"]["low_label_mass"] is False
+    assert found["diagnostics"]["missing_labels"] == []
+    assert found["calibration"] == {"status": "uncalibrated"}
+
+
+def test_score() -> None:
+    found = answer(score(3), reading(0.25, 0.25, 0.5), 1.0, REVIEW)
+    assert (found["value"], found["expected_index"], found["normalized_score"]) == (2, 1.25, 0.625)
+    assert list(found["probabilities"]) == ["0", "1", "2"]
+
+
+def test_binary() -> None:
+    found = answer(TRUTH, reading(0.75, 0.25), 1.0, REVIEW)
+    assert (found["value"], found["probability_true"]) == (True, pytest.approx(0.75))
+    assert answer(TRUTH, reading(0.2, 0.8), 1.0, REVIEW)["value"] is False
+
+
+def test_equals_fall_to_the_first_in_source_order() -> None:
+    assert answer(choice("x", "a"), reading(0.5, 0.5), 1.0, REVIEW)["value"] == "x"
+    assert answer(TRUTH, reading(0.5, 0.5), 1.0, REVIEW)["value"] is True
+
+
+def test_a_temperature_flattens_and_leaves_the_mass() -> None:
+    sharp = answer(choice("a", "b"), reading(0.64, 0.16), 1.0, REVIEW)
+    fine = answer(choice("a", "b"), reading(0.64, 0.16), 2.0, REVIEW)
+    assert sharp["max_probability"] == pytest.approx(0.8)
+    assert fine["max_probability"] == pytest.approx(2 / 3)
+    assert fine["diagnostics"] == sharp["diagnostics"]
+
+
+def test_missing_labels_have_no_probability() -> None:
+    found = answer(choice("a", "b", "c"), Reading((None, math.log(0.5), -math.inf), 0.01), 1.0, REVIEW)
+    assert found["probabilities"] == {"a": 0.0, "b": 1.0, "c": 0.0}
+    assert found["diagnostics"]["missing_labels"] == ["a", "c"]
+    assert found["normalized_entropy"] == 0
+
+
+@pytest.mark.parametrize("logprobs", [(None, None), (math.nan, -1.0), (math.inf, -1.0), (-math.inf, -math.inf)])
+def test_what_cannot_be_normalised_is_a_fault_of_the_runtime(logprobs: tuple[float | None, ...]) -> None:
+    refusal(answer, TRUTH, Reading(logprobs, 0.01), 1.0, REVIEW, fault=UPSTREAM_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("policy", "read", "abstain", "reasons"),
+    [
+        (REVIEW, (0.9, 0.1), True, ["review_only_policy"]),
+        (REVIEW, (0.3, 0.1), True, ["review_only_policy", "low_label_mass"]),
+        (at(0.5), (0.5, 0.5), False, []),
+        (at(0.5 + 1e-9), (0.5, 0.5), True, ["below_threshold"]),
+        (at(0), (0.25, 0.25), False, []),
+        (at(0.5), (0.25, 0.2499), True, ["low_label_mass"]),
+        (at(0.9), (0.2, 0.2), True, ["below_threshold", "low_label_mass"]),
+    ],
+)
+def test_policy(policy: Policy, read: tuple[float, ...], abstain: bool, reasons: list[str]) -> None:
+    for question in (choice("a", "b"), TRUTH, score(2)):
+        found = answer(question, reading(*read), 1.0, policy)
+        assert (found["abstain"], found["abstain_reasons"]) == (abstain, [*reasons, "calibration_unavailable"])
+
+
+@pytest.mark.parametrize("id", ["unclear", "other", "unknown", "Other", " UNKNOWN "])
+def test_undecided_options_are_withheld(id: str) -> None:
+    found = answer(choice(id, "a"), reading(0.9, 0.1), 1.0, at(0.5))
+    assert (found["abstain"], found["abstain_reasons"]) == (True, ["undecided_option", "calibration_unavailable"])
+    assert answer(choice(id, "a"), reading(0.1, 0.9), 1.0, at(0.5))["abstain"] is False
+
+
+def test_answers_keep_the_order_of_the_questions() -> None:
+    questions = {"z": TRUTH, "a": choice("x", "y"), "m": score(2)}
+    readings = Readings((reading(0.9, 0.1), reading(0.1, 0.9), reading(0.5, 0.5)), 7)
+    found = to_answers(questions, readings, REVIEW, "source")
+    assert [(name, one["type"], one["value"]) for name, one in found.items()] == [
+        ("z", "binary", True),
+        ("a", "choice", "y"),
+        ("m", "score", 0),
+    ]
+    counts = {"input_tokens": 7, "output_tokens": 0, "evaluated_questions": 3, "forward_passes": 3}
+    assert usage(readings, 3) == counts
+    assert usage(replace(readings, windows=8), 3) == counts | {"encoder_windows": 8}
+
+
+def test_timing() -> None:
+    reads = [Reading((0.0,), 0.010), Reading((0.0,), 0.030)]
+    assert timing_ms(Readings(tuple(reads), 0), 0.035) == {"total": 35.0, "inference_max": 30.0, "inference_sum": 40.0}
+
+
+LOGPROBS = st.lists(
+    st.one_of(st.floats(-60, -0.001), st.none(), st.sampled_from([-0.5, -1.0, -700.0])), min_size=2, max_size=26
+).filter(lambda values: any(value is not None for value in values))
+
+
+def _independent(question: Question, logprobs: list[float | None], temperature: float) -> dict[str, Any]:
+    """The same figures in 40-digit decimals, from the definitions: no shift by the maximum, no shared code."""
+    with localcontext() as context:
+        context.prec = 40
+        given = [None if value is None else Decimal(value) for value in logprobs]
+        weights = [Decimal(0) if value is None else (value / Decimal(temperature)).exp() for value in given]
+        total = sum(weights)
+        p = [weight / total for weight in weights]
+        entropy = -sum((x * x.ln() for x in p if x > 0), Decimal(0))
+        found: dict[str, Any] = {
+            "probabilities": [float(x) for x in p],
+            "max_probability": float(max(p)),
+            "normalized_entropy": float(entropy / Decimal(len(p)).ln()),
+            "label_mass": float(
+                min(Decimal(1), sum((value.exp() for value in given if value is not None), Decimal(0)))
+            ),
+            "missing": [i for i, value in enumerate(given) if value is None],
+        }
+        if question.type == "score":
+            found["expected_index"] = float(sum((i * x for i, x in enumerate(p)), Decimal(0)))
+            found["normalized_score"] = found["expected_index"] / (len(p) - 1)
+        return found
+
+
+@settings(max_examples=400, deadline=None)
+@given(LOGPROBS, st.sampled_from([0.25, 0.5, 1.0, 1.7, 8.0]), st.floats(0, 1), st.integers(0, 2))
+def test_the_mathematics_agree(logprobs: list[float | None], temperature: float, threshold: float, kind: int) -> None:
+    kinds = [choice(*(f"o{i}" for i in range(len(logprobs))))]
+    kinds += [score(len(logprobs))] if len(logprobs) <= 10 else []
+    kinds += [TRUTH] if len(logprobs) == 2 else []
+    question = kinds[kind % len(kinds)]
+    found = answer(question, Reading(tuple(logprobs), 0.01), temperature, at(threshold))
+    wanted = _independent(question, logprobs, temperature)
+    assert list(found["probabilities"].values()) == pytest.approx(wanted["probabilities"], abs=1e-9)
+    assert math.fsum(found["probabilities"].values()) == pytest.approx(1, abs=1e-9)
+    for name in ("max_probability", "normalized_entropy"):
+        assert found[name] == pytest.approx(wanted[name], abs=1e-9)
+    diagnostics = found["diagnostics"]
+    assert diagnostics["label_mass"] == pytest.approx(wanted["label_mass"], abs=1e-9)
+    assert diagnostics["missing_labels"] == [list(question.labels)[i] for i in wanted["missing"]]
+    if question.type == "score":
+        assert found["expected_index"] == pytest.approx(wanted["expected_index"], abs=1e-9)
+        assert found["normalized_score"] == pytest.approx(wanted["normalized_score"], abs=1e-9)
+    sound = found["max_probability"] >= threshold and diagnostics["label_mass"] >= 0.5
+    assert found["abstain"] is not sound

@@ -1,14 +1,194 @@
-"""Tools of POST /responses beside functions: those that take text, and those that another server would run."""
+"""Tools of POST /responses: namespaces, custom tools, and tools that another server would run."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from typing import Any, cast
 
 import pytest
 
-from tests.contract.bodies import responses_request
-from tests.contract.test_responses_namespaces import CRM, PLAN, SEARCH, offered
+from contract.chat.engine import ChatReply
+from contract.chat.tools import MAX_TOOLS, NAME_PATTERN
+from contract.responses.reply import ResponseHead, whole
+from contract.responses.request import ResponsesRequest
+from tests.contract.bodies import refused, responses_request
+
+SEARCH = {"type": "web_search", "external_web_access": False}
+PLAN = {"type": "function", "name": "plan", "parameters": {"type": "object"}}
+FIND = {"type": "function", "name": "find", "description": "Finds one.", "parameters": {"type": "object"}}
+NOTE = {"type": "custom", "name": "note"}
+CRM = {"type": "namespace", "name": "crm", "description": "Customers.", "tools": [FIND, NOTE]}
+
+
+def offered(request: ResponsesRequest) -> list[str]:
+    return [tool.function.name for tool in request.chat.offered.values()]
+
+
+def grouped(namespace: str, *names: str) -> dict[str, Any]:
+    tools = [{"type": "function", "name": name} for name in names]
+    return {"type": "namespace", "name": namespace, "description": "", "tools": tools}
+
+
+def called(request: ResponsesRequest, name: str) -> dict[str, Any]:
+    call = {"id": "c1", "type": "function", "function": {"name": name, "arguments": "{}"}}
+    choice = {"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}
+    usage = {"completion_tokens_details": {"reasoning_tokens": 0}}
+    reply = ChatReply(cast(Any, {"choices": [choice], "usage": usage}), 1, 1)
+    item: Any = whole(ResponseHead(request, "req_1", 1, "m"), reply)["output"][0]
+    return dict(item)
+
+
+def test_a_namespace_is_flat_to_the_model_and_named_in_the_call() -> None:
+    request = responses_request(tools=[PLAN, CRM])
+    assert offered(request) == ["plan", "crm__find", "crm__note"]
+    assert request.chat.custom_tools == {"crm__note"}
+    found = called(request, "crm__find")
+    assert (found["type"], found["namespace"], found["name"]) == ("function_call", "crm", "find")
+    assert "namespace" not in called(request, "plan")
+    assert called(request, "nobody__offered")["name"] == "nobody__offered"
+
+
+def test_what_is_said_of_a_namespace_stands_before_its_first_tool() -> None:
+    told = [tool.function.description for tool in responses_request(tools=[CRM]).chat.offered.values()]
+    assert told == ["Customers.\n\nFinds one.", None]
+
+
+def test_a_reply_repeats_namespaces_as_they_came_and_nothing_that_was_left_out() -> None:
+    tools = responses_request(tools=[PLAN, SEARCH, CRM]).echo()["tools"]
+    assert [tool["type"] for tool in tools] == ["function", "namespace"]
+    assert (tools[1]["name"], tools[1]["description"]) == ("crm", "Customers.")
+    assert [tool["name"] for tool in tools[1]["tools"]] == ["find", "note"]
+    assert tools[1]["tools"][0]["description"] == "Finds one."
+
+
+@pytest.mark.parametrize("is_offered", [True, False])
+def test_calls_that_come_back_have_the_name_that_the_model_knows(is_offered: bool) -> None:
+    function = {"type": "function_call", "call_id": "c1", "namespace": "crm", "name": "find", "arguments": "{}"}
+    custom = {"type": "custom_tool_call", "call_id": "c2", "namespace": "crm", "name": "note", "input": "x"}
+    (turn,) = responses_request(input=[function, custom], tools=[CRM] if is_offered else []).chat.messages
+    assert [call.as_function.function.name for call in turn.tool_calls or ()] == ["crm__find", "crm__note"]
+
+
+@pytest.mark.parametrize("none", [None, ""])
+def test_a_call_without_a_namespace_keeps_its_name(none: str | None) -> None:
+    call = {"type": "function_call", "call_id": "c1", "namespace": none, "name": "plan", "arguments": "{}"}
+    (turn,) = responses_request(input=[call], tools=[PLAN]).chat.messages
+    assert [one.as_function.function.name for one in turn.tool_calls or ()] == ["plan"]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "kept"),
+    [
+        ("n" * 95, "x" * 30, True),
+        ("n" * 96, "x" * 30, True),
+        ("n" * 97, "x" * 30, False),
+        ("n" * 256, "x" * 128, False),
+        ("docs.search", "find", False),
+        ("Büro", "find", False),
+    ],
+    ids=["127", "128", "129", "longest", "a dot", "a letter"],
+)
+def test_names_fit_the_model_whatever_the_namespace(namespace: str, name: str, kept: bool) -> None:
+    request = responses_request(tools=[grouped(namespace, name), grouped(f"{namespace[:-1]}_", name)])
+    first, second = offered(request)
+    assert (first == f"{namespace}__{name}") is kept
+    assert first != second
+    assert all(re.fullmatch(NAME_PATTERN, one) for one in (first, second))
+    assert called(request, first)["namespace"] == namespace
+
+
+def test_names_that_would_be_one_are_told_apart() -> None:
+    tools = [grouped("a", "b__c"), grouped("a__b", "c"), {"type": "function", "name": "a__b__c"}]
+    request = responses_request(tools=tools)
+    names = offered(request)
+    assert len(set(names)) == 3
+    paths = [(item.get("namespace"), item["name"]) for item in (called(request, name) for name in names)]
+    assert paths == [("a", "b__c"), ("a__b", "c"), (None, "a__b__c")]
+    again = {"type": "function_call", "call_id": "c", "namespace": "a__b", "name": "c", "arguments": "{}"}
+    (turn,) = responses_request(input=[again], tools=tools).chat.messages
+    assert turn.tool_calls
+    assert turn.tool_calls[0].as_function.function.name == names[1]
+
+
+@pytest.mark.parametrize(
+    ("choice", "name"),
+    [
+        ({"type": "function", "name": "find"}, "crm__find"),
+        ({"type": "function", "name": "find", "namespace": "crm"}, "crm__find"),
+        ({"type": "custom", "name": "note"}, "crm__note"),
+        ({"type": "function", "name": "plan"}, "plan"),
+    ],
+)
+def test_a_choice_names_a_tool_of_a_namespace(choice: dict[str, Any], name: str) -> None:
+    request = responses_request(tools=[PLAN, CRM], tool_choice=choice)
+    assert request.chat.is_tool_forced
+    chosen: Any = request.chat.tool_choice
+    assert chosen.name == name
+    assert request.echo()["tool_choice"] == choice
+    some = {"type": "allowed_tools", "mode": "auto", "tools": [choice, SEARCH]}
+    assert offered(responses_request(tools=[PLAN, CRM, SEARCH], tool_choice=some)) == [name]
+
+
+def test_a_choice_means_the_tool_without_namespace_before_any_other() -> None:
+    request = responses_request(tools=[CRM, FIND], tool_choice={"type": "function", "name": "find"})
+    chosen: Any = request.chat.tool_choice
+    assert chosen.name == "find"
+
+
+FIND_CHOICE = {"type": "function", "name": "find"}
+OF_NONE_HERE = {"type": "allowed_tools", "mode": "required", "tools": [SEARCH]}
+REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
+    "a choice of two": (
+        {"tools": [CRM, grouped("hr", "find")], "tool_choice": FIND_CHOICE},
+        "tool_choice",
+        "2 namespaces have",
+    ),
+    "a choice of another namespace": (
+        {"tools": [CRM], "tool_choice": FIND_CHOICE | {"namespace": "hr"}},
+        None,
+        "not in `tools`",
+    ),
+    "two tools of one name": ({"tools": [grouped("crm", "find", "find")]}, None, "same name"),
+    "two namespaces of one name": ({"tools": [CRM, CRM]}, None, "same name"),
+    "a namespace of nothing": ({"tools": [PLAN, {"type": "namespace", "name": "crm"}]}, "tools[1].tools", "missing"),
+    "a namespace in a namespace": (
+        {"tools": [CRM | {"tools": [FIND, CRM]}]},
+        "tools[0].tools[1]",
+        "`function` or `custom`",
+    ),
+    "a namespace without a name": ({"tools": [CRM | {"name": ""}]}, "tools[0].name", "at least 1"),
+    "a tool whose name has spaces": ({"tools": [grouped("crm", "a b")]}, "tools[0].tools[0].name", "pattern"),
+    "a dear schema in a namespace": (
+        {"tools": [SEARCH, CRM | {"tools": [FIND, FIND | {"name": "x", "strict": True, "parameters": {"$ref": "x"}}]}]},
+        "tools[1].tools[1].parameters",
+        "the JSON schema in `tools[1].tools[1].parameters`",
+    ),
+    "a grammar in a namespace": (
+        {"tools": [CRM | {"tools": [FIND, NOTE | {"format": {"type": "grammar"}}]}]},
+        "tools[0].tools[1].format.type",
+        "free text",
+    ),
+    "a search alone": ({"tools": [PLAN, SEARCH], "tool_choice": {"type": "web_search"}}, "tool_choice", "runs none"),
+    "a call of nothing but a search": ({"tools": [SEARCH], "tool_choice": "required"}, None, "runs no"),
+    "one of nothing but a search": ({"tools": [PLAN, SEARCH], "tool_choice": OF_NONE_HERE}, None, "runs no"),
+}
+
+
+@pytest.mark.parametrize(("fields", "param", "words"), REFUSED.values(), ids=REFUSED)
+def test_refused(fields: dict[str, Any], param: str | None, words: str) -> None:
+    where, message = refused(responses_request, **fields)
+    assert (where, words in message) == (param, True), message
+
+
+@pytest.mark.parametrize("count", [MAX_TOOLS - 1, MAX_TOOLS, MAX_TOOLS + 1])
+def test_tools_of_namespaces_count_as_tools(count: int) -> None:
+    tools = [PLAN, grouped("n", *(f"f{index}" for index in range(count - 1)))]
+    if count <= MAX_TOOLS:
+        assert len(offered(responses_request(tools=tools))) == count
+    else:
+        assert refused(responses_request, tools=tools)[0] == "tools"
+
 
 SHELL = {"type": "custom", "name": "shell", "description": "Runs it.", "format": {"type": "text"}}
 ADD = {"type": "function", "name": "add", "parameters": {"type": "object"}}

@@ -96,7 +96,6 @@ def test_what_is_no_code_is_refused_by_the_default_model_too(sent: str) -> None:
 
 
 def able(model: TranscriptionModel, **options: Any) -> TranscriptionModel:
-    """The model on an engine of other abilities."""
     assert model.serving
     return model.model_copy(update={"serving": model.serving.model_copy(update={"options": options})})
 
@@ -157,6 +156,7 @@ def test_a_form_may_repeat_lists_and_nothing_else() -> None:
 def test_a_field_of_a_form_that_nobody_filled_in_was_not_sent() -> None:
     names = [*TranscriptionRequest.model_fields, "context_bias[]", "timestamp_granularities[]"]
     assert fields((name, "") for name in names) == {}
+    assert TranscriptionRequest(**dict.fromkeys(TranscriptionRequest.model_fields, "")) == TranscriptionRequest()
     assert fields([("language", ""), ("language", "de")]) == {"language": "de"}
     assert fields([("user", "a"), ("user", "b")]) == {"user": "b"}  # not one of ours
     with pytest.raises(ApiError, match="`prompt` was sent twice"):

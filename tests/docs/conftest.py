@@ -24,6 +24,7 @@ class Reader:
 
     def paste(self, example: Example) -> subprocess.CompletedProcess[str]:
         """Runs one block. Every curl in it fails for a status of 400 and more."""
+        key = (self.folder / "var/demo.key").read_text().strip()
         return example.run(
             self.url,
             self.folder,
@@ -31,7 +32,9 @@ class Reader:
             CURL_HOME=str(self.folder),
             PYTHONPATH=str(ROOT),
             PARLANCE_HOME=str(self.folder / "var"),
-            PARLANCE_KEY=(self.folder / "var/demo.key").read_text().strip(),
+            PARLANCE_KEY=key,
+            OPENAI_API_KEY=key,
+            OPENAI_BASE_URL=f"{self.url}/v1",
         )
 
 

@@ -16,7 +16,7 @@ from state.accounts import organisations
 from state.voices import own
 from tests.api.serving import listening
 from tests.catalogs import embedded
-from tests.state.voices import add_voice as insert_voice
+from tests.state.drafts import add_voice as insert_voice
 
 
 async def main(home: Path) -> None:

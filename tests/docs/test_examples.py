@@ -51,8 +51,13 @@ def test_a_script_runs(
     monkeypatch.setattr(graph, "connect", lambda: g)
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "nowhere")
-    exec(compile(script.read_text("utf-8"), str(script), "exec"), {"__name__": "__main__"})
-    assert len(capsys.readouterr().out.splitlines()) >= 5
+    names = {"__name__": "__main__"}
+    for number, cell in enumerate(script.read_text("utf-8").split("\n# %% ")):
+        title, _, code = cell.partition("\n") if number else ("", "", cell)
+        exec(compile(code, str(script), "exec"), names)
+        printed = capsys.readouterr().out.strip()
+        prints = any(ast.unparse(part).startswith("print(") for part in ast.parse(code).body)
+        assert printed or not prints, f"the cell `{title}` printed nothing"
 
 
 @pytest.fixture

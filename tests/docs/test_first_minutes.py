@@ -60,7 +60,7 @@ def test_what_is_not_set_up_cannot_be_woken() -> None:
 def test_what_is_offered_is_what_the_profile_can_do(profile: str) -> None:
     models = list(configs.load(profile).deployed())
     offered = dict(welcome.things_to_try("http://127.0.0.1:8000", Path("var/demo.key"), models))
-    assert list(offered) == ["ask", "hear", "be heard"]
+    assert list(offered) == ["ask", "speak", "transcribe"]
     assert all("\n" not in command for command in offered.values())
 
 
@@ -70,7 +70,7 @@ def test_every_thing_to_try_is_answered(reader: Reader) -> None:
     for verb, command in welcome.things_to_try("http://127.0.0.1:8000", key_file, EMBEDDED):
         done = reader.paste(Example("bash", command, None))
         assert done.returncode == 0, done.stdout + done.stderr
-        if verb != "hear":
+        if verb != "speak":
             assert "France" in done.stdout or "Good" in json.loads(done.stdout)["text"]
 
 

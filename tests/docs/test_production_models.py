@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-
-import pytest
 
 import configs
 from tests.docs.pages import ROOT, rows
@@ -21,18 +17,6 @@ def test_every_model_of_production_has_a_row() -> None:
     assert len([model for model in MODELS.values() if model.noun != "voice_design"]) == 16
 
 
-@pytest.fixture(scope="module")
-def collected() -> set[str]:
-    """What `make test-all` runs of the files that the table names: their tests' ids."""
-    chosen = ["-m", "not (slow or cluster)"]
-    assert f'{chosen[0]} "{chosen[1]}"' in (ROOT / "Makefile").read_text("utf-8")
-    files = sorted({file for row in ROWS for file in files_of(row)})
-    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", *chosen, *files]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert listed.returncode == 0, listed.stdout[-2000:]
-    return {line for line in listed.stdout.splitlines() if "::" in line}
-
-
 def files_of(row: list[str]) -> list[str]:
     """Those that the row names for what CI runs."""
     return re.findall(r"\]\(\.\./(tests/\S+?\.py)\)", row[2])
@@ -44,27 +28,23 @@ def source_of(file: str) -> str:
     return "".join(path.read_text("utf-8") for path in (ROOT / file, child) if path.is_file())
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_a_row_names_tests_that_run_and_the_command_of_its_model(collected: set[str], row: list[str]) -> None:
-    name, twin, runs, shows, command = row
-    model = MODELS[name]
-    assert all((twin, shows))
-    assert files_of(row)
-    for file in files_of(row):
-        if file.startswith("tests/twins"):
-            assert f"{file}::test_what_is_asked_on_a_gpu_can_be_asked[{model.id}]" in collected
-            continue
-        assert any(test.startswith(f"{file}::") for test in collected)
-        text = source_of(file)
-        assert model.serving
-        assert model.serving.adapter.split(":")[0] in text, "the tests are of the adapter that the stanza names"
-        assert ("needs_environment" in text) == ("where its environment is" in runs)
-    assert command == f"python -m benchmarks.speed.gpu {model.deployment}"
+def test_a_row_names_tests_of_its_adapter_and_the_command_of_its_model() -> None:
+    for row in ROWS:
+        name, twin, runs, shows, command = row
+        model = MODELS[name]
+        assert all((twin, shows, files_of(row))), name
+        for file in files_of(row):
+            if not file.startswith("tests/twins"):
+                text = source_of(file)
+                assert model.serving
+                assert model.serving.adapter.split(":")[0] in text, name
+                assert ("needs_environment" in text) == ("where its environment is" in runs), name
+        assert command == f"python -m benchmarks.speed.gpu {model.deployment}"
 
 
 def test_ci_makes_the_environment_that_rows_want_before_it_tests() -> None:
     done = (ROOT / ".ci/run").read_text("utf-8").splitlines()
-    assert done.index("make setup-qwen") < done.index("make test-all")
+    assert done.index("make setup-qwen") < done.index("make test-units")
 
 
 def test_the_tests_of_the_table_know_each_language_model_and_encoder() -> None:

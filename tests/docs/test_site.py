@@ -72,7 +72,14 @@ def test_each_page_is_there(site: Path) -> None:
     pages = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/decisions/*.md")]
     names = {page.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for page in pages} - {"README.html"}
     made = {page.relative_to(site).as_posix() for page in site.rglob("*.html")}
-    more = {"index.html", "try/index.html", "SECURITY.html", "CHANGELOG.html", "benchmarks/speed/results/whole.html"}
+    more = {
+        "index.html",
+        "reference.html",
+        "try/index.html",
+        "SECURITY.html",
+        "CHANGELOG.html",
+        "benchmarks/speed/results/whole.html",
+    }
     assert names | more <= made
     assert not list(site.rglob("*.py"))
     menu = set(re.findall(r'href="([\w-]+\.html)" class="md-nav__link"', (site / "index.html").read_text("utf-8")))

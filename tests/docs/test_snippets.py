@@ -16,20 +16,17 @@ from tests.docs.conftest import Reader
 from tests.docs.pages import ROOT, examples
 
 NAMES = (
-    "chat-uis",
     "clients",
     "cluster",
     "concepts",
     "given-a-key",
     "live-sessions",
-    "live-transcription",
     "migrating",
     "models-and-engines",
     "one-gpu",
     "operating",
     "python-client",
     "measurements",
-    "quickstart",
     "README",
     "troubleshooting",
     "users-and-budgets",

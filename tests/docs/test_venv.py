@@ -77,7 +77,7 @@ def test_uv_brings_one(machine: Machine) -> None:
     machine.program("uv", "echo uv $*")
     done = machine.run()
     assert done.returncode == 0
-    pip = f"--require-hashes --only-binary :all: -r {ROOT}/requirements/pip.lock"
+    pip = f"--require-hashes --only-binary :all: -r {ROOT}/requirements/pip.lock -r {ROOT}/requirements/uv.lock"
     assert done.stdout.splitlines()[1:] == [
         "uv venv --quiet --python 3.11 .venv",
         f"uv pip install --quiet --python .venv {pip}",
@@ -97,3 +97,16 @@ def test_half_an_environment_is_removed(machine: Machine) -> None:
     machine.python("python3", fits=True, makes_venv=False)
     assert machine.run().returncode == 1
     assert not (machine.work / ".venv").exists()
+
+
+@pytest.mark.parametrize(("free_gib", "warned"), [(6, True), (7, False)])
+def test_too_little_disk_is_reported_before_anything_is_installed(
+    machine: Machine, free_gib: int, warned: bool
+) -> None:
+    machine.python("python3", fits=True)
+    table = f"Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda 9999999 1 {free_gib << 20} 1% /srv"
+    machine.program("df", f"echo '{table}'")
+    done = machine.run()
+    assert done.returncode == 0
+    warning = f"warning: {free_gib} GiB of disk are free here; Parlance needs about 7\n"
+    assert done.stderr == (warning if warned else "")

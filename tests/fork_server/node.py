@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deployments.fork_server.enter import Place
+from deployments.fork_server.enter import AT_ONCE, Place, server_command
 
 ROOT = Path(__file__).parents[2]
 ENTER = ROOT / "deployments/fork_server/enter.py"
@@ -99,6 +99,13 @@ class Node:
             assert process.stdout
             found: dict[str, Any] = json.loads(process.stdout.readline())
         return found
+
+    def start_server(self) -> subprocess.Popen[bytes]:
+        """A server that imports at once, as one that is started together with the graph."""
+        self.place.make_folder()
+        command = [*server_command(self.place, str(self.program), self.plan), AT_ONCE]
+        environment = os.environ | {"RAY_RAYLET_PID": str(self.raylet.pid)}
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=self.place.opened_log())
 
     def reason(self, worker: dict[str, Any]) -> str:
         """Why a worker is no fork; nothing where it is one."""

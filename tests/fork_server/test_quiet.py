@@ -41,7 +41,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Wait:
         monkeypatch.setattr(server, "idle_s", lambda: machine.idle_s)
         monkeypatch.setattr(server.time, "monotonic", lambda: machine.now_s)
         monkeypatch.setattr(server.os, "cpu_count", lambda: 2)
-        begins = server.becomes_quiet(RAYLET, quiet_s)
+        begins = server.wait_until_idle(RAYLET, quiet_s)
         return round(machine.now_s - 100, 1), begins
 
     return wait

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from deployments.fork_server.enter import AT_ONCE
 from tests.fork_server.node import ENTER, Node, eventually, is_alive, running
 
 
@@ -114,6 +115,58 @@ def test_a_worker_that_ray_did_not_name_a_folder_for_starts_without_a_server(nod
     command = [sys.executable, "-I", "-S", str(ENTER), node.plan, str(node.program), "--worker-type=WORKER"]
     told = json.loads(subprocess.check_output(command))
     assert told["argv"] == [str(node.program), "--worker-type=WORKER"]
+
+
+def imports_until(gate: Path) -> str:
+    """The source of a module that is imported once `gate` exists."""
+    return f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)"
+
+
+def test_a_worker_waits_for_a_server_that_was_started_with_the_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gated.py").write_text(imports_until(tmp_path / "gate"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with running("gated") as node, node.start_server() as server:
+        eventually(lambda: AT_ONCE in lock_text(node), lambda: "it does not import")
+        with node.popen() as worker:
+            assert worker.stdout
+            eventually(lambda: waits(worker.pid), lambda: "the worker does not wait")
+            (tmp_path / "gate").touch()
+            assert node.reason(json.loads(worker.stdout.readline())) == ""
+        node.raylet.kill()
+        server.wait(timeout=30)
+
+
+def test_a_worker_does_not_wait_for_a_server_that_ended_amid_its_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gated.py").write_text(imports_until(tmp_path / "gate"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with running("gated") as node, node.start_server() as server:
+        eventually(lambda: AT_ONCE in lock_text(node), lambda: "it does not import")
+        server.kill()
+        assert node.reason(node.start()) == "no fork server is running yet"
+
+
+def test_a_worker_does_not_wait_for_a_server_that_a_worker_left(tmp_path: Path) -> None:
+    (tmp_path / "gated.py").write_text(imports_until(tmp_path / "gate"))
+    with running("gated") as node:
+        node.start(PYTHONPATH=str(tmp_path))
+        eventually(lambda: lock_text(node), lambda: "it does not import")
+        assert node.reason(node.start()) == "no fork server is running yet"
+
+
+def lock_text(node: Node) -> str:
+    lock = Path(f"{node.place.socket}.lock")
+    return lock.read_text() if lock.exists() else ""
+
+
+def waits(pid: int) -> bool:
+    """Says if a worker sleeps between two looks at the lock."""
+    return (
+        "nanosleep" in Path(f"/proc/{pid}/wchan").read_text() or Path(f"/proc/{pid}/stat").read_text().split()[2] == "S"
+    )
 
 
 STRANGER = """

@@ -124,7 +124,7 @@ def test_targets_that_cannot_be_reached_are_said() -> None:
     grows = {"autoscaling_config": {"max_replicas": 2}}
     late = behaving(x=chat("x", target_wait_s=1, load_s=30, deployment=grows))
     (remark,) = remarks(late)
-    assert "`target_wait_s` is 1, but whoever finds the engine cold waits for 30 s; set `warm` or" in remark
+    assert "`target_wait_s` is 1, but a request that finds the engine cold waits for 30 s; set `warm` or" in remark
     alone = behaving(x=chat("x", target_wait_s=60, load_s=30))
     assert [remark.split("; ")[1] for remark in remarks(alone)] == ["raise `autoscaling_config.max_replicas`"]
     assert not list(remarks(behaving(x=chat("x", target_wait_s=60, load_s=30, deployment=grows))))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from launch import environment
-from launch.environment import ROOT, SITE, prepare_environment
+from launch.environment import ROOT, RUNS_KEPT, SITE, StartError, make_run_folder, prepare_environment
 
 
 @pytest.mark.parametrize("own", [None, str(ROOT), "/an/operators/own"])
@@ -26,6 +31,68 @@ def test_an_operators_own_settings_of_ray_stay(tmp_path: Path, monkeypatch: pyte
     prepare_environment(tmp_path, tmp_path)
     assert os.environ["RAY_SERVE_CONTROL_LOOP_INTERVAL_S"] == "0.1"
     assert os.environ["RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"] == "5000"
+
+
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for temporary files, with a short path."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="t"))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_ray_and_its_sockets_are_in_a_folder_of_this_user_alone(temporary: Path, tmp_path: Path) -> None:
+    for _ in range(2):  # the second start moves the link of the first
+        folder = make_run_folder(tmp_path)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert folder.parent == temporary
+        assert (tmp_path / "ray").readlink() == folder / "ray"
+
+
+@pytest.mark.parametrize(
+    ("mode", "refused"), [(0o755, False), (0o1777, False), (0o777, True), (0o775, True), (0o757, True)]
+)
+def test_a_folder_that_other_users_could_replace_is_refused(
+    mode: int, refused: bool, temporary: Path, tmp_path: Path
+) -> None:
+    temporary.chmod(mode)
+    if refused:
+        with pytest.raises(StartError, match=f"other users may replace what is in {temporary}; set TMPDIR"):
+            make_run_folder(tmp_path)
+        assert not list(temporary.iterdir())
+    else:
+        make_run_folder(tmp_path)
+
+
+def test_folders_of_the_last_runs_stay(temporary: Path, tmp_path: Path) -> None:
+    """Those of the last processes that have ended, and that of this one, which lives."""
+    (temporary / "parlance-other").mkdir()  # no run
+    living = make_run_folder(tmp_path)
+    run = f"from pathlib import Path; from launch.environment import *; print(make_run_folder(Path({str(tmp_path)!r})))"
+    ended = [
+        Path(
+            subprocess.run([sys.executable, "-c", run], env={"TMPDIR": str(temporary)}, stdout=-1, check=True)
+            .stdout.decode()
+            .strip()
+        )
+        for _ in range(RUNS_KEPT + 2)
+    ]
+    assert {*temporary.iterdir()} == {temporary / "parlance-other", living, *ended[-RUNS_KEPT:]}
+    assert (tmp_path / "ray").readlink() == ended[-1] / "ray"
+
+
+@pytest.mark.parametrize("beyond", [-1, 0, 1])
+def test_the_path_of_a_run_leaves_room_for_names_of_sockets(
+    beyond: int, temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = len(f"{temporary}/parlance-12345678") - beyond
+    monkeypatch.setattr(environment, "RUN_BYTES", allowed)
+    if beyond > 0:
+        with pytest.raises(StartError, match=f"has {allowed + 1} bytes, and sockets leave {allowed} for it"):
+            make_run_folder(tmp_path)
+    else:
+        make_run_folder(tmp_path)
 
 
 @pytest.mark.parametrize(("limit", "refused"), [(8255, True), (8256, False), (8257, False), (-1, False)])

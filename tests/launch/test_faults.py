@@ -11,9 +11,10 @@ import yaml
 
 import configs
 import graph
+from contract.base import ProfileError
 from contract.catalog import Catalog
 from contract.speech.routing import default_engine
-from launch.check.faults import CHECKS, Plan, Site, UnfitProfileError, faults, plan_of, refuse
+from launch.check.faults import CHECKS, Plan, Site, faults, plan_of, refuse
 from models.weights import store
 
 EMBEDDED = configs.load("embedded")
@@ -42,7 +43,7 @@ def changed(**serving: Any) -> Catalog:
 def only(plan: Plan, site: Site) -> str:
     """The one reason against `plan`."""
     (reason,) = faults(plan, site)
-    with pytest.raises(UnfitProfileError) as caught:
+    with pytest.raises(ProfileError) as caught:
         refuse(plan, site)
     assert str(caught.value) == reason
     assert "\n" not in reason
@@ -248,7 +249,7 @@ def test_every_reason_is_told_at_once() -> None:
 def test_the_graph_is_not_built_where_it_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PARLANCE_DATABASE_URL", raising=False)
     args = graph.GraphArgs.model_validate({"profile": "embedded", "country": "DE", "ingress": {"replicas": 2}})
-    with pytest.raises(UnfitProfileError, match="2 ingress replicas cannot share SQLite"):
+    with pytest.raises(ProfileError, match="2 ingress replicas cannot share SQLite"):
         graph.build(args)
 
 
@@ -256,7 +257,7 @@ def test_production_is_not_built_of_weights_that_nobody_has_locked(home: Path, m
     monkeypatch.setattr(store, "LOCK", home / "nothing-locked")
     (app,) = yaml.safe_load((configs.FOLDER / "production.yaml").read_text("utf-8"))["applications"]
     with pytest.raises(
-        UnfitProfileError, match=r"not locked to a commit.*: gemma-4-12b, .*; run `python -m launch weights lock"
+        ProfileError, match=r"not locked to a commit.*: gemma-4-12b, .*; run `python -m launch weights lock"
     ):
         graph.build(graph.GraphArgs.model_validate(app["args"]))
 

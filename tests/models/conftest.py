@@ -11,7 +11,7 @@ import pytest
 from models.weights.store import WeightsError, ensure
 from tests.models import tiny_models
 from tests.models.qwen import PYTHON
-from tests.models.weights.toy import FILES, declare_wheel, write_wheel
+from tests.models.weights.hub import FILES, declare_wheel, write_wheel
 from tests.tiers import ON_VLLM
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,6 @@ Fetched = Callable[[str], Path]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Warnings are errors, but not where vLLM is imported."""
     for item in items:
         if item.path.relative_to(ROOT).as_posix().startswith(ON_VLLM):
             item.add_marker(IMPORTS)
@@ -43,14 +42,12 @@ def fetched() -> Fetched:
 
 @pytest.fixture(scope="session")
 def needs_environment() -> None:
-    """Skips a test where there is no environment of Qwen3-TTS."""
     if not PYTHON.exists():
         pytest.skip(f"{PYTHON} is missing: `make setup-qwen` makes the environment of Qwen3-TTS")
 
 
 @pytest.fixture(scope="session")
 def idefics3(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Weights of a tiny model that sees."""
     return tiny_models.idefics3(tmp_path_factory.mktemp("idefics3"))
 
 

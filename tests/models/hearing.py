@@ -23,7 +23,6 @@ def sound_of(engine: SpeechAdapter, job: SpeechJob) -> Samples:
 
 
 def spoken(text: str, language: str, sample_rate: int) -> Samples:
-    """float32 [n] at `sample_rate`, said by espeak-ng."""
     engine = models.load(quick(configs.load("embedded").speech["supertonic-3"]))
     sound = sound_of(engine, SpeechJob(text, language))
     engine.close()
@@ -31,14 +30,12 @@ def spoken(text: str, language: str, sample_rate: int) -> Samples:
 
 
 def pitch_of(samples: Samples, sample_rate: int) -> Pitch:
-    """Fails where nothing is voiced."""
     pitch = measure(samples, sample_rate)
     assert pitch is not None
     return pitch
 
 
 def saw(f0_hz: float, sample_rate: int, seconds: float) -> Samples:
-    """What passes for a voice: between -1 and 1."""
     times = np.arange(round(seconds * sample_rate)) / sample_rate
     return (2 * (f0_hz * times % 1) - 1).astype(np.float32)
 
@@ -64,6 +61,5 @@ def noise(kind: str, sample_rate: int, seconds: float = 20) -> Samples:
 
 
 def babble(sample_rate: int, seconds: float) -> Samples:
-    """A voice that comes and goes, and says nothing."""
     goes = np.sin(2 * np.pi * 2.5 * np.arange(round(seconds * sample_rate)) / sample_rate) > 0
     return 0.3 * saw(120, sample_rate, seconds) * goes

@@ -21,14 +21,11 @@ def encoded(image: Image.Image, kind: str = "png") -> bytes:
 
 
 def address(image: Image.Image | bytes, kind: str = "png") -> str:
-    """A data URL that says it is of `kind`, of an image or of any bytes."""
     data = image if isinstance(image, bytes) else encoded(image, kind)
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def announced(width: int, height: int) -> str:
-    """The address of a PNG of a few bytes that says it is so large."""
-
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 

@@ -7,7 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("PARLANCE_QWEN_PYTHON", ROOT / ".venv" / "qwen" / "bin" / "python"))
 
 
-def seen_by(child: str, home: Path) -> dict[str, Any]:
-    """What the module `child` reports, run with `home` as its home."""
+def outcomes_of(child: str, home: Path) -> dict[str, str]:
+    """By the name of each check of the module `child`: empty where it held, else the traceback."""
     environment = os.environ | {"PARLANCE_HOME": str(home), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     command = [PYTHON, "-m", child, home / "twins"]
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -26,15 +27,21 @@ def seen_by(child: str, home: Path) -> dict[str, Any]:
     return dict(json.loads(run.stdout.splitlines()[-1]))
 
 
-def report(variant: str, look: Callable[[Path], dict[str, Any]]) -> None:
-    """Of a child: makes the twin of `variant` in the folder of its command line, and prints what `look` sees, last."""
+def run_checks(variant: str, start: Callable[[Path], Any], checks: Sequence[Callable[[Any], None]]) -> None:
+    """Of a child: makes the twin of `variant` in the folder of its command line, and checks what `start` returns."""
     twin = Path(sys.argv[1]) / variant
     make(twin, variant)
-    sys.stdout.write("\n" + json.dumps(look(twin)) + "\n")
+    subject, outcomes = start(twin), {}
+    for check in checks:
+        try:
+            check(subject)
+            outcomes[check.__name__] = ""
+        except Exception:
+            outcomes[check.__name__] = traceback.format_exc()
+    sys.stdout.write("\n" + json.dumps(outcomes) + "\n")
 
 
 def relabelled(twin: Path, variant: str) -> Path:
-    """A copy of `twin` that says it is of another variant."""
     folder = twin.with_name(variant)
     shutil.copytree(twin, folder)
     config = json.loads((folder / "config.json").read_text())
@@ -43,7 +50,6 @@ def relabelled(twin: Path, variant: str) -> Path:
 
 
 def counted(holder: Any, name: str) -> list[dict[str, Any]]:
-    """Keyword arguments of every call of a method, from now on."""
     calls: list[dict[str, Any]] = []
     method = getattr(holder, name)
 
@@ -56,7 +62,6 @@ def counted(holder: Any, name: str) -> list[dict[str, Any]]:
 
 
 def error(act: Callable[[], Any]) -> str:
-    """Type and text of what it raises."""
     try:
         act()
     except Exception as raised:

@@ -1,13 +1,17 @@
-"""What an engine refuses."""
+"""Refusals of an engine, and loading without a network."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import models
+from contract.catalog import Model
 from contract.errors import ApiError
 
 
@@ -19,3 +23,15 @@ def refused(by: str | int, says: str | None = None, **fields: Any) -> Iterator[p
     fault = caught.value.fault
     assert by in (fault.name, fault.code, fault.status)
     assert {name: getattr(caught.value, name) for name in fields} == fields
+
+
+def loaded_offline(model: Model, home: Path) -> Any:
+    """The adapter of `model`, loaded as a replica does over the weights in `home`, while nothing can be reached."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PARLANCE_HOME", str(home))
+        patch.setattr(socket.socket, "connect", _refuse)
+        return models.load(model)
+
+
+def _refuse(*_: object) -> None:
+    raise AssertionError("an engine that is offline reaches for the network")

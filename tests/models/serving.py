@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 @contextmanager
 def served(handler: Any) -> Iterator[str]:
-    """The address at which `handler` answers."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -21,8 +20,6 @@ def served(handler: Any) -> Iterator[str]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Logs nothing."""
-
     def log_message(self, *_: Any) -> None:
         pass
 
@@ -71,8 +68,6 @@ BROKEN = (*(f"status:{status}" for status in (204, 400, 401, 500, 503)), "moved:
 
 
 class ProviderHandler(Handler):
-    """What providers of every kind do. How one behaves is the name of a method, called with the request."""
-
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: Provider

@@ -70,8 +70,6 @@ def test_a_wrong_value_is_named_by_its_place(deployment: str, said: dict[str, An
 
 
 class Plain:
-    """An adapter without options."""
-
     def __init__(self, model: Model, path: None) -> None:
         self.model = model
 

@@ -17,7 +17,6 @@ LENGTHS = (20, 7, 1)
 
 
 def network(name: str, dtype: Any = None, **settings: Any) -> Any:
-    """Random weights, the same for the same arguments, so large that each part of a layer counts."""
     torch.manual_seed(7)
     config = getattr(transformers, f"{name}Config")(
         vocab_size=50, hidden_size=64, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96,
@@ -37,7 +36,6 @@ def batch() -> dict[str, Any]:
 
 
 def read(made: Any, inputs: dict[str, Any]) -> Any:
-    """Vectors of the tokens that count."""
     with torch.inference_mode():
         hidden = made(**inputs).last_hidden_state
     return hidden[inputs["attention_mask"].bool()] if "attention_mask" in inputs else hidden

@@ -57,6 +57,9 @@ class Counted:
         self.calls.append(sum(len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts))
         return self._tokenizer.encode_batch_fast(texts, **options)
 
+    def post_process(self, first: Any, second: Any) -> Any:
+        return self._tokenizer.post_process(first, second)
+
 
 class Gated:
     """A tokenizer that lets one call pass for each release of `gate`, and notes the first word of each."""
@@ -73,5 +76,4 @@ class Gated:
         return self._tokenizer.encode_batch_fast(texts, **options)
 
     async def called(self) -> None:
-        """One more call has come."""
         assert await asyncio.to_thread(self.entered.acquire, timeout=60)

@@ -69,7 +69,6 @@ def tokenizer(folder: Path, *further: str) -> Any:
 
 
 def save(model: Any, folder: Path) -> None:
-    """Writes `model` in bfloat16."""
     import torch
 
     model.to(torch.bfloat16).save_pretrained(folder)

@@ -23,7 +23,6 @@ SLACK_S = 30
 
 
 async def refusal(work: Awaitable[object]) -> ApiError:
-    """The error that `work` ends with."""
     with pytest.raises(ApiError) as caught:
         await work
     return caught.value
@@ -66,9 +65,8 @@ async def make_caller(
     )
 
 
-def of_key(key_id: str = "k3Jd92Xa") -> Caller:
-    """A caller whom the database need not know."""
-    return Caller(1, "acme", key_id, TARIFFS["pro"], frozenset(Scope))
+def of_key(key_id: str = "k3Jd92Xa", org_id: int = 1) -> Caller:
+    return Caller(org_id, "acme", key_id, TARIFFS["pro"], frozenset(Scope))
 
 
 async def set_limit(database: Database, caller: Caller, micro_eur: int | None) -> None:
@@ -77,7 +75,6 @@ async def set_limit(database: Database, caller: Caller, micro_eur: int | None) -
 
 
 async def reserve(ledger: Ledger, caller: Caller, micro_eur: int, request_id: str = "req-1") -> Reservation:
-    """A reservation of a chat request."""
     return await ledger.reserve(caller, line="chat:m", model="m", estimate_micro_eur=micro_eur, request_id=request_id)
 
 
@@ -102,19 +99,16 @@ async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float =
 
 
 async def rows(database: Database, table: Table) -> int:
-    """How many rows a table has."""
     query = select(func.count()).select_from(table)
     return await database.run(lambda connection: connection.execute(query).scalar_one())
 
 
 async def line_count(database: Database) -> int:
-    """How many usage lines there are."""
     return await rows(database, usage_lines)
 
 
 @asynccontextmanager
 async def opened(url: str, count: int) -> AsyncIterator[list[Database]]:
-    """One database with its schema, as so many replicas have it open."""
     replicas = [connect(url) for _ in range(count)]
     yield replicas
     for database in replicas:

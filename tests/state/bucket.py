@@ -119,7 +119,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def run_bucket() -> Iterator[Bucket]:
-    """A bucket server for the block."""
     with Bucket() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()

@@ -16,7 +16,7 @@ from tests.state.books import make_caller
 from tests.state.drafts import Workshop
 from tests.state.servers import Postgres, Redis, run_server, temporary_folder
 
-ON_SQLITE_ALONE = ("test_accounts", "test_voices")
+ON_SQLITE_ALONE = ("test_accounts", "test_funds", "test_voices")
 """Files whose statements are the same for both databases. What replicas share on PostgreSQL they try by themselves."""
 
 MIGRATED = "migrated"
@@ -39,7 +39,6 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def postgres_url(postgres: Postgres) -> str:
-    """Address of a database with its schema, for what only replicas do to each other."""
     return postgres.fresh(template=MIGRATED)
 
 
@@ -64,7 +63,6 @@ def database_url(request: pytest.FixtureRequest, migrated: Path) -> Iterator[str
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    """A database of each kind with its schema."""
     opened = connect(database_url)
     yield opened
     await opened.close()
@@ -72,7 +70,6 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def caller(database: Database) -> Caller:
-    """Of an organisation without a spend limit."""
     return await make_caller(database)
 
 
@@ -83,5 +80,4 @@ def blobs(tmp_path: Path) -> Blobs:
 
 @pytest.fixture
 async def workshop(database: Database, blobs: Blobs) -> Workshop:
-    """Drafts of an organisation with a spend limit."""
     return Workshop(database, blobs, await make_caller(database, 1000))

@@ -37,7 +37,7 @@ from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim, Drafts
 from state.keys import Secrets
 from state.tickets import Tickets
 from state.voices import own
-from tests.state.voices import add_voice
+from tests.state.drafts import add_voice
 
 DIED = 77
 WORKERS = 5
@@ -117,7 +117,6 @@ async def _manage_keys(database: Database, done: Callable[..., Any]) -> None:
 
 
 async def migrate(url: str, done: Callable[..., Any], _seed: int) -> None:
-    """Makes the schema."""
     await (await open_database(url)).close()
     done("migrated")
 
@@ -191,11 +190,12 @@ async def design(url: str, done: Callable[..., Any], _seed: int) -> None:
 
 
 async def make(drafts: Drafts, blobs: Blobs, held: DraftClaim) -> Draft | None:
-    """What a worker does with a draft."""
     clip, sample = f"{held.folder}/clip.wav", f"{held.folder}/sample.mp3"
     await blobs.put(clip, _in_pieces(clip))
     await blobs.put(sample, bytes_of(sample))
-    made = DesignedVoice(clip, sample, "x", None, "obedient", 200.0, 190.0, 210.0, 90, True, 1, 1.5, 1500)
+    about = {"transcript": "x", "recipe": None, "runtime": "obedient", "seconds": 1.5, "synthesis_ms": 1500}
+    pitch = {"f0_hz": 200.0, "p25_hz": 190.0, "p75_hz": 210.0, "voiced_windows": 90}
+    made = DesignedVoice(clip_blob=clip, sample_blob=sample, in_band=True, attempts_used=1, **about, **pitch)
     return await drafts.finish(held, made, DRAFT_MICRO_EUR)
 
 
@@ -204,7 +204,6 @@ PLAN = VoiceSpec("f", 34, "de", {}, 1.0, "x", 200, (190.0, 210.0), 7, label="Ann
 
 
 def bytes_of(name: str) -> bytes:
-    """What is stored under `name`; long enough for several writes."""
     return name.encode() * 3000
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import select
 
 from contract.access import Caller
+from contract.speech.voices import Voice
 from contract.voice_design.draft import VoiceSpec
 from state.blobs.base import Blobs
 from state.database.base import Database
 from state.database.tables import drafts, reservations
 from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim, Drafts
-from state.voices import OwnVoice, Voices
+from state.voices import OwnVoice, Voices, check_slug, insert_voice
 from tests.state.books import make_caller, money, rows
 from tests.state.doubles import StandingClock
 
@@ -38,7 +40,6 @@ ADOPTION = Adoption("qwen", ("M1", "de-thorsten"))
 
 
 def made(claim: DraftClaim) -> DesignedVoice:
-    """What a worker makes of a draft."""
     return DesignedVoice(
         clip_blob=f"{claim.folder}/clip.wav",
         sample_blob=f"{claim.folder}/sample.mp3",
@@ -74,7 +75,6 @@ class Workshop:
         self.store = Drafts(self.database, self.blobs, self.clock)
 
     async def of_another(self, limit: int | None = None, org: str = "other") -> Workshop:
-        """The same store for another organisation."""
         return replace(self, caller=await make_caller(self.database, limit, org=org))
 
     async def order(self, **spec: Any) -> Draft:
@@ -88,7 +88,6 @@ class Workshop:
         )
 
     async def claim(self, **spec: Any) -> DraftClaim:
-        """A draft that was ordered, and that a worker has."""
         claim = await self.store.claim((await self.order(**spec)).id)
         assert claim is not None
         return claim
@@ -100,13 +99,11 @@ class Workshop:
         return await self.store.finish(claim, voice, COST)
 
     async def ready(self, *, has_bytes: bool = False, **spec: Any) -> Draft:
-        """A draft that was ordered, claimed and finished."""
         draft = await self.finish(await self.claim(**spec), has_bytes=has_bytes)
         assert draft is not None
         return draft
 
     async def in_state(self, state: str) -> Draft:
-        """A draft that has come to `state`."""
         match state:
             case "pending":
                 return (await self.claim()).draft
@@ -137,7 +134,6 @@ class Workshop:
         return await Voices(self.database).of(self.caller.org_id)
 
     async def has_bytes(self, draft: Draft) -> list[bool]:
-        """Whether clip and sample are there."""
         assert draft.designed is not None
         return [await self.blobs.exists(name) for name in (draft.designed.clip_blob, draft.designed.sample_blob)]
 
@@ -149,6 +145,21 @@ class Workshop:
         return await rows(self.database, drafts)
 
     async def held_s(self) -> list[int]:
-        """Seconds for which money is held."""
         query = select(reservations.c.lease_until - reservations.c.created_at).where(reservations.c.state == "held")
         return await self.database.run(lambda connection: list(connection.execute(query).scalars()))
+
+
+async def add_voice(
+    database: Database,
+    org_id: int,
+    voice: Voice,
+    *,
+    clip_blob: str,
+    sample_blob: str,
+    transcript: str = "x",
+    taken: Iterable[str] = (),
+) -> OwnVoice:
+    check_slug(voice.slug, taken)
+    own_voice = OwnVoice(voice, clip_blob, sample_blob, transcript, 7)
+    await database.run(lambda connection: insert_voice(connection, org_id, own_voice), row=org_id)
+    return own_voice

@@ -118,11 +118,6 @@ def test_nonsense_is_one_sentence_and_exit_code_2(say: Say, acme: str, words: tu
     assert named in err
 
 
-def test_a_refused_key_leaves_no_user_behind(say: Say, acme: str) -> None:
-    assert say("key", "create", "--org", acme, "--scopes", "fly", "--user", "eve")[0] == 2
-    assert "eve" not in say("budget", "list", "--org", acme)[1]
-
-
 def test_key_list_starts_with_the_id_and_never_shows_the_key(say: Say, acme: str) -> None:
     text = say("key", "create", "--org", acme, "--scopes", "all", "--label", "laptop")[1].strip()
     _, listed, _ = say("key", "list", "--org", acme)

@@ -1,13 +1,17 @@
-"""A node's clock may be an hour off: what is leased goes by the database's."""
+"""A node's clock may be an hour off: what is leased goes by the database's. Facts that several processes revise."""
 
+from __future__ import annotations
+
+import asyncio
 import time
 
 import pytest
 
 from state.billing.ledger import Ledger
 from state.blobs.base import Blobs
-from state.database.base import Clock, Database
+from state.database.base import Clock, Database, connect
 from state.drafts import Drafts
+from state.facts import revise
 from state.idempotency import Idempotency, StoredReply
 from state.tickets import Tickets
 from tests.state.books import fault_of, make_caller, money, reserve
@@ -75,3 +79,28 @@ async def test_a_node_whose_clock_is_an_hour_off_takes_no_draft_from_its_worker(
     assert await make(right, blobs, held) is not None
     assert await right.claim(theirs.id) is not None
     assert await money(database, caller) == (DRAFT_MICRO_EUR, 60)
+
+
+def one_more(text: str | None) -> str:
+    return str(int(text or 0) + 1)
+
+
+async def test_revisions_of_many_at_once_are_all_there(database: Database, database_url: str) -> None:
+    others = [connect(database_url) for _ in range(3)]
+    await asyncio.gather(*(revise(one, {"b": one_more, "a": one_more}) for one in [database, *others] * 5))
+    assert await revise(database, {"a": one_more}) == {"a": "21"}
+    assert await revise(database, {"b": one_more}) == {"b": "21"}
+    for one in others:
+        await one.close()
+
+
+async def test_a_fact_that_is_not_there_is_none(database: Database) -> None:
+    seen: list[str | None] = []
+
+    def see(text: str | None) -> str:
+        seen.append(text)
+        return "x"
+
+    await revise(database, {"new": see})
+    await revise(database, {"new": see})
+    assert seen == [None, "x"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -100,7 +100,6 @@ async def test_rows_of_an_organisation_and_of_a_user_are_what_its_lines_add_up_t
 
 
 async def walk(usage: DailyUsage, caller: Caller, limit: int) -> AsyncIterator[UsagePage]:
-    """All pages, each by the cursor of the one before, as a client has them."""
     page = await usage.page(caller, replace(ALL, limit=limit))
     yield page
     while page.has_more:
@@ -110,11 +109,11 @@ async def walk(usage: DailyUsage, caller: Caller, limit: int) -> AsyncIterator[U
         yield page
 
 
-@pytest.mark.parametrize("slice_lines", [1, 7, 1_000])
+@pytest.mark.parametrize(("slice_lines", "count"), [(1, 50), (7, 150), (1_000, 300)])
 async def test_pages_have_each_row_once_wherever_slices_and_pages_end(
-    database: Database, monkeypatch: pytest.MonkeyPatch, slice_lines: int
+    database: Database, monkeypatch: pytest.MonkeyPatch, slice_lines: int, count: int
 ) -> None:
-    caller, lines = await fill(database, 300)
+    caller, lines = await fill(database, count)
     whole, total = without_user(caller), sum(line["cost_micro_eur"] for line in lines)
     monkeypatch.setattr(daily, "SLICE_LINES", slice_lines)
     monkeypatch.setattr(daily, "TOTAL_LINES", slice_lines)
@@ -161,30 +160,20 @@ async def test_a_page_costs_what_its_own_days_have_and_a_sum(
     assert max(ran) <= 2 + 2 + 1
 
 
-@pytest.mark.slow
-async def test_a_page_over_a_million_lines(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prints how long pages of thirty days take, and a single sum by the same index, which is the least they can."""
-    caller = await make_caller(database, 1, 1)
-    count, days = 1_000_000, 30
-    for start in range(0, count, 50_000):
-        lines = some_lines(caller.org_id, [None, caller.user_id], 50_000)
-        for number, line in enumerate(lines, start):
-            line |= {"reservation_id": f"{number}", "at_ms": number * days * DAY_MS // count}
-        await database.run(lambda c, rows=lines: c.execute(insert(usage_lines), rows) and None, patient=True)
-    if database_is_postgres := await database.run(lambda c: c.dialect.name == "postgresql"):
-        await database.run(lambda c: c.execute(text("ANALYZE")) and None, patient=True)
-    usage, whole = DailyUsage(database), without_user(caller)
-    floor = f"SELECT sum(cost_micro_eur) FROM usage_lines WHERE org_id = {caller.org_id} AND at_ms >= 0"
-    began_s = time.perf_counter()
-    total = await database.run(lambda c: int(c.exec_driver_sql(floor).scalar_one()), patient=True)
-    figures = [f"one sum {time.perf_counter() - began_s:.2f} s"]
-    for limit in (1, 100, 1000):
-        began_s = time.perf_counter()
-        page = await usage.page(whole, replace(ALL, limit=limit))
-        figures.append(f"{len(page.rows)} rows {time.perf_counter() - began_s:.2f} s")
-        assert page.total_cost_micro_eur == total
-    with capsys.disabled():
-        print(f"\n{'PostgreSQL' if database_is_postgres else 'SQLite'}: {', '.join(figures)}")
+async def test_a_long_page_gives_way_to_others_between_its_slices(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_user, _ = await fill(database, 200)
+    monkeypatch.setattr(daily, "SLICE_LINES", 10)
+    usage, ended = DailyUsage(WatchedDatabase(database)), list[str]()
+
+    async def page(name: str, caller: Caller) -> None:
+        await usage.page(caller, ALL)
+        ended.append(name)
+
+    other = replace(of_user, org_id=of_user.org_id + 1000, user_id=None)
+    await asyncio.gather(page("long", without_user(of_user)), page("short", other))
+    assert ended == ["short", "long"]
 
 
 async def test_an_index_leads_to_the_lines_of_organisation_and_user(database: Database) -> None:

@@ -1,13 +1,204 @@
-"""Working on drafts: who has one, for how long, and which comes next."""
+"""Drafts: limits of orders, money that is held and billed, and the work on them."""
 
 import asyncio
+import re
+import time
 
 import pytest
 
-from contract.limits import DRAFT_S
+from contract.errors import ApiError
+from contract.limits import DRAFT_S, KEPT_DRAFTS, PENDING_DRAFTS
+from state.blobs.base import Blobs
+from state.drafts import Draft, Drafts
 from state.drafts.store import LEASE_S
-from tests.state.books import refusal
-from tests.state.drafts import COST, Workshop
+from tests.state.books import fault_of, line_count, make_caller, opened, refusal
+from tests.state.drafts import ADOPTION, COST, HOLD, PLAN, Workshop, made
+
+NOBODY = "vd_" + "a" * 26
+
+
+async def test_a_draft_is_found_as_it_was_ordered(workshop: Workshop) -> None:
+    draft, now_s = await workshop.order(), workshop.clock.now_s
+    assert re.fullmatch(r"vd_[a-z2-7]{26}", draft.id)
+    assert (draft.state, draft.created_at, draft.expires_at) == ("pending", now_s, now_s + DRAFT_S)
+    assert (draft.spec, draft.designed, draft.cost_micro_eur) == (PLAN, None, 0)
+    assert await workshop.find(draft) == draft
+    assert await workshop.list() == [draft]
+    assert (await workshop.order()).id[:12] != draft.id[:12]
+
+
+async def test_drafts_of_other_organisations_are_unknown_in_the_same_words(workshop: Workshop) -> None:
+    stranger, store = await workshop.of_another(), workshop.store
+    draft = await workshop.ready()
+    for ask in (store.find, store.discard, lambda org_id, name: store.adopt(org_id, name, ADOPTION)):
+        errors = [
+            await refusal(ask(stranger.caller.org_id, name))
+            for name in (draft.id, NOBODY, "", "x", draft.id + "\0", "\ud800", "vd_" + "Ä" * 26)
+        ]
+        assert {(error.fault.name, error.param) for error in errors} == {("NOT_FOUND", "id")}
+        assert len({re.sub("`.*?`", "", error.message, flags=re.DOTALL) for error in errors}) == 1
+    assert await stranger.list() == []
+    assert await workshop.find(draft) == draft
+
+
+async def test_three_pending_drafts_and_not_one_more(workshop: Workshop) -> None:
+    claims = [await workshop.claim() for _ in range(PENDING_DRAFTS)]
+    error = await refusal(workshop.order())
+    assert (error.fault.status, error.fault.code) == (409, "too_many_pending")
+    assert error.headers()["x-should-retry"] == "false"
+    await (await workshop.of_another()).order()
+    ends = (workshop.finish(claims[0]), workshop.discard(claims[1].draft), workshop.store.fail(claims[2], "x"))
+    for end in ends:
+        await end
+        await workshop.order()
+        assert await fault_of(workshop.order()) == "TOO_MANY_PENDING"
+    workshop.clock.now_s += DRAFT_S
+    await workshop.order()
+
+
+async def test_so_many_ready_drafts_are_kept_and_no_more_can_be_ordered(workshop: Workshop) -> None:
+    """As many as a list shows: what is not in it could be neither adopted nor deleted."""
+    free = await workshop.of_another()
+    kept = [await free.ready() for _ in range(KEPT_DRAFTS - 1)]
+    last = await free.claim()
+    error = await refusal(free.order())
+    assert (error.fault.status, error.fault.code) == (409, "too_many_pending")
+    assert f"{KEPT_DRAFTS} drafts" in error.message
+    assert "adopt or delete" in error.message
+    await free.finish(last)
+    assert len(await free.list()) == KEPT_DRAFTS
+    assert await fault_of(free.order()) == "TOO_MANY_PENDING"
+    await workshop.order()
+    await free.adopt(kept[0])
+    await free.discard(await free.order())
+    await free.store.fail(await free.claim(), "x")
+    await free.discard(kept[1])
+    for _ in range(2):
+        await free.order()
+    assert await fault_of(free.order()) == "TOO_MANY_PENDING"
+
+
+async def test_many_orders_at_once_never_pass_the_limit(workshop: Workshop) -> None:
+    answers = await asyncio.gather(*(workshop.order() for _ in range(30)), return_exceptions=True)
+    assert sum(isinstance(answer, Draft) for answer in answers) == PENDING_DRAFTS
+    assert {answer.fault.name for answer in answers if isinstance(answer, ApiError)} == {"TOO_MANY_PENDING"}
+    assert len(await workshop.list()) == PENDING_DRAFTS
+
+
+async def test_many_replicas_share_the_limit_the_work_and_the_bill(postgres_url: str, blobs: Blobs) -> None:
+    async with opened(postgres_url, 5) as replicas:
+        caller = await make_caller(replicas[0], 10_000)
+        workshops = [Workshop(database, blobs, caller) for database in replicas]
+        for each in workshops:
+            each.store = Drafts(each.database, blobs, time.time)
+        first = workshops[0]
+        for turn in range(1, 4):
+            orders = (each.order() for each in workshops for _ in range(3))
+            answers = await asyncio.gather(*orders, return_exceptions=True)
+            ordered = [answer for answer in answers if isinstance(answer, Draft)]
+            assert len(ordered) == PENDING_DRAFTS
+            for draft in ordered:
+                claims = await asyncio.gather(*(each.store.claim(draft.id) for each in workshops))
+                (claim,) = [claim for claim in claims if claim]
+                finished = await asyncio.gather(*(each.finish(claim) for each in workshops))
+                assert sum(answer is not None for answer in finished) == 1
+                adopted = await asyncio.gather(*(each.adopt(draft) for each in workshops), return_exceptions=True)
+                assert sum(isinstance(answer, tuple) for answer in adopted) == 1
+            assert await line_count(first.database) == PENDING_DRAFTS * turn
+            assert await first.money() == (COST * PENDING_DRAFTS * turn, 0)
+            assert len(await first.voices()) == PENDING_DRAFTS * turn
+
+
+async def test_a_slug_of_a_voice_cannot_be_ordered(workshop: Workshop) -> None:
+    draft = await workshop.ready(slug="our-anna")
+    await workshop.order(slug="our-anna")  # a draft does not reserve it
+    await workshop.adopt(draft)
+    error = await refusal(workshop.order(slug="our-anna"))
+    assert (error.fault.code, error.param) == ("voice_limit_reached", "slug")
+
+
+@pytest.mark.parametrize(("limit", "fits"), [(HOLD - 1, False), (HOLD, True), (HOLD + 1, True)])
+async def test_the_price_must_fit_into_the_limit(workshop: Workshop, limit: int, fits: bool) -> None:
+    small = await workshop.of_another(limit)
+    if fits:
+        await small.order()
+    else:
+        error = await refusal(small.order())
+        assert (error.fault.status, error.fault.code) == (402, "quota_exceeded")
+    assert len(await small.list()) == fits
+    assert await small.money() == (0, HOLD * fits)
+
+
+async def test_each_end_frees_what_was_held(workshop: Workshop) -> None:
+    await workshop.store.fail(await workshop.claim(), "x")
+    assert await workshop.money() == (0, 0)
+    await workshop.discard(await workshop.order())
+    assert await workshop.money() == (0, 0)
+    await workshop.ready()
+    assert await workshop.money() == (COST, 0)
+    await workshop.order()
+    workshop.clock.now_s += DRAFT_S
+    await workshop.store.expire()
+    assert await workshop.money() == (COST, 0)
+    assert await line_count(workshop.database) == 1
+
+
+async def test_money_is_held_longer_than_a_draft_can_last(workshop: Workshop) -> None:
+    await workshop.order()
+    (seconds,) = await workshop.held_s()
+    assert seconds > DRAFT_S
+
+
+async def test_without_a_limit_nothing_is_held_and_the_line_is_written(workshop: Workshop) -> None:
+    free = await workshop.of_another()
+    claim = await free.claim()
+    assert await free.held_s() == []
+    draft = await free.finish(claim)
+    assert draft is not None
+    assert draft.cost_micro_eur == COST
+    assert await line_count(free.database) == 1
+    assert await free.money() == (COST, 0)
+
+
+async def test_a_bill_never_passes_the_limit(workshop: Workshop) -> None:
+    small = await workshop.of_another(HOLD + 5)
+    claim = await small.claim()
+    draft = await small.store.finish(claim, made(claim), HOLD + 100)
+    assert draft is not None
+    assert draft.cost_micro_eur == HOLD + 5
+    assert await small.money() == (HOLD + 5, 0)
+
+
+@pytest.mark.parametrize("cost", [0, 7, HOLD])
+async def test_what_a_discarded_draft_has_cost_is_said_by_who_worked_on_it(workshop: Workshop, cost: int) -> None:
+    claim = await workshop.claim()
+    await workshop.store.settle_discarded(claim.draft, 5, 5)
+    assert await workshop.money() == (0, HOLD), "it is not discarded"
+    await workshop.discard(claim.draft)
+    assert await workshop.money() == (0, HOLD), "nobody else may spend it meanwhile"
+    for _ in range(2):
+        await workshop.store.settle_discarded(claim.draft, cost, cost)
+        assert await workshop.money() == (cost, 0)
+        assert (await workshop.find(claim.draft)).cost_micro_eur == cost
+    assert await line_count(workshop.database) == bool(cost)
+
+
+@pytest.mark.parametrize(("passed_s", "still_held"), [(LEASE_S - 1, HOLD), (LEASE_S, 0)])
+async def test_a_discarded_draft_that_nobody_works_on_frees_its_money(
+    workshop: Workshop, passed_s: int, still_held: int
+) -> None:
+    claim = await workshop.claim()
+    workshop.clock.now_s += passed_s
+    await workshop.discard(claim.draft)
+    assert await workshop.money() == (0, still_held)
+
+
+async def test_a_ready_draft_is_billed_once_though_it_is_discarded_at_the_same_time(workshop: Workshop) -> None:
+    draft = await workshop.ready()
+    await workshop.discard(draft)
+    await workshop.store.settle_discarded(draft, 7, 7)
+    assert await workshop.money() == (COST, 0)
+    assert await line_count(workshop.database) == 1
 
 
 async def test_of_many_claims_one_wins(workshop: Workshop) -> None:

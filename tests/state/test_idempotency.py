@@ -1,14 +1,19 @@
 import asyncio
+from typing import Any
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
+from contract.access import Scope
 from contract.errors import ApiError
+from contract.limits import SPARE_BYTES
 from state import replies as replies_sql
+from state.accounts import api_keys
+from state.accounts.organisations import create
 from state.database.base import Database
-from state.database.tables import replies, reply_quotas
+from state.database.tables import organisations, replies, reply_quotas
 from state.idempotency import MAX_BODY_BYTES, PURPOSE, Attempt, Idempotency, StoredReply
-from state.keys import Secrets
+from state.keys import Secrets, mint
 from state.replies import KEEP_S, LEASE_S
 from tests.state.books import SLACK_S, fault_of, of_key, pass_time, refusal, rows
 from tests.state.doubles import WatchedDatabase
@@ -17,11 +22,11 @@ KEYRING = Secrets((b"s" * 32,)).derive(PURPOSE)
 ROUTE = "POST /audio/voices/designs"
 
 
-async def begin(store: Idempotency, key: str = "k1", body: str = "sha", **where: str) -> Attempt | StoredReply:
+async def begin(store: Idempotency, key: str = "k1", body: str = "sha", **where: Any) -> Attempt | StoredReply:
     return await store.begin(of_key(**where), ROUTE, key, body)
 
 
-async def started(store: Idempotency, key: str = "k1", body: str = "sha", **where: str) -> Attempt:
+async def started(store: Idempotency, key: str = "k1", body: str = "sha", **where: Any) -> Attempt:
     attempt = await begin(store, key, body, **where)
     assert isinstance(attempt, Attempt)
     return attempt
@@ -165,19 +170,33 @@ async def test_what_a_long_outage_left_is_deleted_a_bounded_number_at_a_time(dat
     assert await rows(database, replies) == 0
 
 
-async def test_a_key_may_have_so_many_answers_kept(
+async def stored_key(database: Database, org: str) -> dict[str, Any]:
+    def store(connection: Connection) -> dict[str, Any]:
+        row = connection.execute(select(organisations).where(organisations.c.name == org)).one_or_none()
+        org_id = row.id if row else create(connection, org, "pro", (), 0)
+        key = mint()
+        about = {"org_id": org_id, "user_id": None, "scopes": frozenset(Scope), "label": None, "now_s": 0}
+        api_keys.store(connection, key, KEYRING, **about)
+        return {"key_id": key.public_id, "org_id": org_id}
+
+    return await database.run(store)
+
+
+async def test_an_organisation_may_have_so_many_answers_kept_by_all_its_keys(
     store: Idempotency, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replies_sql, "KEPT_REPLIES", 3)
+    keys = [await stored_key(database, org) for org in ("acme", "acme", "rival")]
     for n in range(3):
-        await started(store, f"k{n}")
-    error = await refusal(begin(store, "new"))
-    assert (error.fault.status, error.retry_after_s) == (429, 60)
-    # Of this key alone, and only until old ones are gone.
-    await started(store, "new", key_id="other")
+        await started(store, f"k{n}", **keys[n % 2])
+    for key in keys[:2]:
+        error = await refusal(begin(store, "new", **key))
+        assert (error.fault.status, error.retry_after_s) == (429, 60)
+    # Of this organisation alone, and only until old ones are gone.
+    await started(store, "new", **keys[2])
     await pass_time(database, KEEP_S)
     await store.forget_old()
-    await started(store, "new")
+    await started(store, "new", **keys[0])
 
 
 @pytest.mark.parametrize(("size", "is_kept"), [(9, True), (10, True), (11, False)])
@@ -185,11 +204,21 @@ async def test_bodies_beyond_the_quota_are_kept_as_facts(
     store: Idempotency, database: Database, monkeypatch: pytest.MonkeyPatch, size: int, is_kept: bool
 ) -> None:
     monkeypatch.setattr(replies_sql, "KEPT_REPLY_BYTES", 20)
-    for key, body in (("k1", b"x" * 10), ("k2", b"x" * size)):
-        await (await started(store, key)).finish(200, {}, body)
-    counted = await database.run(lambda c: c.execute(select(reply_quotas)).one())
-    assert (counted.replies, counted.body_bytes) == (2, 10 + size * is_kept)
-    assert await fault_of(begin(store, "k2")) == (None if is_kept else "IDEMPOTENCY_FINISHED")
+    one, other = [await stored_key(database, "acme") for _ in range(2)]
+    for key, caller, body in (("k1", one, b"x" * 10), ("k2", other, b"x" * size)):
+        await (await started(store, key, **caller)).finish(200, {}, body)
+    counted = await database.run(lambda c: c.execute(select(func.sum(reply_quotas.c.body_bytes))).scalar_one())
+    assert counted == 10 + size * is_kept
+    assert await fault_of(begin(store, "k2", **other)) == (None if is_kept else "IDEMPOTENCY_FINISHED")
+
+
+@pytest.mark.parametrize(("beyond", "is_kept"), [(-1, False), (0, True), (1, True)])
+async def test_on_a_disk_that_is_nearly_full_only_facts_are_kept(
+    store: Idempotency, beyond: int, is_kept: bool
+) -> None:
+    store.free_bytes = lambda: SPARE_BYTES + 10 + beyond
+    await (await started(store)).finish(200, {}, b"x" * 10)
+    assert await fault_of(begin(store)) == (None if is_kept else "IDEMPOTENCY_FINISHED")
 
 
 async def test_a_wrong_count_is_corrected_before_anybody_is_refused(

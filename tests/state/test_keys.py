@@ -1,10 +1,17 @@
+"""API keys, the secrets that seal, and signed addresses."""
+
+import os
 import random
 import string
+from itertools import product
+from pathlib import Path
 
 import pytest
 
 from contract.errors import INVALID_API_KEY, ApiError
 from state import keys
+from state.blobs.signatures import FILES_PURPOSE, Signatures
+from state.keys import Secrets, open_secrets, rotate
 
 KEY = keys.mint()
 
@@ -18,10 +25,6 @@ def test_a_key_has_the_documented_shape() -> None:
 
 def test_keys_never_repeat() -> None:
     assert len({keys.mint().text for _ in range(500)}) == 500
-
-
-def test_a_key_reads_back() -> None:
-    assert keys.read(KEY.text) == KEY
 
 
 @pytest.mark.parametrize("prefix", ["a", "prl", "Acme2026", "a" * 16])
@@ -60,7 +63,6 @@ def test_no_header_is_a_missing_key(header: str | None) -> None:
 
 
 def malformed_headers(count: int = 2000) -> list[str]:
-    """Values that no client sends by accident."""
     text = KEY.text
     attacks = [
         "' OR '1'='1", "'; DROP TABLE api_keys;--", "1 UNION SELECT * FROM api_keys", "%27%20OR%201=1", "\\'", '"',
@@ -96,3 +98,205 @@ def test_two_thousand_malformed_headers_are_refused_without_being_quoted() -> No
 
 def test_a_key_does_not_show_itself() -> None:
     assert KEY.text[13:] not in repr(KEY)
+
+
+PURPOSES = ("api-keys", "uploads", "samples", "cursors", "sessions")
+
+
+def test_the_secret_is_made_once_and_private(tmp_path: Path) -> None:
+    first = keys.open_secrets(tmp_path, {})
+    assert keys.open_secrets(tmp_path, {}) == first
+    assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["secrets"]
+
+
+def test_no_purpose_signs_for_another(tmp_path: Path) -> None:
+    opened = keys.open_secrets(tmp_path, {})
+    for one, other in product(PURPOSES, PURPOSES):
+        ring = opened.derive(one)
+        signature = ring.sign(b"message")
+        assert opened.derive(other).verify(b"message", ring.kid, signature) == (one == other)
+
+
+def test_another_message_or_generation_does_not_verify(tmp_path: Path) -> None:
+    ring = keys.open_secrets(tmp_path, {}).derive("uploads")
+    signature = ring.sign(b"message")
+    assert not ring.verify(b"massage", ring.kid, signature)
+    assert not ring.verify(b"message", "00000000", signature)
+    assert not ring.verify(b"message", ring.kid, signature[:-1])
+
+
+def test_rotation_keeps_one_generation(tmp_path: Path) -> None:
+    signatures = []
+    for _ in range(3):
+        ring = keys.open_secrets(tmp_path, {}).derive("uploads")
+        signatures.append((ring.kid, ring.sign(b"m")))
+        keys.rotate(tmp_path, {})
+    now = keys.open_secrets(tmp_path, {}).derive("uploads")
+    assert [now.verify(b"m", kid, signature) for kid, signature in signatures] == [False, False, True]
+    assert now.kid not in {kid for kid, _ in signatures}
+    assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_environment_wins_and_writes_nothing(tmp_path: Path) -> None:
+    new, old = "ab" * 32, "cd" * 32
+    opened = keys.open_secrets(tmp_path, {"PARLANCE_SECRET": f"{new},{old}"})
+    assert opened.roots == (bytes.fromhex(new), bytes.fromhex(old))
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="PARLANCE_SECRET"):
+        keys.rotate(tmp_path, {"PARLANCE_SECRET": new})
+
+
+@pytest.mark.parametrize("value", ["", "zz", "ab" * 31, f"{'ab' * 32},{'cd' * 32},{'ef' * 32}"])
+def test_a_malformed_secret_is_refused_without_being_quoted(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ValueError, match="PARLANCE_SECRET must contain") as caught:
+        keys.open_secrets(tmp_path, {"PARLANCE_SECRET": value})
+    assert not value or value not in str(caught.value)
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    keys.open_secrets(tmp_path, {})
+    os.chmod(tmp_path / "secrets", 0o640)
+    with pytest.raises(ValueError, match="chmod 600"):
+        keys.open_secrets(tmp_path, {})
+
+
+def test_neither_secrets_nor_keyrings_show_themselves(tmp_path: Path) -> None:
+    opened = keys.open_secrets(tmp_path, {})
+    shown = repr(opened) + repr(opened.derive("uploads")) + str(opened)
+    assert opened.roots[0].hex() not in shown
+    assert repr(opened.roots[0]) not in shown
+
+
+@pytest.mark.parametrize("act", ["open", "rotate"])
+def test_the_file_of_the_secret_survives_a_loss_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    if act == "rotate":
+        keys.open_secrets(tmp_path, {})
+    done: list[str] = []
+    fsync, link, replace = os.fsync, os.link, Path.replace
+
+    def synced(number: int) -> None:
+        done.append("folder" if os.readlink(f"/proc/self/fd/{number}") == str(tmp_path) else "file")
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "link", lambda *paths: done.append("named") or link(*paths))
+    monkeypatch.setattr(Path, "replace", lambda *paths: done.append("named") or replace(*paths))
+    keys.open_secrets(tmp_path, {}) if act == "open" else keys.rotate(tmp_path, {})
+    assert done == ["file", "named", "folder"]
+
+
+NAME = "drafts/3f/sample.mp3"
+NOW_S = 1_800_000_000
+SECRETS = Secrets((b"s" * 32,))
+
+
+def signatures(secrets: Secrets = SECRETS, now_s: float = NOW_S) -> Signatures:
+    return Signatures(secrets.derive(FILES_PURPOSE), lambda: now_s)
+
+
+def refused(query: str, name: str = NAME, method: str = "GET", by: Signatures | None = None) -> bool:
+    try:
+        (by or signatures()).verify(name, query, method)
+    except ApiError as error:
+        return (error.fault.status, error.fault.code) == (403, "invalid_signature")
+    return False
+
+
+def test_what_was_signed_verifies() -> None:
+    query = signatures().sign(NAME, NOW_S + 3600, "GET")
+    assert not refused(query)
+    assert not refused(query)
+
+
+@pytest.mark.parametrize(("seconds", "late"), [(-1, False), (-0.001, False), (0, True), (0.001, True), (1e9, True)])
+def test_an_address_expires_to_the_second(seconds: float, late: bool) -> None:
+    query = signatures().sign(NAME, NOW_S, "GET")
+    assert refused(query, by=signatures(now_s=NOW_S + seconds)) == late
+
+
+def test_an_address_is_for_one_method_and_one_file() -> None:
+    query = signatures().sign(NAME, NOW_S + 1, "GET")
+    others = [
+        "drafts/3f/sample.mp",
+        "drafts/3f/sample.mp33",
+        "drafts/3F/sample.mp3",
+        "",
+        "../" + NAME,
+        NAME + "\n",
+        "\ud800",
+    ]
+    assert all(refused(query, name=name) for name in others)
+    assert all(refused(query, method=method) for method in ("PUT", "get", "HEAD", "DELETE", "", "GET\n"))
+    assert not refused(signatures().sign(NAME, NOW_S + 1, "PUT"), method="PUT")
+
+
+def test_parts_cannot_be_moved_into_one_another() -> None:
+    query = signatures().sign("1/a", NOW_S + 1, "GET")
+    assert refused(query.replace(f"expires={NOW_S + 1}", f"expires={NOW_S + 1}1"), name="/a")
+    assert refused(query.replace(f"expires={NOW_S + 1}", f"expires={(NOW_S + 1) // 10}"), name="1\n1/a")
+
+
+def test_every_change_of_every_character_is_noticed() -> None:
+    query = signatures().sign(NAME, NOW_S + 3600, "GET")
+    for place, old in enumerate(query):
+        for new in "0aA&=%\n~":
+            changed = query[:place] + new + query[place + 1 :]
+            assert new == old or refused(changed), changed
+        assert refused(query[:place] + query[place + 1 :])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda query: "",
+        lambda query: "?" + query,
+        lambda query: query + "&",
+        lambda query: query + "&download=1",
+        lambda query: query + "\n",
+        lambda query: query + "&" + query,
+        lambda query: "&".join(reversed(query.split("&"))),
+        lambda query: query.replace("expires=", "expires=0"),
+        lambda query: query.replace("expires=", "expires=+"),
+        lambda query: query.replace("expires=1", "expires=%31"),
+        lambda query: query.replace("expires=1", "expires=\u0661"),
+        lambda query: query.partition("signature=")[0] + "signature=" + query.partition("signature=")[2].upper(),
+        lambda query: query.partition("signature=")[0] + "signature=" + "0" * 64,
+        lambda query: query.partition("signature=")[0] + "signature=",
+        lambda query: query * 10_000,
+    ],
+)
+def test_one_spelling_only(change) -> None:
+    query = signatures().sign(NAME, NOW_S + 3600, "GET")
+    assert "a" in query.partition("signature=")[2]
+    assert refused(change(query))
+
+
+def test_addresses_outlive_one_rotation_and_not_two(tmp_path: Path) -> None:
+    query = signatures(open_secrets(tmp_path, {})).sign(NAME, NOW_S + 3600, "GET")
+    assert not refused(query, by=signatures(rotate(tmp_path, {})))
+    newer = signatures(rotate(tmp_path, {}))
+    assert refused(query, by=newer)
+    assert newer.sign(NAME, NOW_S + 3600, "GET") != query
+
+
+def test_the_name_of_another_generation_does_not_help() -> None:
+    both = Secrets((b"n" * 32, b"s" * 32))
+    new, old = signatures(both).sign(NAME, NOW_S + 1, "GET"), signatures().sign(NAME, NOW_S + 1, "GET")
+    kids = [query.split("&")[1] for query in (new, old)]
+    assert not refused(old, by=signatures(both))
+    assert refused(old.replace(kids[1], kids[0]), by=signatures(both))
+    assert refused(new.replace(kids[0], kids[1]), by=signatures(both))
+
+
+def test_another_purpose_does_not_sign_files() -> None:
+    other = Signatures(SECRETS.derive("uploads"), lambda: NOW_S)
+    assert refused(other.sign(NAME, NOW_S + 1, "GET"))
+
+
+def test_only_names_of_ours_are_signed() -> None:
+    for name in ("../x", "/x", "a b", ""):
+        with pytest.raises(ValueError, match="not a valid name of a blob"):
+            signatures().sign(name, NOW_S, "GET")

@@ -14,16 +14,7 @@ from state.billing.ledger import Ledger
 from state.billing.usage import Bill, Usage
 from state.database.base import Database, now_s
 from state.database.tables import reservations, usage_lines
-from tests.state.books import (
-    SLACK_S,
-    fault_of,
-    line_count,
-    make_caller,
-    money,
-    reserve,
-    rows,
-    set_limit,
-)
+from tests.state.books import SLACK_S, fault_of, line_count, make_caller, money, reserve, rows, set_limit
 from tests.waiting import until
 
 
@@ -249,7 +240,7 @@ async def test_a_limit_that_is_set_while_a_mark_is_on_its_way_finds_its_row(
 
     monkeypatch.setattr(database, "run", late)
     marking = asyncio.create_task(ledger.mark())
-    await until(lambda: hold.is_stored)
+    await until(lambda: hold.may_have_row)
     limiting = asyncio.create_task(hold.limit(replace(caller, org_limited=True), 50))
     await asyncio.wait([limiting], timeout=0.2)
     may_write.set()

@@ -30,6 +30,7 @@ from tests.state.books import (
     rows,
 )
 from tests.state.doubles import WatchedDatabase
+from tests.waiting import until
 
 OURS = KeyError("a fault of ours")
 
@@ -268,9 +269,106 @@ async def test_a_bill_that_cannot_be_written_does_not_stop_its_neighbours_and_is
     await asyncio.gather(*(settle(hold) for hold in holds))
     assert events.index("told a") < events.index("post f"), "nobody waits for the bills behind his own"
     assert await line_count(database) == len(names) - 1
-    assert list(ledger._unposted) == [holds[2].entry.id]
+    assert list(ledger._late) == [holds[2].entry.id]
     await ledger.close()
-    assert caplog.text.count("a bill was not recorded and is lost with this process") == 1
+    assert caplog.text.count("the bill of request poison is left to another process") == 1
+    await pass_time(database, LEASE_S + 1)
+    assert await Ledger(database).reap() == 1
+    assert await money(database, caller) == (5 * len(names), 0)
+
+
+class StuckDatabase(WatchedDatabase):
+    """A database whose transactions of some kinds end with an error after `late_s` seconds; None: they never end."""
+
+    late_s: float | None = None
+    stuck: frozenset[Any] = frozenset()
+
+    async def run(self, transaction: Any, **how: Any) -> Any:
+        if getattr(transaction, "func", None) in self.stuck:
+            async with asyncio.timeout(self.late_s):
+                await asyncio.Event().wait()
+        return await super().run(transaction, **how)
+
+
+@pytest.mark.parametrize("limit", [None, 25, 100_000], ids=["no row", "rows", "purse"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("late_s", [0.08, None], ids=["fails", "hangs"])
+async def test_no_bill_vanishes_when_the_process_closes(
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    limit: int | None,
+    count: int,
+    late_s: float | None,
+) -> None:
+    monkeypatch.setattr(ledger_module, "CLOSE_S", 0.1)
+    caller, away = await make_caller(database, limit), StuckDatabase(database)
+    for owes in (True, False):
+        caplog.clear()
+        monkeypatch.setattr(ledger_module, "LEAVE_S", 60.0 if owes else 0.1)
+        away.late_s = None
+        away.stuck = frozenset()
+        ledger = Ledger(away)
+        holds = [await reserve(ledger, caller, 4, f"{owes}-{n}") for n in range(count)]
+        away.late_s = late_s
+        away.stuck = frozenset({postings.settle, *([] if owes else [upkeep.owe])})
+        settling = [asyncio.create_task(hold.settle(4, 1, "tokens")) for hold in holds]
+        await asyncio.sleep(0)
+        await ledger.close()
+        async with asyncio.timeout(5):
+            assert await asyncio.gather(*settling) == [4] * count
+        level = "ERROR" if owes else "CRITICAL"
+        logged = [record.getMessage() for record in caplog.records if record.levelname == level]
+        for hold in holds:
+            ends = ("is left to another process", "is lost with this process")
+            assert sum(hold.entry.request_id in text and ends[not owes] in text for text in logged) == 1
+        await pass_time(database, LEASE_S + 1)
+        await Ledger(database).reap()
+        assert await money(database, caller) == (4 * count, 0), "another process has recorded what was left to it"
+    assert await line_count(database) == count
+
+
+async def test_a_purse_that_is_known_to_be_gone_gives_nothing_more(database: Database) -> None:
+    caller, ledger = await make_caller(database, 100_000), Ledger(database)
+    ended, stream = [await reserve(ledger, caller, 10, name) for name in ("ended", "stream")]
+    purse = stream.purse
+    assert purse
+    await pass_time(database, LEASE_S + 1)
+    assert await Ledger(database).reap() == 1
+    assert await ended.settle(10, 1, "tokens") == 10
+    others = await reserve(Ledger(database), caller, 100_000 - 10)
+    assert await fault_of(stream.top_up(10)) == "ORG_SPEND_LIMIT", "not a micro-EUR is held that no row has"
+    await stream.void()
+    await others.void()
+    await ledger.close()
+    assert await money(database, caller) == (10, 0)
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+async def test_an_end_comes_after_the_mark_that_is_on_its_way(
+    database: Database, monkeypatch: pytest.MonkeyPatch, is_settled: bool
+) -> None:
+    monkeypatch.setattr(reservation, "MARK_S", 0.0)
+    caller, may_write = await make_caller(database, 100_000), asyncio.Event()
+
+    class LateDatabase(WatchedDatabase):
+        async def run(self, transaction: Any, **how: Any) -> Any:
+            if getattr(transaction, "func", None) is upkeep.mark:
+                await may_write.wait()
+            return await super().run(transaction, **how)
+
+    ledger = Ledger(LateDatabase(database))
+    hold = await reserve(ledger, caller, 10)
+    hold.note(5, 2, "tokens")
+    marking = asyncio.create_task(ledger.mark())
+    await until(lambda: hold.may_have_row)
+    end = asyncio.create_task(hold.settle(7, 3, "tokens") if is_settled else hold.void())
+    for _ in range(3):
+        await money(database, caller)  # what the end has begun would be done before this
+    may_write.set()
+    await asyncio.gather(marking, end)
+    await ledger.close()
+    assert await money(database, caller) == (7 * is_settled, 0), "and leaves no row behind that holds money"
 
 
 async def test_many_settles_of_one_organisation_refuse_nobody(postgres_url: str) -> None:

@@ -25,14 +25,13 @@ from state.billing.reservation import Reservation
 from state.database.base import Database, now_s
 from state.database.tables import usage_lines
 from tests.state.books import fault_of, make_caller, opened, reserve
-from tests.state.virtual_time import VirtualTime
+from tests.state.doubles import VirtualTime
 
 BERLIN = "Europe/Berlin"
 ZONES = (BERLIN, "America/New_York", "Asia/Kolkata", "UTC")
 
 
 def at(text: str, zone: str = BERLIN) -> int:
-    """Seconds since 1970 of a local time."""
     return int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp())
 
 
@@ -45,7 +44,6 @@ async def time(database_url: str, database: Database) -> AsyncIterator[VirtualTi
 
 
 async def renewing(time: VirtualTime, limit: int, zone: str = BERLIN, **of: Any) -> Caller:
-    """A caller whose organisation may spend so much each month."""
     caller = await make_caller(time.database, limit, **of)
     await time.database.run(partial(months.set_renewal, org_id=caller.org_id, user_id=None, time_zone=zone))
     return caller
@@ -248,7 +246,6 @@ class History:
         assert (fault is None) == (micro_eur <= room), (micro_eur, room, fault)
 
     async def _die(self) -> None:
-        """Another process bills what was marked, later."""
         ids = [hold.entry.id for hold in self.open]
         self.open.clear()
         self.ledger = Ledger(self.time.database)

@@ -275,6 +275,25 @@ async def test_a_bill_whose_first_commit_had_an_unknown_outcome_is_paid_once(
     assert await money(database, caller) == (28, 0)
 
 
+@pytest.mark.parametrize(("is_void", "cost"), [(True, 0), (False, 0), (False, 9), (False, 10), (False, 11)])
+async def test_what_a_row_may_hold_by_now_never_comes_back_to_the_purse(
+    database: Database, monkeypatch: pytest.MonkeyPatch, is_void: bool, cost: int
+) -> None:
+    monkeypatch.setattr("state.billing.reservation.MARK_S", 0.0)
+    caller, forgetful = await make_caller(database, LIMIT), ForgetfulDatabase(database)
+    ledger = Ledger(forgetful)
+    hold = await reserve(ledger, caller, 10)
+    (giver,) = ledger._purses._purses.values()
+    hold.note(5, 2, "tokens")
+    forgetful.is_forgetful = True
+    await ledger.mark()
+    forgetful.is_forgetful = False
+    await (hold.void() if is_void else hold.settle(cost, 3, "tokens"))
+    assert giver.free_micro_eur == await in_purses(database) == 10 * (REQUESTS - 1)
+    await ledger.close()
+    assert await money(database, caller) == (cost, 0)
+
+
 class ForgetfulDatabase(WatchedDatabase):
     """A database that commits, and loses the connection before it can say so."""
 

@@ -1,6 +1,5 @@
 import asyncio
 import random
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -12,7 +11,7 @@ from limits import RateLimitItemPerSecond
 from limits.storage import MemoryStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
 
-from contract.access import TARIFFS, Caller, Scope
+from contract.access import TARIFFS, Caller, RateOwner, Scope
 from contract.errors import ApiError
 from contract.limits import KEYLESS_REQUESTS
 from state import rates as rates_module
@@ -87,8 +86,6 @@ async def test_addresses_are_counted_by_themselves(open_rates: Open, url: str | 
 
 
 class _Clock:
-    """Stands for the `time` module where the passing of minutes matters."""
-
     def __init__(self) -> None:
         self.now_s = 0.0
 
@@ -104,22 +101,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     for module in ("state.rates",):
         monkeypatch.setattr(f"{module}.time", clock)
     return clock
-
-
-async def test_after_reset_there_is_room(open_rates: Open) -> None:
-    rates = open_rates(window_s=1)
-    of = caller(5)
-    await allowed(rates, of, 10)
-    verdict = await rates.hit(of)
-    assert (verdict.allowed, verdict.reset_s) == (False, 1)
-    began = time.monotonic()
-
-    async def has_room() -> bool:
-        return (await rates.hit(of)).allowed
-
-    await eventually(has_room)
-    # Refused hits do not count, so asking all the time does not push the moment away.
-    assert time.monotonic() - began <= verdict.reset_s + 0.5
 
 
 async def test_no_window_admits_much_more_than_the_limit(open_rates: Open, clock: _Clock) -> None:
@@ -247,10 +228,7 @@ async def test_old_counters_are_swept(open_rates: Open, clock: _Clock) -> None:
     assert len(rates._local) == 1
 
 
-@given(
-    st.lists(st.tuples(st.floats(0, 90), st.sampled_from(["one", "two"])), max_size=60),
-    st.integers(1, 7),
-)
+@given(st.lists(st.tuples(st.floats(0, 90), st.sampled_from(["one", "two"])), max_size=60), st.integers(1, 7))
 def test_in_memory_it_counts_as_the_library_does(steps: list[tuple[float, str]], limit: int) -> None:
     clock, window = _Clock(), RateLimitItemPerSecond(limit, 60)
     clock.now_s = 6_000_000.0  # near zero the library takes the present window for the one before as well
@@ -265,3 +243,37 @@ def test_in_memory_it_counts_as_the_library_does(steps: list[tuple[float, str]],
             assert (verdict.allowed, verdict.remaining) == (is_allowed, stats.remaining)
             # Moments of this size have no more than microseconds, and a whole second may fall on either side.
             assert abs(verdict.reset_s - whole_reset_s(stats.reset_time - clock.now_s, 60)) <= 1
+
+
+def derived(of: Caller, name: str, requests: int, streams: int) -> Caller:
+    """The same by a credential that its key has issued; all of these share 6 requests and 2 streams."""
+    return replace(of, derived=(RateOwner(name, requests, streams), RateOwner(f"issued by {of.key_id}", 6, 2)))
+
+
+@pytest.mark.usefixtures("one_window")
+async def test_a_derived_credential_has_a_rate_of_its_own_below_its_key(open_rates: Open, url: str | None) -> None:
+    rates, of = open_rates(url), caller(10, "issuer")
+    one, two = (derived(of, name, 4, 1) for name in ("secret-1", "secret-2"))
+    assert await allowed(rates, one, 5) == 4
+    assert await allowed(rates, two, 5) == 2
+    assert await allowed(rates, of, 10) == 4
+    assert not (await rates.hit(two)).allowed
+
+
+async def test_a_derived_credential_has_streams_of_its_own_below_its_key(open_rates: Open, url: str | None) -> None:
+    rates, of = open_rates(url), caller(10, "streaming", streams=4)
+    one, two, three = (derived(of, name, 4, 1) for name in ("secret-a", "secret-b", "secret-c"))
+    async with AsyncExitStack() as streams:
+        for credential in (one, two):
+            await streams.enter_async_context(rates.stream(credential))
+        for credential in (one, three):
+            with pytest.raises(ApiError, match="close one first"):
+                await streams.enter_async_context(rates.stream(credential))
+        for _ in range(2):
+            await streams.enter_async_context(rates.stream(of))
+        assert rates.open_streams == 4
+        with pytest.raises(ApiError, match="close one first"):
+            await streams.enter_async_context(rates.stream(of))
+    assert rates.open_streams == 0
+    async with rates.stream(three):
+        pass

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
+from autoscaling.durations import Durations
 from autoscaling.engine import Engine, EngineView, Timings
-from autoscaling.sketch import Sketch
 from contract.access import TARIFFS, Caller, Scope
 from contract.console import RecordQuery
 from contract.telemetry import EngineState, Outcome
 from deployments.ingress.console import Console
-from deployments.ingress.console.records import Ended
+from deployments.ingress.console.console import PAGE_BATCHES
+from deployments.ingress.console.records import FinishedRequest
 from state import rates as rates_module
 from state import shared_console
 from state.rates import Rates
@@ -24,6 +28,7 @@ from state.shared_console import SharedConsole
 from tests.catalogs import behaving, chat
 from tests.state.books import eventually
 from tests.state.servers import Redis
+from tests.waiting import until
 
 CATALOG = behaving(obedient=chat("obedient"))
 CHAT = "chat-obedient"
@@ -31,14 +36,12 @@ CALLER = Caller(1, "acme", "key", TARIFFS["pro"], frozenset(Scope))
 
 
 class Seen:
-    """An engine as a process sees it."""
-
     def __init__(self, used: int = 0, waiting: int = 0) -> None:
         self.used, self.waiting = used, waiting
 
     def view(self) -> EngineView:
         lines = {"org-1": self.waiting} if self.waiting else {}
-        return EngineView(EngineState.READY, self.waiting, self.used, 4, Sketch(1, 2.0), lines)
+        return EngineView(EngineState.READY, self.waiting, self.used, 4, Durations(1, 2.0), lines)
 
 
 def console(shared: SharedConsole | None, **seen: int) -> Console:
@@ -46,23 +49,22 @@ def console(shared: SharedConsole | None, **seen: int) -> Console:
     return Console(CATALOG, {model.deployment: engine for model in CATALOG.deployed()}, shared)
 
 
-def serve(console: Console, number: int, org_id: int = 1, outcome: Outcome = Outcome.OK) -> str:
-    """Has the console know of a request that it has ended; returns its id."""
+def serve(
+    console: Console, number: int, org_id: int = 1, outcome: Outcome = Outcome.OK, model: str = "obedient"
+) -> str:
     caller = Caller(org_id, "acme", "key", TARIFFS["pro"], frozenset(Scope))
     request_id = f"req_{number:032x}"
     console.ended.append(
-        Ended(request_id, caller, "POST", "/v1/x", "obedient", 200, outcome, None, Timings(), (), 1.0, 1e9)
+        FinishedRequest(request_id, caller, "POST", "/v1/x", model, 200, outcome, None, Timings(), (), 1.0, 1e9)
     )
     return request_id
 
 
 async def picture(console: Console) -> dict[str, Any]:
-    """What who begins to watch is told."""
-
     async def current(caller: Caller) -> Caller:
         return caller
 
-    async with aclosing(console.feed.watch(CALLER, None, current)) as events:
+    async with aclosing(console.feed.watch(CALLER, current)) as events:
         data: dict[str, Any] = json.loads((await anext(events)).partition(b"data: ")[2])
     return data
 
@@ -85,10 +87,10 @@ async def test_every_process_shows_what_all_of_them_see(shared: SharedConsole) -
     serve(first, 1)
     serve(second, 2, outcome=Outcome.FAILED)
     for one in (first, second, first):
-        one.tick()
+        one.feed.tick()
         await one.share()
     for one in (first, second):
-        one.tick()
+        one.feed.tick()
         data = await picture(one)
         engine = next(engine for engine in data["engines"] if engine["name"] == CHAT)
         assert (data["processes"], engine["used"], engine["slots"], engine["waiting"]) == (2, 4, 4, 3)
@@ -130,6 +132,24 @@ async def test_a_request_is_shown_by_whichever_process_is_asked(shared: SharedCo
     assert await second.find(CALLER, f"req_{3:032x}") is None
 
 
+async def test_a_request_that_is_shared_again_is_listed_once(
+    shared: SharedConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that leaves while its page is read cancels what Redis may have done already."""
+    share, first = SharedConsole.remember, console(shared)
+
+    async def cancelled(*arguments: Any) -> None:
+        await share(*arguments)
+        raise asyncio.CancelledError
+
+    mine = serve(first, 1)
+    monkeypatch.setattr(SharedConsole, "remember", cancelled)
+    with pytest.raises(asyncio.CancelledError):
+        await first.page(CALLER, RecordQuery())
+    monkeypatch.setattr(SharedConsole, "remember", share)
+    assert await ids(first) == [mine]
+
+
 async def test_pages_go_on_over_all_that_is_shared_and_the_oldest_are_lost(shared: SharedConsole) -> None:
     first, second = console(shared), console(shared)
     for number in range(700):
@@ -150,6 +170,41 @@ async def test_pages_go_on_over_all_that_is_shared_and_the_oldest_are_lost(share
     assert oldest is None
 
 
+@pytest.mark.parametrize("beyond", [-1, 0, 1])
+async def test_a_page_reads_a_few_batches_and_the_next_one_continues_there(
+    beyond: int, shared: SharedConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SharedConsole, "BATCH", 10)
+    looks = 10 * PAGE_BATCHES
+    first = console(shared)
+    request_ids = [serve(first, number, model="rare" if number == 0 else CHAT) for number in range(looks + beyond)]
+    page = await first.page(CALLER, RecordQuery(model="rare"))
+    assert len(page["data"]) == (beyond <= 0)
+    assert page["next_cursor"] == request_ids[max(0, beyond)]
+    serve(first, 1000)  # what ends meanwhile moves nothing
+    page = await first.page(CALLER, RecordQuery(model="rare", before=page["next_cursor"]))
+    assert [record["request_id"] for record in page["data"]] == request_ids[: max(0, beyond)]
+    assert not page["has_more"]
+
+
+async def test_an_organisation_reads_one_page_at_a_time(shared: SharedConsole, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, may_end = Counter[int](), asyncio.Event()
+
+    async def read(self: SharedConsole, org_id: int, before: str | None) -> AsyncIterator[tuple[str, list[bytes]]]:
+        reading[org_id] += 1
+        await may_end.wait()
+        yield "", []
+
+    monkeypatch.setattr(SharedConsole, "newest_first", read)
+    first = console(shared)
+    pages = [asyncio.create_task(first.page(CALLER, RecordQuery())) for _ in range(5)]
+    pages.append(asyncio.create_task(first.page(replace(CALLER, org_id=2), RecordQuery())))
+    await until(lambda: reading == {1: 1, 2: 1})
+    may_end.set()
+    await asyncio.gather(*pages)
+    assert reading == {1: 5, 2: 1}
+
+
 async def test_who_asks_a_process_sees_what_it_ended_just_now(shared: SharedConsole) -> None:
     first = console(shared)
     request_id = serve(first, 1)
@@ -158,11 +213,11 @@ async def test_who_asks_a_process_sees_what_it_ended_just_now(shared: SharedCons
 
 async def test_a_process_that_starts_knows_in_which_states_engines_were(shared: SharedConsole) -> None:
     first = console(shared)
-    first.tick()
+    first.feed.tick()
     await first.share()
     later = console(shared)
     await later.share()
-    later.tick()
+    later.feed.tick()
     (before,), (after,) = [
         [engine["bands"] for engine in (await picture(each))["engines"] if engine["name"] == CHAT]
         for each in (first, later)

@@ -18,7 +18,6 @@ INSERT = text("INSERT INTO t (n) VALUES (:n)")
 
 @pytest.fixture
 async def numbers(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
-    """A database with one table `t` of unique numbers."""
     database = SqliteDatabase(str(tmp_path / "numbers.db"), wait_s=0.2)
     await database.run(lambda connection: connection.exec_driver_sql("CREATE TABLE t (n INTEGER UNIQUE)") and None)
     yield database

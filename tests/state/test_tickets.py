@@ -19,8 +19,6 @@ from tests.state.doubles import BrokenBlobs
 
 @dataclass
 class Desk:
-    """Where one organisation gets tickets."""
-
     database: Database
     blobs: Blobs
     caller: Caller

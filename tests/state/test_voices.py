@@ -9,7 +9,7 @@ from contract.speech.voices import Voice
 from state.database.base import Database
 from state.voices import OwnVoice, Voices, check_slug, delete_voice, own
 from tests.state.books import make_caller, opened, refusal
-from tests.state.voices import add_voice
+from tests.state.drafts import add_voice
 
 PLATFORM = ("M1", "de-thorsten", "rooom-f-01")
 

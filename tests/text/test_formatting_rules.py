@@ -24,7 +24,6 @@ PAUSES_S = st.lists(st.sampled_from([0.0, 1.0, 3.0]), max_size=30)
 
 
 def spoken(*passages: tuple[str, float]) -> tuple[str, list[Segment]]:
-    """A transcript of passages, each of one second after so many seconds of silence."""
     segments, now = [], 0.0
     for text, silence_s in passages:
         segments.append(Segment(text, now + silence_s, now + silence_s + 1))
@@ -33,7 +32,6 @@ def spoken(*passages: tuple[str, float]) -> tuple[str, list[Segment]]:
 
 
 def lined(text: str) -> list[str]:
-    """The lines of `text` with its structure, spoken without a pause."""
     return structured(text, []).split("\n")
 
 

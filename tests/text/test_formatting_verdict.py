@@ -38,7 +38,6 @@ def verdict(transcript: str, formatted: str) -> str:
 
 
 def changed(transcript: str, old: str, new: str) -> str:
-    """The verdict where `old` was replaced."""
     assert transcript.count(old) == 1
     return verdict(transcript, transcript.replace(old, new))
 

@@ -60,7 +60,7 @@ def test_sentences() -> None:
 
 def test_phrases() -> None:
     assert len(PHRASES) >= 40
-    assert accuracy(list(PHRASES)) >= PHRASE_FLOOR
+    assert accuracy(PHRASES) >= PHRASE_FLOOR
 
 
 def test_fragments_of_four_words() -> None:

@@ -29,7 +29,6 @@ NEUTRAL = {"timbre": "neutral", "character": "friendly", "tempo": "medium", "use
 
 
 def said(*fields: Any) -> dict[str, Any]:
-    """The expected fields, `...` for those that do not matter."""
     return {name: value for name, value in zip(FIELDS, fields, strict=True) if value is not ...}
 
 
@@ -261,7 +260,6 @@ def test_a_text_that_means_harm_is_answered_like_any_other(text: str) -> None:
 
 
 def test_time_grows_with_the_length_of_the_text_at_most() -> None:
-    """Eight times the text takes far less than 64 times as long: nothing in it is quadratic."""
     replies("warm")
     for text in HOSTILE.values():
         once, eightfold = (min(_seconds(part) for _ in range(3)) for part in (text, text * 8))

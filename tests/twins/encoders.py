@@ -28,7 +28,6 @@ POOLING = {"bge-m3": "cls_token", "nomic-embed-code": "lasttoken"}
 
 
 def make(folder: Path, name: str) -> Path:
-    """Writes the twin of `name` into the new `folder` and returns it."""
     import torch
 
     torch.manual_seed(1)
@@ -73,7 +72,6 @@ def code(folder: Path) -> None:
 
 
 def head(folder: Path, pooling: str) -> None:
-    """What follows the network, in the files of sentence-transformers."""
     kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
     modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
     (folder / "modules.json").write_text(json.dumps(modules))

@@ -66,7 +66,6 @@ SIGHT = {
 
 
 def make(folder: Path, variant: str) -> Path:
-    """Writes the twin of `variant` into the new `folder` and returns it."""
     import torch
 
     torch.manual_seed(1)
@@ -86,7 +85,6 @@ def make(folder: Path, variant: str) -> Path:
 
 
 def unified(text: dict[str, Any], ids: dict[str, int], words: Any) -> tuple[Any, Any]:
-    """The network and the processor of the 12B."""
     from transformers import Gemma4UnifiedConfig, Gemma4UnifiedForConditionalGeneration, Gemma4UnifiedProcessor
     from transformers.models.gemma4_unified.feature_extraction_gemma4_unified import Gemma4UnifiedAudioFeatureExtractor
     from transformers.models.gemma4_unified.image_processing_gemma4_unified import Gemma4UnifiedImageProcessor
@@ -102,7 +100,6 @@ def unified(text: dict[str, Any], ids: dict[str, int], words: Any) -> tuple[Any,
 
 
 def experts(text: dict[str, Any], ids: dict[str, int], words: Any) -> tuple[Any, Any]:
-    """The network and the processor of the 26B A4B."""
     from transformers import Gemma4Config, Gemma4ForConditionalGeneration, Gemma4Processor
     from transformers.models.gemma4.feature_extraction_gemma4 import Gemma4AudioFeatureExtractor
     from transformers.models.gemma4.image_processing_gemma4 import Gemma4ImageProcessor

@@ -74,13 +74,13 @@ def seeing(colour: str) -> list[dict[str, Any]]:
 
 
 async def chat_facts(engine: Any, model: ChatModel) -> dict[str, Any]:
-    """What a client gets of `engine`."""
     plain = await engine.complete(ask(model, "Hello"))
     facts: dict[str, Any] = {
-        "window": engine._engine.model_config.max_model_len,
-        "architecture": engine._engine.model_config.architecture,
+        "window": engine.engine.model_config.max_model_len,
+        "architecture": engine.engine.model_config.architecture,
         "prompt_tokens": plain.prompt_tokens,
         "finish_reason": plain.body["choices"][0]["finish_reason"],
+        "completion_tokens": plain.completion_tokens,
         "thinking": [await prompt(engine, model, effort) for effort in ("none", "high")],
         "forged": {place: await controls(engine, model, place) for place in PLACES[: None if model.vision else -1]},
         "images": await images(engine, model),
@@ -89,7 +89,6 @@ async def chat_facts(engine: Any, model: ChatModel) -> dict[str, Any]:
 
 
 async def prompt(engine: Any, model: ChatModel, effort: str) -> str:
-    """What the model reads of a request with tools, with control tokens."""
     request = ask(model, "Hello", tools=TOOLS, reasoning_effort=effort).request
     tokens = await engine.tokenize(TokenizeJob(request))
     return await engine.detokenize(DetokenizeJob(tuple(tokens.ids)))
@@ -115,7 +114,7 @@ def forged(place: str, token: str) -> dict[str, Any]:
 
 async def controls(engine: Any, model: ChatModel, place: str) -> list[int]:
     """Control tokens in the prompt of a harmless text at `place`, and the most of any that spells one."""
-    tokenizer = engine._engine.renderer.tokenizer
+    tokenizer = engine.engine.renderer.tokenizer
     words = PlainText(tokenizer)
     counts = []
     for token in ("harmless", *sorted(tokenizer.get_added_vocab())):
@@ -141,15 +140,15 @@ async def recorded(engine: Any, model: ChatModel, one: Recorded) -> dict[str, An
     """What the adapter makes of `one`, whole and streamed. Only the network's output is put in its place."""
     effort = "high" if one.thinks else "none"
     job = ask(model, "Weather?", tools=TOOLS, reasoning_effort=effort, max_tokens=4096)
-    truly = engine._engine.generate
-    engine._engine.generate = lambda given, params, *_, **__: written(engine, one.written, given, params)
+    truly = engine.engine.generate
+    engine.engine.generate = lambda given, params, *_, **__: written(engine, one.written, given, params)
     try:
         whole = (await engine.complete(job)).body["choices"][0]
         streamed = [
             event for batch in [batch async for batch in engine.stream(job)] for event in contents(batch.events)
         ]
     finally:
-        engine._engine.generate = truly
+        engine.engine.generate = truly
     message = whole["message"]
     return {
         "name": one.name,
@@ -164,11 +163,10 @@ async def recorded(engine: Any, model: ChatModel, one: Recorded) -> dict[str, An
 
 
 async def written(engine: Any, text: str, given: Any, params: Any) -> AsyncIterator[Any]:
-    """`text` as the engine would put it out: at once, or token by token."""
     from vllm.outputs import CompletionOutput, RequestOutput
     from vllm.sampling_params import RequestOutputKind
 
-    words = engine._engine.renderer.tokenizer
+    words = engine.engine.renderer.tokenizer
     ids = words.encode(text, add_special_tokens=False)
     streams = params.output_kind is RequestOutputKind.DELTA
     steps = [[id] for id in ids] if streams else [ids]
@@ -182,7 +180,6 @@ async def written(engine: Any, text: str, given: Any, params: Any) -> AsyncItera
 
 
 def added_up(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """A streamed message as a client puts it together."""
     made: dict[str, Any] = {"content": None, "reasoning": None, "calls": [], "finish_reason": None}
     for choice in (choice for event in events for choice in event["choices"]):
         delta = choice["delta"]
@@ -198,13 +195,12 @@ def added_up(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 async def decision_facts(engine: Any, model: DecisionModel) -> dict[str, Any]:
-    """Readings of a state, and of the same state with an image."""
     without = await engine.read_job(job(), 1.0)
     seen = [await engine.read_job(job(images=[picture(colour)]), 1.0) for colour in ("red", "blue")]
     return {
-        "window": engine._engine.model_config.max_model_len,
-        "architecture": engine._engine.model_config.architecture,
-        "head_dtype": str(engine._engine.model_config.head_dtype),
+        "window": engine.engine.model_config.max_model_len,
+        "architecture": engine.engine.model_config.architecture,
+        "head_dtype": str(engine.engine.model_config.head_dtype),
         "labels": [len(engine.book.label_ids(question)) for question in QUESTIONS],
         "reads": [[read.logprobs for read in found.reads] for found in (without, *seen)],
         "input_tokens": [found.input_tokens for found in (without, *seen)],
@@ -212,7 +208,6 @@ async def decision_facts(engine: Any, model: DecisionModel) -> dict[str, Any]:
 
 
 async def facts_of(model: Any, folder: Path) -> dict[str, Any]:
-    """What happened to `model`: what it answers, or why it does not."""
     try:
         check(model)
         engine = adapter_of(model)(on_cpu(model), folder)

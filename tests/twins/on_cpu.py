@@ -15,7 +15,6 @@ CACHE_BYTES = 1 << 28
 
 
 def on_cpu(model: Model) -> Model:
-    """`model` with what a CPU cannot have taken away. Its stanza has a `serving` table."""
     assert model.serving
     options = dict(model.serving.options)
     if "engine" in options:

@@ -30,7 +30,6 @@ LAYERS = {"hidden_size": SIZE, "intermediate_size": 64, "num_hidden_layers": 2, 
 
 
 def make(folder: Path, variant: str) -> None:
-    """Writes the twin of `variant` into the new `folder`."""
     import torch
     from qwen_tts.core.models import Qwen3TTSConfig, Qwen3TTSForConditionalGeneration
 

@@ -59,7 +59,6 @@ SIGHT = {
 
 
 def make(folder: Path) -> Path:
-    """Writes the twin into the new `folder` and returns it."""
     import torch
     from transformers import (
         Qwen2VLImageProcessor,

@@ -31,7 +31,6 @@ SCRIPTS = ("LATIN", "GREEK", "CYRILLIC", "ARABIC", "DEVANAGARI", "HANGUL", "HIRA
 
 
 def make(folder: Path) -> Path:
-    """Writes all files into the new `folder` and returns it."""
     (folder / "onnx").mkdir(parents=True)
     (folder / "voice_styles").mkdir()
     for name, graph in {

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import configs
+import models
+from benchmarks.speed import asks
 from benchmarks.speed.asks import ASKS
 from contract.catalog import Model
 from contract.embeddings import Embeddings, EmbeddingsJob
@@ -17,6 +19,7 @@ from contract.rerank import RerankJob
 from models.embeddings import TransformerEmbedder
 from models.options import adapter_of, check
 from models.rerank import CrossEncoderReranker
+from tests.twins import supertonic, whisper
 from tests.twins.encoders import make
 from tests.twins.on_cpu import on_cpu
 
@@ -29,7 +32,6 @@ TEXTS = ["def add(a, b): return a + b", "a", "Where are two numbers added?"]
 
 
 def start(model: Model, folder: Path) -> Any:
-    """The adapter of the stanza, over the twin of its weights."""
     check(model)
     assert model.serving
     return adapter_of(model)(on_cpu(model), make(folder / model.id, str(model.serving.weights)))
@@ -55,7 +57,7 @@ async def test_vectors_are_as_the_catalogue_says(engines: dict[str, Any], id: st
     found = matrix(await engine.embed(EmbeddingsJob(tuple(TEXTS))))
     assert found.shape == (len(TEXTS), model.dimensions)
     assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-3)
-    assert engine._sentences.encoder.window == model.context_window
+    assert engine.sentences.encoder.window == model.context_window
     alone = np.concatenate([matrix(await engine.embed(EmbeddingsJob((text,)))) for text in TEXTS])
     assert (found * alone).sum(1).min() > 0.999, "a neighbour's padding moves no vector"
     assert (found[0] * found[2]).sum() < 0.999
@@ -63,7 +65,7 @@ async def test_vectors_are_as_the_catalogue_says(engines: dict[str, Any], id: st
 
 @pytest.mark.parametrize(("id", "pooling"), [("bge-m3", "cls"), ("nomic-embed-code", "lasttoken")])
 def test_pooling_is_the_published_one(engines: dict[str, Any], id: str, pooling: str) -> None:
-    head = engines[id]._sentences.head
+    head = engines[id].sentences.head
     assert (head.pooling, head.normalise) == (pooling, True)
 
 
@@ -80,7 +82,7 @@ async def test_the_prompt_of_a_query_is_read(engines: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("id", [model.id for model in EMBEDDINGS])
 async def test_a_text_beyond_the_window_is_cut(engines: dict[str, Any], id: str) -> None:
-    encoder = engines[id]._sentences.encoder
+    encoder = engines[id].sentences.encoder
     (item,) = await encoder.encode(["a1" * CATALOG.embeddings[id].context_window])
     assert len(item) == CATALOG.embeddings[id].context_window
     assert item.cut > 0
@@ -94,7 +96,7 @@ async def test_a_reranker_reads_query_and_document_together(engines: dict[str, A
     other = await engine.rerank(RerankJob("What is bread made of?", documents))
     assert all(0 < score < 1 for score in (*ranking.scores, *other.scores))
     assert ranking.scores != other.scores
-    assert engine._encoder.window == CATALOG.rerank["bge-reranker-base"].context_window
+    assert engine.encoder.window == CATALOG.rerank["bge-reranker-base"].context_window
 
 
 @pytest.mark.parametrize("id", [model.id for model in (*EMBEDDINGS, *RERANKERS)])
@@ -102,3 +104,35 @@ async def test_what_is_asked_on_a_gpu_can_be_asked(engines: dict[str, Any], id: 
     model = CATALOG.embeddings.get(id) or CATALOG.rerank[id]
     kinds = ["documents"] if id in CATALOG.rerank else ["passages", "query"]
     assert [one.what for one in await ASKS[model.noun](engines[id], model, None)] == kinds
+
+
+TWINS = configs.load("twins")
+
+
+async def test_a_sentence_is_spoken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARLANCE_HOME", str(tmp_path))
+    supertonic.make(tmp_path / "twins" / "supertonic-3")
+    model = TWINS.speech["supertonic-3"]
+    engine = models.load(model)
+    try:
+        (asked,) = await asks.speech(engine, model, None)
+    finally:
+        engine.close()
+    assert asked.what == "sentence"
+    assert "s of sound" in asked.result
+
+
+@pytest.mark.usefixtures("libraries")
+async def test_a_recording_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARLANCE_HOME", str(tmp_path))
+    whisper.make(tmp_path / "twins" / "whisper-large-v3")
+    model = TWINS.transcription["whisper-large-v3"]
+    file = tmp_path / "tone.wav"
+    file.write_bytes(asks.tone())
+    engine = models.load(model)
+    try:
+        heard = [*await asks.transcription(engine, model, None), *await asks.transcription(engine, model, file)]
+    finally:
+        engine.close()
+    assert len(heard) == 2
+    assert all(asked.result.startswith(f"{asks.TONE_S}.0 s of sound") for asked in heard)

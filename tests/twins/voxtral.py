@@ -37,7 +37,6 @@ TEXTS = 256
 
 
 def make(folder: Path) -> Path:
-    """Writes the twin into the new `folder` and returns it."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True)
@@ -125,7 +124,6 @@ def weights() -> dict[str, torch.Tensor]:
 
 
 def shapes() -> dict[str, tuple[int, ...]]:
-    """Names as published."""
     sizes = {
         "norm.weight": (WIDTH,),
         "output.weight": (SPECIALS + TEXTS, WIDTH),

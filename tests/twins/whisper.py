@@ -23,7 +23,6 @@ TIMES = 1501
 
 
 def make(folder: Path, seed: int = 0) -> Path:
-    """Writes all files into the new `folder` and returns it."""
     import torch
     from ctranslate2.converters import TransformersConverter
     from transformers import PreTrainedTokenizerFast, WhisperFeatureExtractor, WhisperForConditionalGeneration

@@ -3,7 +3,7 @@
 suggest(text, traits) -> SuggestReply     traits for an order, with a reason and hints
 
 suggest.py     decides between the findings, and words the reply
-findings.py    what a description says: traits, negations, degrees, people
+findings.py    traits, negations, degrees and people in a description
 ages.py        ages in it
-lexicon.py     a text as words, and words by what they mean
+lexicon.py     a text as words, and words by their meanings
 """

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from contract.limits import AGE_YEARS
 from contract.voice_design.traits import AgeWords
-from text.descriptions.lexicon import Match, Word, fold
+from text.descriptions.lexicon import ParsedText, Word, fold
 
 YEARS_INTO_DECADE = 5
-"""Somebody in the thirties is taken for 35."""
+"""A person in the thirties is taken for 35."""
 MOST_WORDS_BEFORE = 3
-"""How many words before a number may belong to it, as in `Anfang der`."""
+"""Words before a number that may belong to it, as in `Anfang der`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Age:
+class Age(NamedTuple):
     """An age, and the words from `first` up to `end` that say it. It is `sure` where it can be nothing else."""
 
     years: int
@@ -25,127 +24,83 @@ class Age:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Number:
+class _Number(NamedTuple):
     value: int
-    end: int
+    length: int = 1
     is_decade: bool = False
     is_age: bool = False
 
 
 class Numbers:
-    """What the words of numbers are worth. `shifts` are words before a number, and the years that they add to it."""
+    """Values of the words for numbers. `shifts` are words before a number, and the years that they add to it."""
 
     def __init__(self, vocabulary: AgeWords) -> None:
-        units, teens, tens = (
-            {fold(w): n for w, n in table.items()} for table in (vocabulary.units, vocabulary.teens, vocabulary.tens)
-        )
-        both = {f"{unit}und{ten}": u + t for unit, u in units.items() for ten, t in tens.items() if t < 100}
-        self._tens, self._units = tens, units
-        self._values = {**units, **teens, **tens, **both}
-        endings = tuple(fold(ending) for ending in vocabulary.decade_endings)
-        self._endings = frozenset(endings)
-        self._decades = {ten + ending: t for ten, t in tens.items() for ending in endings}
-        self._decades |= {ten[:-1] + "ies": t for ten, t in tens.items() if ten.endswith("y")}
-        self.shifts = {fold(word): years for word, years in vocabulary.shifts.items()}
-        self._prefixes = {fold(prefix): years for prefix, years in vocabulary.prefixes.items()}
+        tables = (vocabulary.units, vocabulary.teens, vocabulary.tens, vocabulary.shifts, vocabulary.prefixes)
+        self._units, teens, self._tens, self.shifts, prefixes = ({fold(w): n for w, n in t.items()} for t in tables)
+        self._endings = {fold(ending) for ending in vocabulary.decade_endings}
+        both = {f"{unit}und{ten}": u + t for unit, u in self._units.items() for ten, t in self._tens.items() if t < 100}
+        self._plain = self._units | teens | self._tens | both
+        decades = {ten + ending: t for ten, t in self._tens.items() for ending in self._endings}
+        decades |= {ten[:-1] + "ies": t for ten, t in self._tens.items() if ten.endswith("y")}
+        parts = ((prefix + decade, years + t) for prefix, years in prefixes.items() for decade, t in decades.items())
+        self._spelled = {word: _Number(value) for word, value in parts}
+        self._spelled |= {decade: _Number(t, is_decade=True) for decade, t in decades.items()}
+        self._spelled |= {word: _Number(value) for word, value in self._plain.items()}
 
     def at(self, words: Sequence[Word], index: int) -> _Number | None:
         """The number that begins at an index, None where there is none."""
-        word = words[index].text
-        follower = words[index + 1] if index + 1 < len(words) else None
-        if word.isdecimal() and len(word) > 3:
-            return None
-        value = int(word) if word.isdecimal() else self._tens.get(word)
-        if value is not None and follower is not None and follower.is_joined and follower.text in self._endings:
-            return _Number(value, index + 2, is_decade=True)
-        if word.isdecimal():
-            return _Number(int(word), index + 1)
-        if word in self._tens and follower is not None and follower.text in self._units:
-            return _Number(self._tens[word] + self._units[follower.text], index + 2)
-        return self._spelled(word, index + 1)
-
-    def _spelled(self, word: str, end: int) -> _Number | None:
-        if word in self._values:
-            return _Number(self._values[word], end)
-        if word in self._decades:
-            return _Number(self._decades[word], end, is_decade=True)
-        for prefix, years in self._prefixes.items():
-            if (decade := self._decades.get(word.removeprefix(prefix))) and word.startswith(prefix):
-                return _Number(decade + years, end)
-        number, joint, _ = word.partition("jaehr")
-        if joint and (value := self._values.get(number)):
-            return _Number(value, end, is_age=True)
-        return None
+        word, follower = (*(word.text for word in words[index : index + 2]), "", "")[:2]
+        number = _Number(int(word)) if word.isdecimal() and len(word) <= 3 else self._spelled.get(word)
+        is_ten = word in self._tens
+        if number and (is_ten or word.isdecimal()) and follower in self._endings and words[index + 1].is_joined:
+            return _Number(number.value, 2, is_decade=True)
+        if number and is_ten and follower in self._units:
+            return _Number(number.value + self._units[follower], 2)
+        before, joint, _ = word.partition("jaehr")
+        return number or (_Number(self._plain[before], is_age=True) if joint and before in self._plain else None)
 
 
-def ages(words: Sequence[Word], matches: Sequence[Sequence[Match]], numbers: Numbers) -> list[Age]:
-    """Every age in a text, in order; `matches` is what its words may mean."""
+def ages(text: ParsedText, numbers: Numbers) -> list[Age]:
+    """Every age in a text, in order."""
     result: list[Age] = []
     index = 0
-    while index < len(words):
-        number = numbers.at(words, index)
-        age = number and _age(words, matches, index, number, numbers)
-        if age:
+    while index < len(text.words):
+        number = numbers.at(text.words, index)
+        index += number.length if number else 1
+        if number and (age := _age(text, index - number.length, number, numbers)):
             result.append(age)
-        index = age.end if age else number.end if number else index + 1
+            index = age.end
     return result
 
 
-def _age(
-    words: Sequence[Word],
-    matches: Sequence[Sequence[Match]],
-    index: int,
-    number: _Number,
-    numbers: Numbers,
-) -> Age | None:
-    years, end, is_range = _range(words, matches, number, numbers)
-    if _span(matches, index + 1, "no_age") or _span(matches, end, "no_age"):
+def _age(text: ParsedText, index: int, number: _Number, numbers: Numbers) -> Age | None:
+    years, end = number.value, index + number.length
+    is_joined = end < len(text.words) and text.words[end].is_joined
+    until = 0 if is_joined else text.span(end, "until")
+    other = numbers.at(text.words, end + until) if is_joined or until else None
+    is_range = other is not None and 10 <= years < other.value <= 100
+    if other and is_range:
+        years, end = (years + other.value) // 2, end + until + other.length
+    if text.span(index + 1, "no_age") or text.span(end, "no_age"):
         return None
-    first, shift, is_marked = _before(words, matches, index, numbers)
-    after = _span(matches, end, "after_age")
+    first, shift, is_marked = _before(text, index, numbers)
+    after = text.span(end, "after_age")
+    years += shift or (YEARS_INTO_DECADE if number.is_decade and not is_range else 0)
     sure = bool(number.is_age or after or is_marked)
-    years += shift
-    if number.is_decade and not is_range and not shift:
-        years += YEARS_INTO_DECADE
-    low, high = AGE_YEARS
-    if not sure and not low <= years <= high:
+    if not sure and not AGE_YEARS[0] <= years <= AGE_YEARS[1]:
         return None
     return Age(years, sure or number.is_decade or shift != 0, first, end + after)
 
 
-def _range(
-    words: Sequence[Word], matches: Sequence[Sequence[Match]], number: _Number, numbers: Numbers
-) -> tuple[int, int, bool]:
-    """Years, the end, and whether two numbers say them."""
-    index = number.end
-    if index < len(words) and not words[index].is_joined:
-        index += _span(matches, index, "until")
-    if index < len(words) and (index > number.end or words[index].is_joined):
-        other = numbers.at(words, index)
-        if other and number.value < other.value <= 100 and number.value >= 10:
-            return (number.value + other.value) // 2, other.end, True
-    return number.value, number.end, False
-
-
-def _before(
-    words: Sequence[Word], matches: Sequence[Sequence[Match]], index: int, numbers: Numbers
-) -> tuple[int, int, bool]:
-    """Where the age begins, the years that words before it add, and whether they say that it is one."""
+def _before(text: ParsedText, index: int, numbers: Numbers) -> tuple[int, int, bool]:
+    """The first word of the age, the years that words before it add, and if they say that it is one."""
     for first in range(index - 1, max(index - 1 - MOST_WORDS_BEFORE, -1), -1):
-        if words[first + 1].opens:
+        if text.words[first + 1].opens:
             break
-        word = words[first].text
-        if word in numbers.shifts:
-            return first, numbers.shifts[word], False
-        if _span(matches, first, "before_age"):
+        if shift := numbers.shifts.get(text.words[first].text):
+            return first, shift, False
+        if text.span(first, "before_age"):
             return first, 0, True
-        if not _span(matches, first, "filler"):
+        if not text.span(first, "filler"):
             break
     return index, 0, False
-
-
-def _span(matches: Sequence[Sequence[Match]], index: int, kind: str) -> int:
-    """How many words from an index on are of a kind; 0 for none."""
-    place = matches[index] if index < len(matches) else ()
-    return max((match.length for match in place if match.meaning.kind == kind), default=0)

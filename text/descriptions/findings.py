@@ -1,6 +1,4 @@
-"""What a description says: traits, gender, age and language, each with a weight, or negated.
-
-    find(text, traits) -> DescriptionFindings
+"""Traits, gender, age and language in a description, each with a weight, or negated: Findings(text, traits).
 
 Some words negate others (`not too deep`), weigh them (`very`) or name a person (`like ...`). A person whom the
 catalogue knows stands for the traits of that voice; other names count for nothing.
@@ -9,19 +7,19 @@ catalogue knows stands for the traits of that voice; other names count for nothi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import takewhile
+from typing import NamedTuple
 
-from contract.speech.routing import FALLBACK_LANGUAGE
 from contract.voice_design.traits import AXES, Traits
-from text.descriptions.ages import Age, Numbers, ages
-from text.descriptions.lexicon import Lexicon, Match, Word, fold, split
+from text.descriptions.ages import Numbers, ages
+from text.descriptions.lexicon import Match, read
 
 STRONGER, PLAIN, WEAKER, BY_NAME = 2.0, 1.0, 0.5, 0.25
 """Weights of a finding: after `very`, without a degree, after `slightly`, and where only a person was named."""
 
 NEGATION_WORDS = 4
-"""How many words a negation reaches; fillers do not count."""
+"""Words that a negation reaches; fillers do not count."""
 
 FINDING_KINDS = frozenset({*AXES, "age_group", "gender", "faint_gender", "language", "figure", "child", "voice"})
 
@@ -34,188 +32,114 @@ AGE_KINDS = frozenset({"before_age", "after_age", "no_age", "until"})
 """Kinds of words that count beside a number only (`ages`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """The description says that `kind` (an axis, `gender`, `age_group` ...) is `value`, or is not."""
 
     kind: str
     value: str
-    weight: float = PLAIN
+    weight: float
     negated: bool = False
 
 
-@dataclass(slots=True)
-class DescriptionFindings:
-    """All findings, in the order of the text, and its language.
+class Findings:
+    """One pass over the words of a text of at most some thousands of characters.
 
-    `figure_years` is the age of a person who was named.
+    Attributes:
+        language: of the text.
+        ages: in the order of the text.
+        figure_years: the age of a person who was named, 0 without one.
+        names_people, names_accent: the text does.
     """
 
-    language: str
-    findings: list[Finding] = field(default_factory=list)
-    ages: list[Age] = field(default_factory=list)
-    figure_years: int | None = None
-    names_people: bool = False
-    names_accent: bool = False
+    def __init__(self, text: str, traits: Traits) -> None:
+        self._text = read(text, traits)
+        self._traits = traits
+        self._findings: list[Finding] = []
+        self._weight, self._negated_words = PLAIN, 0
+        self.language = self._text.language
+        self.ages = ages(self._text, _numbers(traits))
+        self.figure_years = 0
+        self.names_people = self.names_accent = False
+        # Where nearly everything is written with capitals they mark no names.
+        self._has_names = 5 * sum(word.is_capital for word in self._text.words) < 4 * len(self._text.words)
+        in_ages = {index for age in self.ages for index in range(age.first, age.end)}
+        index = 0
+        while index < len(self._text.words):
+            if self._text.words[index].opens:
+                self._weight, self._negated_words = PLAIN, 0
+            matches = _longest(self._text.matches[index])
+            if index in in_ages:
+                self._weight = PLAIN
+                self._add(matches, index, GENDER_KINDS)  # `Siebzigerin`
+                index += 1
+            else:
+                index += self._step(matches, index)
 
     def of(self, kind: str, *, negated: bool = False) -> list[Finding]:
         """The findings of one kind, either those that are negated or those that are not."""
-        return [f for f in self.findings if f.kind == kind and f.negated == negated]
+        return [f for f in self._findings if f.kind == kind and f.negated == negated]
 
-
-def find(text: str, traits: Traits) -> DescriptionFindings:
-    """What `text` says; it has at most some thousands of characters."""
-    lexicon, numbers = _tables(traits)
-    words = split(text)
-    matches = lexicon.read(words)
-    language = _language(matches, traits)
-    scan = _Scan(words, _without_false_friends(words, matches, language, traits), traits, language)
-    scan.run(numbers)
-    return scan.result
-
-
-@lru_cache(maxsize=4)
-def _tables(traits: Traits) -> tuple[Lexicon, Numbers]:
-    return Lexicon.of(traits), Numbers(traits.vocabulary.ages)
-
-
-def _language(matches: Sequence[Sequence[Match]], traits: Traits) -> str:
-    """The language of most of the words that show one."""
-    counts = dict.fromkeys(traits.vocabulary.wording, 0)
-    for meanings in ([match.meaning for match in place] for place in matches):
-        languages = {meaning.value if meaning.kind == "common" else meaning.language for meaning in meanings}
-        for language in languages & counts.keys():
-            counts[str(language)] += 1
-    most = max(counts.values())
-    tied = [language for language, count in counts.items() if count == most]
-    return FALLBACK_LANGUAGE if FALLBACK_LANGUAGE in tied else tied[0]
-
-
-def _without_false_friends(
-    words: Sequence[Word], matches: Sequence[Sequence[Match]], language: str, traits: Traits
-) -> list[Sequence[Match]]:
-    """`matches` without words that have their meaning only in texts of another language."""
-    foreign = {
-        (other, fold(word))
-        for other, friends in traits.vocabulary.false_friends.items()
-        if other != language
-        for word in friends
-    }
-    return [
-        [match for match in place if (match.meaning.language, word.text) not in foreign]
-        for word, place in zip(words, matches, strict=True)
-    ]
-
-
-class _Scan:
-    """One pass over the words of a text; `result` grows with it."""
-
-    def __init__(
-        self, words: Sequence[Word], matches: Sequence[Sequence[Match]], traits: Traits, language: str
-    ) -> None:
-        self.result = DescriptionFindings(language)
-        self._words = words
-        self._matches = matches
-        self._traits = traits
-        self._weight = PLAIN
-        self._negated_words = 0
-        # Where nearly everything is written with capitals they mark no names.
-        self._has_names = 5 * sum(word.is_capital for word in words) < 4 * len(words)
-
-    def run(self, numbers: Numbers) -> None:
-        self.result.ages = ages(self._words, self._matches, numbers)
-        in_ages = {index for age in self.result.ages for index in range(age.first, age.end)}
-        index = 0
-        while index < len(self._words):
-            if self._words[index].opens:
-                self._weight, self._negated_words = PLAIN, 0
-            index += self._step_over_age(index) if index in in_ages else self._step(index)
-
-    def _step_over_age(self, index: int) -> int:
-        """Passes a word of an age, which may name a gender as well: `Siebzigerin`."""
-        self._weight = PLAIN
-        for match in self._best(_longest(self._matches[index]), GENDER_KINDS):
-            self._add(match, index)
-        return 1
-
-    def _step(self, index: int) -> int:
+    def _step(self, matches: Sequence[Match], index: int) -> int:
         """Adds what begins at `index`, and returns how many words that is."""
-        matches = _longest(self._matches[index])
-        kinds = {match.meaning.kind for match in matches}
+        kinds = {match.kind for match in matches}
         length = matches[0].length if matches else 1
-        self._modify(kinds)
-        best = self._best(matches, FINDING_KINDS)
-        for match in best:
-            self._add(match, index)
-        if "like" in kinds:
-            length += self._unknown_name(index + length)
-        elif best or not kinds:
-            self._weight, self._negated_words = PLAIN, max(self._negated_words - 1, 0)
-        return length
-
-    def _modify(self, kinds: set[str]) -> None:
-        """Applies words that change the meaning of the next ones."""
         if "negation" in kinds:
             self._negated_words = NEGATION_WORDS
         elif kinds & {"end", "cancel"}:
             self._weight, self._negated_words = PLAIN, 0
-        if "stronger" in kinds:
-            self._weight = STRONGER
-        elif "weaker" in kinds:
-            self._weight = WEAKER
+        if kinds & {"stronger", "weaker"}:
+            self._weight = STRONGER if "stronger" in kinds else WEAKER
+        self._add(matches, index, FINDING_KINDS)
+        if "like" in kinds:
+            length += self._unknown_name(index + length)
+        elif kinds & FINDING_KINDS or not kinds:
+            self._weight, self._negated_words = PLAIN, max(self._negated_words - 1, 0)
+        return length
 
-    def _best(self, matches: Sequence[Match], kinds: frozenset[str]) -> list[Match]:
-        """One match of each of `kinds`: in the language of the text if there is one, and with most letters."""
-        languages = (None, self.result.language)
-        best: dict[str, Match] = {}
-        for match in sorted(matches, key=lambda match: (match.meaning.language in languages, match.letters)):
-            if match.meaning.kind in kinds:
-                best[match.meaning.kind] = match
-        return list(best.values())
+    def _add(self, matches: Sequence[Match], index: int, kinds: frozenset[str]) -> None:
+        """Adds one match of each of `kinds`: in the language of the text if there is one, and with most letters."""
+        own_last = sorted(matches, key=lambda match: (match.language in (None, self.language), match.letters))
+        for kind, match in {match.kind: match for match in own_last if match.kind in kinds}.items():
+            negated = self._negated_words > 0
+            if kind == "faint_gender" and self._text.words[index].is_joined:
+                continue  # the end of `1980er`, no pronoun
+            if kind == "gender":
+                negated = self._negated_words == NEGATION_WORDS  # `not a man`, but `not an old man` is one
+            if kind == "figure":
+                self.names_people = True
+                if not negated:
+                    figure = self._traits.figures[int(match.value)]
+                    self.figure_years = self.figure_years or figure.age_years
+                    values = {"gender": figure.gender, **figure.traits}
+                    self._findings += [Finding(field, value, BY_NAME) for field, value in values.items()]
+            elif kind == "language" and self._text.span(index + match.length, "accent"):
+                self.names_accent = True
+            else:
+                self._findings.append(Finding(kind, match.value, self._weight, negated))
 
-    def _add(self, match: Match, index: int) -> None:
-        meaning, negated = match.meaning, self._negated_words > 0
-        if meaning.kind == "faint_gender" and self._words[index].is_joined:
-            return  # the end of `1980er`, no pronoun
-        if meaning.kind == "gender":
-            negated = self._negated_words == NEGATION_WORDS  # `not a man`, but `not an old man` is one
-        if meaning.kind == "figure":
-            self._add_figure(int(meaning.value), negated)
-        elif meaning.kind == "language" and self._is_accent(index + match.length):
-            self.result.names_accent = True
-        else:
-            self.result.findings.append(Finding(meaning.kind, meaning.value, self._weight, negated))
+    def _unknown_name(self, start: int) -> int:
+        """Words from `start` on that are the name of a person whom the catalogue does not know."""
+        words = self._text.words
 
-    def _add_figure(self, number: int, negated: bool) -> None:
-        self.result.names_people = True
-        if negated:
-            return
-        figure = self._traits.figures[number]
-        self.result.figure_years = self.result.figure_years or figure.age_years
-        values = {"gender": figure.gender, **figure.traits}
-        self.result.findings += [Finding(kind, value, BY_NAME) for kind, value in values.items()]
+        def continues(index: int) -> bool:
+            is_inside = words[index].is_capital and not (index > start and words[index].opens)
+            return is_inside and all(match.kind not in NAME_ENDS for match in self._text.matches[index])
 
-    def _is_accent(self, index: int) -> bool:
-        return any(match.meaning.kind == "accent" for place in self._matches[index : index + 1] for match in place)
-
-    def _unknown_name(self, index: int) -> int:
-        """How many words from `index` on are the name of a person whom the catalogue does not know."""
-        if not self._has_names:
-            return 0
-        end = index
-        while end < len(self._words) and self._words[end].is_capital and not (end > index and self._words[end].opens):
-            if any(match.meaning.kind in NAME_ENDS for match in self._matches[end]):
-                break
-            end += 1
+        length = len(list(takewhile(continues, range(start, len(words))))) if self._has_names else 0
         # German writes every noun with a capital: one alone is no name.
-        if end - index < (2 if self.result.language == "de" else 1):
+        if length < (2 if self.language == "de" else 1):
             return 0
-        self.result.names_people = True
-        return end - index
+        self.names_people = True
+        return length
+
+
+@lru_cache(maxsize=4)
+def _numbers(traits: Traits) -> Numbers:
+    return Numbers(traits.vocabulary.ages)
 
 
 def _longest(matches: Sequence[Match]) -> list[Match]:
     """The matches that span most words; words about ages and languages alone do not count."""
-    relevant = [match for match in matches if match.meaning.kind not in AGE_KINDS | {"common"}]
+    relevant = [match for match in matches if match.kind not in AGE_KINDS | {"common"}]
     most = max((match.length for match in relevant), default=0)
     return [match for match in relevant if match.length == most]

@@ -10,5 +10,5 @@ rules.py       where the rules put breaks and markers: sentences, pauses, spoken
 letters.py     salutations and closings
 request.py     requests to a chat model, piece by piece, and how its answers are read
 
-`deployments.ingress.flows.formatting` runs these functions beside a transcription.
+`deployments.ingress.flows.transcription` runs these functions beside a transcription.
 """

@@ -1,4 +1,4 @@
-"""How dictated letters begin and end: "Sehr geehrte Frau Müller,", "Best regards, Jane".
+"""Beginnings and ends of dictated letters: "Sehr geehrte Frau Müller,", "Best regards, Jane".
 
 body_begins(tokens, text)          after the salutation
 closing_begins(tokens, text)       the closing, and the name below it
@@ -6,7 +6,6 @@ closing_begins(tokens, text)       the closing, and the name below it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from text.formatting.tokens import Token
@@ -17,11 +16,12 @@ MOST_NAMES = 6
 """Words that may follow a greeting or a closing."""
 
 CERTAIN_WORDS = 3
-"""A closing of at least so many words needs no comma before it."""
+"""A closing of at least this number of words needs no comma before it."""
 
 
 def _phrases(table: str) -> list[tuple[str, ...]]:
-    return sorted((tuple(phrase.split()) for phrase in re.split(r"[|\n]", table.strip())), key=len, reverse=True)
+    phrases = table.strip().replace("ß", "ss").replace("\n", "|").split("|")
+    return sorted((tuple(phrase.split()) for phrase in phrases), key=len, reverse=True)
 
 
 _LETTERS: dict[str, str] = TABLES["letters"]
@@ -37,40 +37,34 @@ def body_begins(tokens: Sequence[Token], text: str) -> int | None:
     return body
 
 
-def closing_begins(tokens: Sequence[Token], text: str) -> tuple[int, int | None] | None:
-    """Indices of the first token of the closing and of the name, if there is one; None without a closing."""
+def closing_begins(tokens: Sequence[Token], text: str) -> tuple[int | None, int | None]:
+    """Indices of the first token of the closing and of the name, None where there is none."""
     longest = len(_CLOSINGS[0]) + MOST_NAMES
     for index in range(max(1, len(tokens) - longest), len(tokens)):
-        phrase = _phrase_at(_CLOSINGS, tokens, index)
-        if not phrase or not (tokens[index].opens_clause or len(phrase) >= CERTAIN_WORDS):
-            continue
-        names = index + len(phrase)
-        if all(_is_name(token, text, _SIGNED) for token in tokens[names:]):
+        words = _phrase_at(_CLOSINGS, tokens, index)
+        names = index + words
+        is_closing = words and (tokens[index].opens_clause or words >= CERTAIN_WORDS)
+        if is_closing and all(_is_name(token, text, _SIGNED) for token in tokens[names:]):
             return index, names if names < len(tokens) else None
-    return None
+    return None, None
 
 
 def _after_greeting(tokens: Sequence[Token], text: str, start: int) -> int | None:
-    greeting = _phrase_at(_GREETINGS, tokens, start)
-    if not greeting or _phrase_at(_CLOSINGS, tokens, start):
+    names = start + _phrase_at(_GREETINGS, tokens, start)
+    if names == start or _phrase_at(_CLOSINGS, tokens, start):
         return None
-    names = start + len(greeting)
-    for index in range(names, min(names + MOST_NAMES + 1, len(tokens))):
-        token = tokens[index]
+    for index, token in enumerate(tokens[names : names + MOST_NAMES + 1], names):
         if token.opens_clause and (token.before.strip() != "." or ends_sentence(text, token.start)):
             return index if index > names else None
         if not _is_name(token, text, _ADDRESSED):
-            return None
+            break
     return None
 
 
-def _phrase_at(phrases: Sequence[tuple[str, ...]], tokens: Sequence[Token], index: int) -> tuple[str, ...] | None:
-    """The longest of `phrases` that begins with a token. `ss` counts as `ß`."""
-    words = tuple(token.text for token in tokens[index : index + len(phrases[0])])
-    for phrase in phrases:
-        if words[: len(phrase)] in (phrase, tuple(word.replace("ß", "ss") for word in phrase)):
-            return phrase
-    return None
+def _phrase_at(phrases: Sequence[tuple[str, ...]], tokens: Sequence[Token], index: int) -> int:
+    """Words of the longest of `phrases` that begins with a token, 0 without one. `ss` counts as `ß`."""
+    words = tuple(token.text.replace("ß", "ss") for token in tokens[index : index + len(phrases[0])])
+    return next((len(phrase) for phrase in phrases if words[: len(phrase)] == phrase), 0)
 
 
 def _is_name(token: Token, text: str, others: frozenset[str]) -> bool:

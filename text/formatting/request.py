@@ -1,4 +1,4 @@
-"""The requests to a chat model that structures a transcript piece by piece, and how its answers are read.
+"""Requests to a chat model that structures a transcript piece by piece, and the reading of its answers.
 
 pieces(text, is_last) -> [piece, ...], rest     a piece can be sent as soon as it is whole
 request_for(piece, model) -> ChatRequest
@@ -22,10 +22,10 @@ from text.formatting.tokens import SPACE, WHITE
 from text.sentences import ends_sentence
 
 PIECE_CHARS = 1500
-"""A piece of at least so many characters ends with its sentence."""
+"""A piece of at least this length ends with its sentence."""
 
 MOST_PIECE_CHARS = 3000
-"""A piece without the end of a sentence ends after so many characters, at a space if there is one."""
+"""A piece without the end of a sentence ends at this length, at a space if there is one."""
 
 SPARE_TOKENS = 64
 """Tokens for markers and line breaks."""
@@ -42,10 +42,8 @@ Where nothing is to be done, send the text back as it is."""
 
 _GAP = regex.compile(f"[{WHITE}]", regex.VERSION1)
 _EDGE = regex.compile(rf"(?=[{WHITE}])|(?<=[\u3002\uff01\uff1f])", regex.VERSION1)
-_SPACES = regex.compile(f"[{SPACE}]+", regex.VERSION1)
-_AROUND_BREAKS = regex.compile(r" ?\r?\n ?")
-_BREAKS = regex.compile(r"\n{3,}")
-_STAR = regex.compile(r"(?m)^\* ")
+_TIDY = ((f"(?V1)[{SPACE}]+", " "), (r" ?\r?\n ?", "\n"), (r"\n{3,}", "\n\n"), (r"(?m)^\* ", "- "))
+"""Idle white space, and the other bullet of Markdown; the verdict misses a star that was spoken."""
 
 
 class NoAnswer(Exception):
@@ -60,9 +58,7 @@ def pieces(text: str, is_last: bool) -> tuple[list[str], str]:
         whole.append(text[start:end])
         start = end
     rest = text[start:]
-    if is_last and rest.strip():
-        return [*whole, rest], ""
-    return whole, rest
+    return ([*whole, rest], "") if is_last and rest.strip() else (whole, rest)
 
 
 def _piece_end(text: str, start: int) -> int | None:
@@ -79,14 +75,10 @@ def _piece_end(text: str, start: int) -> int | None:
 
 def request_for(piece: str, model: ChatModel) -> ChatRequest:
     """The request for one piece. Half a token a byte is more than any tokenizer makes of speech."""
-    return ChatRequest.model_validate(
-        {
-            "model": model.id,
-            "messages": [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": piece.strip()}],
-            "temperature": 0,
-            "max_tokens": utf8_bytes([piece]) // 2 + SPARE_TOKENS,
-        }
-    )
+    messages = [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": piece.strip()}]
+    most = utf8_bytes([piece]) // 2 + SPARE_TOKENS
+    fields = {"model": model.id, "messages": messages, "temperature": 0, "max_tokens": most}
+    return ChatRequest.model_validate(fields)
 
 
 def answer_of(reply: ChatReply) -> str:
@@ -95,15 +87,12 @@ def answer_of(reply: ChatReply) -> str:
     content = choice["message"].get("content")
     if not content or choice["finish_reason"] != "stop":
         raise NoAnswer
-    text: str = _AROUND_BREAKS.sub("\n", _SPACES.sub(" ", content))
-    # The other bullet of Markdown; the verdict misses a star that was spoken.
-    text = _STAR.sub("- ", _BREAKS.sub("\n\n", text))
-    return text.strip(" \n")
+    for pattern, tidy in _TIDY:
+        content = regex.sub(pattern, tidy, content)
+    return str(content).strip(" \n")
 
 
 def joined(pieces: Sequence[str], answers: Sequence[str]) -> str:
     """The answers, one after another: a paragraph for each, except where a sentence was cut."""
-    text = ""
-    for piece, answer in zip(pieces, answers, strict=True):
-        text += answer + ("\n\n" if ends_sentence(piece) else " ")
-    return text.strip()
+    ends = ("\n\n" if ends_sentence(piece) else " " for piece in pieces)
+    return "".join(answer + end for answer, end in zip(answers, ends, strict=True)).strip()

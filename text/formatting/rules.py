@@ -11,7 +11,7 @@ nothing but count ("firstly") may stand anywhere, but two of them inside sentenc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice, pairwise
 
 import regex
@@ -19,6 +19,7 @@ import regex
 from contract.transcription.engine import Segment
 from text.formatting.letters import body_begins, closing_begins
 from text.formatting.tokens import STOPS, WHITE, WIDE_STOPS, Token, normal, ordinal_at, tokenize
+from text.formatting.words import counted
 from text.sentences import ends_sentence
 
 LONG_PAUSE_S = 2.0
@@ -35,7 +36,7 @@ LEAST_WORDS = 4
 """A pause after fewer words is one for effect: "Erstens. (...) Milch."."""
 
 UNPUNCTUATED_WORDS = 60
-"""After so many words without the end of a sentence, a long pause ends one."""
+"""After this number of words without the end of a sentence, a long pause ends one."""
 
 LEAST_ITEMS = 2
 """Items of a list where each begins a part of a sentence."""
@@ -55,23 +56,18 @@ def structured(transcript: str, segments: Sequence[Segment]) -> str:
     tokens = tokenize(text)
     if not tokens:
         return text
-    starts, silences = _sentence_starts(tokens, text), _silences(text, segments)
+    # Does a sentence begin with the token?
+    starts = [index == 0 or (t.is_apart and ends_sentence(text, t.start)) for index, t in enumerate(tokens)]
     breaks = _list_breaks(tokens, starts)
-    body = body_begins(tokens, text)
+    body, (closing, name) = body_begins(tokens, text), closing_begins(tokens, text)
     if body is not None:
         breaks[body] = "\n\n" + breaks.get(body, "").lstrip("\n")
-    closing = closing_begins(tokens, text)
     if closing:
-        breaks[closing[0]] = "\n\n"
-        if closing[1] is not None:
-            breaks[closing[1]] = "\n"
-    _add_paragraphs(breaks, tokens, starts, silences, closing[0] if closing else len(tokens))
+        breaks[closing] = "\n\n"
+    if name:
+        breaks[name] = "\n"
+    _add_paragraphs(breaks, tokens, starts, _silences(text, segments), closing or len(tokens))
     return _with_breaks(text, tokens, starts, breaks)
-
-
-def _sentence_starts(tokens: Sequence[Token], text: str) -> list[bool]:
-    """Whether a sentence begins with each token. The first one begins one."""
-    return [index == 0 or (token.is_apart and ends_sentence(text, token.start)) for index, token in enumerate(tokens)]
 
 
 def _silences(text: str, segments: Sequence[Segment]) -> dict[int, float]:
@@ -89,51 +85,29 @@ def _silences(text: str, segments: Sequence[Segment]) -> dict[int, float]:
             position = white.end()
         if not text.startswith(passage, position):
             break
-        letter = _LETTER.search(passage)
+        letter = _LETTER.search(text, position, position + len(passage))
         if end_s is not None:
-            silences[position + (letter.start() if letter else 0)] = max(0.0, segment.start - end_s)
+            silences[letter.start() if letter else position] = max(0.0, segment.start - end_s)
         position, end_s = position + len(passage), segment.end
     return silences
 
 
 def _list_breaks(tokens: Sequence[Token], starts: Sequence[bool]) -> dict[int, str]:
-    """What stands before each item, and before what follows a list."""
+    """Breaks and markers before each item, and the break behind a list. An item that has a marker keeps it."""
+    ordinals = ((index, ordinal_at(tokens, index)) for index, token in enumerate(tokens) if not token.has_marker)
+    opens = [start or token.opens_sentence for token, start in zip(tokens, starts, strict=True)]
     breaks: dict[int, str] = {}
-    for items in _lists(tokens, starts):
-        for index, value in items.items():
+    for items in counted((index, n) for index, (n, is_certain) in ordinals if n and (is_certain or opens[index])):
+        if len(items) < (LEAST_ITEMS if all(tokens[index].opens_clause for index in items) else LEAST_ITEMS_INSIDE):
+            continue
+        for value, index in enumerate(items, 1):
             breaks[index] = ("\n\n" if value == 1 else "\n") + f"{value}. "
-        if (end := _end_of(list(items), starts)) is not None:
+        # The last item gets as many sentences as the longest before it.
+        inner = max(sum(starts[item + 1 : next_item]) for item, next_item in pairwise(items))
+        later = (index for index in range(items[-1] + 1, len(starts)) if starts[index])
+        if end := next(islice(later, inner, None), None):
             breaks.setdefault(end, "\n\n")
     return breaks
-
-
-def _lists(tokens: Sequence[Token], starts: Sequence[bool]) -> Iterator[dict[int, int]]:
-    """The lists of a text: the index of the first token of each item to its number. Numbers count on from 1."""
-    lists: list[dict[int, int]] = [{}]
-    for index, value in _item_starts(tokens, starts):
-        if value == len(lists[-1]) + 1:
-            lists[-1][index] = value
-        elif value == 1:
-            lists.append({index: 1})
-    for items in lists:
-        least = LEAST_ITEMS if all(tokens[index].opens_clause for index in items) else LEAST_ITEMS_INSIDE
-        if len(items) >= least:
-            yield items
-
-
-def _item_starts(tokens: Sequence[Token], starts: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Indices of tokens with which an item may begin, and its number. An item that has a marker already keeps it."""
-    for index, token in enumerate(tokens):
-        ordinal = None if token.has_marker else ordinal_at(tokens, index)
-        if ordinal and (ordinal.is_certain or starts[index] or token.opens_sentence):
-            yield index, ordinal.value
-
-
-def _end_of(items: Sequence[int], starts: Sequence[bool]) -> int | None:
-    """Where the last item ends: it gets as many sentences as the longest before it."""
-    inner = max(sum(starts[item + 1 : next_item]) for item, next_item in pairwise(items))
-    later = (index for index in range(items[-1] + 1, len(starts)) if starts[index])
-    return next(islice(later, inner, None), None)
 
 
 def _add_paragraphs(
@@ -142,18 +116,16 @@ def _add_paragraphs(
     """Adds paragraphs up to token `end`, where no other break is."""
     begin = sentences = 0
     for index in range(1, end):
-        if index in breaks:
-            begin, sentences = index, 0
-            continue
         sentences += starts[index]
         silence_s, words = silences.get(tokens[index].start, 0.0), index - begin
+        is_long = silence_s >= LONG_PAUSE_S
         if starts[index]:
-            is_over = silence_s >= LONG_PAUSE_S and words >= LEAST_WORDS
+            is_over = is_long and words >= LEAST_WORDS
             is_over = is_over or sentences >= MOST_SENTENCES or (sentences >= SENTENCES and silence_s >= PAUSE_S)
         else:
-            is_over = silence_s >= LONG_PAUSE_S and not sentences and words >= UNPUNCTUATED_WORDS
-        if is_over:
-            breaks[index] = "\n\n"
+            is_over = is_long and not sentences and words >= UNPUNCTUATED_WORDS
+        if is_over or index in breaks:
+            breaks.setdefault(index, "\n\n")
             begin, sentences = index, 0
 
 
@@ -179,6 +151,6 @@ def _gap(previous: Token, token: Token, is_start: bool) -> tuple[int, int] | Non
     if white := _SPACE.search(gap, after_stop):
         return previous.end + white.start(), previous.end + white.end()
     if any(stop in gap for stop in WIDE_STOPS):
-        position = previous.end + after_stop + len(gap[after_stop:]) - len(gap[after_stop:].lstrip(_CLOSERS))
+        position = token.start - len(gap[after_stop:].lstrip(_CLOSERS))
         return position, position
     return None

@@ -26,13 +26,13 @@ HYPHENS = "-\u2010\u2011"
 APOSTROPHES = "'\u2019\u2018\u02bc"
 
 STOPS = tuple(".!?:;\u2026\u3002\uff01\uff1f\uff1a\uff1b\uff0e\u0964\u061f\u06d4\u17d4\u1362")
-"""What may end a sentence, or introduce a list."""
+"""Signs that may end a sentence, or introduce a list."""
 
 WIDE_STOPS = "\u3002\uff01\uff1f\uff0e"
 """Stops after which no space follows."""
 
 COMMAS = (*",\u060c\u3001\uff0c\u2013\u2014", " - ")
-"""What may end a part of a sentence."""
+"""Signs that may end a part of a sentence."""
 
 # Classes of characters, as they stand inside brackets.
 SPACE = r"\ \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
@@ -68,7 +68,8 @@ _TOKEN = regex.compile(
 )
 _APART = regex.compile(f"[{WHITE}{WIDE_STOPS}]", regex.VERSION1)
 _ANY_DASH = regex.compile(f"[{_DASH}]")
-_LISTED = regex.compile("[0-9]{1,2}")
+_LISTED = regex.compile("0?[1-9]|[1-9][0-9]")
+_ONE_APOSTROPHE = dict.fromkeys(map(ord, APOSTROPHES), "'")
 
 _TOO_MANY_MARKS = regex.compile(r"\p{M}{31,}")
 """Unicode's stream-safe format has no more marks on a letter. To bring more into order takes quadratic time."""
@@ -80,7 +81,7 @@ class Token(NamedTuple):
     Attributes:
         text: in the one spelling in which texts are compared.
         kind: `word`, `number` or `sign`.
-        start, end: where it stands in the normalised text.
+        start, end: its place in the normalised text.
         before, after: the text up to the neighbouring tokens, which may change. A line begins before the first token.
         has_marker: a word before which a list marker of the same value stands: `2. Zweitens`. The marker is no token.
     """
@@ -95,34 +96,33 @@ class Token(NamedTuple):
 
     @property
     def is_joined(self) -> bool:
-        """Whether nothing but a hyphen is between it and the token before."""
+        """Nothing but a hyphen is between it and the token before."""
         return len(self.before) == 1 and self.before in HYPHENS
 
     @property
     def is_apart(self) -> bool:
-        """Whether white space, or a stop that needs none, is between it and the token before."""
+        """White space, or a stop that needs none, is between it and the token before."""
         return _APART.search(self.before) is not None
 
     @property
     def opens_line(self) -> bool:
-        """Whether it is the first of a line."""
+        """It is the first of a line."""
         return "\n" in self.before
 
     @property
     def opens_sentence(self) -> bool:
-        """Whether a line, a sentence, or what a colon announces begins with it."""
+        """A line, a sentence, or what a colon announces begins with it."""
         return self.opens_line or any(stop in self.before for stop in STOPS)
 
     @property
     def opens_clause(self) -> bool:
-        """Whether a part of a sentence begins with it."""
+        """A part of a sentence begins with it."""
         return self.opens_sentence or any(comma in self.before for comma in COMMAS)
 
     @property
     def is_pointed(self) -> bool:
-        """Whether punctuation follows on the same line, as after a list marker."""
-        rest = self.after.lstrip(" \t")
-        return bool(rest) and rest[0] not in "\r\n"
+        """Punctuation follows on the same line, as after a list marker."""
+        return self.after.lstrip(" \t")[:1] not in ("", "\r", "\n")
 
 
 def normal(text: str) -> str:
@@ -134,44 +134,33 @@ def tokenize(text: str) -> list[Token]:
     """The tokens of `text`, in linear time. Positions are those of `normal(text)`."""
     text = normal(text)
     matches = list(_TOKEN.finditer(text))
-    ends = [0, *(match.end() for match in matches)]
-    starts = [*(match.start() for match in matches), len(text)]
-    gaps = [text[end:start] for end, start in zip(ends, starts, strict=True)]
+    edges = [0, *(edge for match in matches for edge in match.span()), len(text)]
+    gaps = [text[end:start] for end, start in zip(edges[::2], edges[1::2], strict=True)]
     gaps[0] = "\n" + gaps[0]
     plain = [
         Token(_spelling(match), match.lastgroup or "", match.start(), match.end(), before, after)
         for match, (before, after) in zip(matches, pairwise(gaps), strict=True)
     ]
-    return _without_markers(plain)
+    # A marker that repeats the number of the word after it is no token: `1. Erstens`.
+    result: list[Token] = []
+    has_marker = False
+    for index, token in enumerate(plain):
+        is_marker = _LISTED.fullmatch(token.text) and token.is_pointed and token.opens_sentence
+        if is_marker and ordinal_at(plain, index + 1).value == int(token.text):
+            has_marker = True
+            continue
+        result.append(token._replace(has_marker=True) if has_marker else token)
+        has_marker = False
+    return result
 
 
 def _spelling(match: regex.Match[str]) -> str:
     text: str = match[0]
     if match.lastgroup == "word":
-        for apostrophe in APOSTROPHES[1:]:
-            text = text.replace(apostrophe, "'")
-        return text.lower()
+        return text.translate(_ONE_APOSTROPHE).lower()
     return _ANY_DASH.sub("-", text) if match.lastgroup == "number" or len(text) == 1 else text
 
 
-def _without_markers(tokens: list[Token]) -> list[Token]:
-    """Removes markers that repeat the number of the word after them: `1. Erstens`."""
-    result: list[Token] = []
-    follows_marker = False
-    for index, token in enumerate(tokens):
-        ordinal = ordinal_at(tokens, index + 1) if _is_marker(token) else None
-        if ordinal and ordinal.value == int(token.text):
-            follows_marker = True
-            continue
-        result.append(token._replace(has_marker=True) if follows_marker else token)
-        follows_marker = False
-    return result
-
-
-def _is_marker(token: Token) -> bool:
-    return bool(_LISTED.fullmatch(token.text)) and token.is_pointed and token.opens_sentence
-
-
-def ordinal_at(tokens: Sequence[Token], index: int) -> Ordinal | None:
-    """The ordinal that is spoken at an index, if an item begins with it."""
-    return spoken_ordinal([token.text for token in tokens[index : index + 3]])
+def ordinal_at(tokens: Sequence[Token], index: int) -> Ordinal:
+    """The ordinal that is spoken at an index, if an item begins with it, else NO_ORDINAL."""
+    return spoken_ordinal(tuple(token.text for token in tokens[index : index + 3]))

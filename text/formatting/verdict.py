@@ -1,4 +1,4 @@
-"""Whether a formatted transcript says what the transcript says.
+"""The verdict if a formatted transcript says what the transcript says.
 
 judge(transcript, formatted) -> Formatted
 
@@ -9,7 +9,7 @@ The tokens of both are aligned (`tokens.py`): between them anything may differ. 
     more, or one that counts       not applied; the transcript as it was
 
 A list marker is no change where the transcript has the ordinal: before it (`1. Erstens`), or in its place where the
-list goes on. A hyphen inside a word is punctuation. What counts: numbers, signs, negations, words beside a number, a
+list continues. A hyphen inside a word is punctuation. What counts: numbers, signs, negations, words beside a number, a
 row of words, words before or behind the text, letters of a script that was not there.
 """
 
@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, groupby
+from typing import NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
 from contract.transcription.transcript import Formatted
 from text.formatting.tokens import Token, ordinal_at, tokenize
-from text.formatting.words import is_negation, is_number, negates
+from text.formatting.words import counted, is_negation, is_number, negates
 
 CHANGED_SHARE = 0.03
 """Share of the words that may differ; one may in short texts."""
@@ -42,18 +42,17 @@ WORDING_CHANGED = "wording_changed"
 TOO_LONG = "transcript_too_long"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A place where the texts differ: tokens `[from_, to)` of the transcript became `[new_from, new_to)`."""
+class Change(NamedTuple):
+    """A place where the texts differ: from `start` on, tokens `old` became `new`, which begin at `new_start`."""
 
-    from_: int
-    to: int
-    new_from: int
-    new_to: int
+    start: int
+    old: Sequence[Token]
+    new_start: int
+    new: Sequence[Token]
 
     @property
     def words(self) -> int:
-        return max(self.to - self.from_, self.new_to - self.new_from)
+        return max(len(self.old), len(self.new))
 
 
 def judge(transcript: str, formatted: str) -> Formatted:
@@ -61,14 +60,28 @@ def judge(transcript: str, formatted: str) -> Formatted:
     before, after = tokenize(transcript), tokenize(formatted)
     if max(len(before), len(after)) > MOST_TOKENS:
         return unformatted(transcript, TOO_LONG)
-    changes, is_sound = _compared(before, after)
-    changed = sum(change.words for change in changes)
-    coverage = max(0.0, 1 - changed / max(len(before), 1))
+    numbers: dict[str, int] = {}
+    ids = ([numbers.setdefault(token.text, len(numbers)) for token in tokens] for tokens in (before, after))
+    changes: list[Change] = []
+    is_sound = True
+    for is_same, group in groupby(Levenshtein.opcodes(*ids), key=lambda code: code.tag == "equal"):
+        codes = list(group)
+        old = before[codes[0].src_start : codes[-1].src_end]
+        new = after[codes[0].dest_start : codes[-1].dest_end]
+        if is_same:
+            is_sound = is_sound and not any(map(_lost_a_digit, old, new))
+        elif not _only_hyphens_differ(old, new):
+            changes.append(Change(codes[0].src_start, old, codes[0].dest_start, new))
+    changes = _without_lists(changes, after)
+    words, changed = len(before), sum(change.words for change in changes)
+    coverage = max(0.0, 1 - changed / max(words, 1))
     if not changed and is_sound:
         return Formatted(formatted, "ok", 1.0)
-    if is_sound and _are_few(changed, len(before)) and _are_plain(changes, before, after):
-        return Formatted(formatted, "auffaellig", coverage)
-    return unformatted(transcript, WORDING_CHANGED, coverage)
+    are_few = changed <= max(1, int(words * CHANGED_SHARE)) and changed < words * (1 - LEAST_COVERAGE)
+    has_new_script = not _scripts([token for change in changes for token in change.new]) <= _scripts(before)
+    if not is_sound or not are_few or has_new_script or any(_counts(change, before, after) for change in changes):
+        return unformatted(transcript, WORDING_CHANGED, coverage)
+    return Formatted(formatted, "auffaellig", coverage)
 
 
 def unformatted(transcript: str, reason: str, coverage: float = 0.0) -> Formatted:
@@ -76,109 +89,68 @@ def unformatted(transcript: str, reason: str, coverage: float = 0.0) -> Formatte
     return Formatted(transcript, "auffaellig", coverage, reason)
 
 
-def _are_few(changed: int, words: int) -> bool:
-    return changed <= max(1, int(words * CHANGED_SHARE)) and changed < words * (1 - LEAST_COVERAGE)
-
-
-def _compared(before: Sequence[Token], after: Sequence[Token]) -> tuple[list[Change], bool]:
-    """Where the texts differ, and whether what is the same still means the same."""
-    numbers: dict[str, int] = {}
-    ids = [[numbers.setdefault(token.text, len(numbers)) for token in text] for text in (before, after)]
-    opcodes = Levenshtein.opcodes(*ids)
-    changes: list[Change] = []
-    is_sound = True
-    for is_same, group in groupby(opcodes, key=lambda code: code.tag == "equal"):
-        codes = list(group)
-        change = Change(codes[0].src_start, codes[-1].src_end, codes[0].dest_start, codes[-1].dest_end)
-        if is_same:
-            is_sound = is_sound and not any(map(_lost_a_digit, *_sides(change, before, after)))
-        elif not _only_hyphens_differ(*_sides(change, before, after)):
-            changes.append(change)
-    return _without_lists(changes, before, after), is_sound
-
-
-def _sides(change: Change, before: Sequence[Token], after: Sequence[Token]) -> tuple[Sequence[Token], Sequence[Token]]:
-    return before[change.from_ : change.to], after[change.new_from : change.new_to]
-
-
 def _lost_a_digit(old: Token, new: Token) -> bool:
-    """Whether a number was turned into a list marker, or a spoken marker is gone."""
+    """Says if a number was turned into a list marker, or a spoken marker is gone."""
     became_marker = new.kind == "number" and new.opens_line and new.is_pointed and not old.is_pointed
     return became_marker or (old.has_marker and not new.has_marker)
 
 
 def _only_hyphens_differ(old: Sequence[Token], new: Sequence[Token]) -> bool:
-    """Whether `E-Mail` became `Email` or `E Mail`, or the other way round. What counts is never put together."""
+    """Says if `E-Mail` became `Email` or `E Mail`, or the other way round. What counts is never put together."""
     if "".join(token.text for token in old) != "".join(token.text for token in new):
         return False
     if any(map(_is_guarded, (*old, *new))):
         return False
-    return _boundaries(old).keys() ^ _boundaries(new).keys() <= {
-        place for side in (old, new) for place, is_joined in _boundaries(side).items() if is_joined
-    }
+    # After how many letters a token begins in either row, and if a hyphen joins it to the one before.
+    places, new_places = (
+        dict(zip(accumulate(len(token.text) for token in row), (token.is_joined for token in row[1:]), strict=False))
+        for row in (old, new)
+    )
+    return all((places | new_places)[place] for place in places.keys() ^ new_places.keys())
 
 
-def _boundaries(side: Sequence[Token]) -> dict[int, bool]:
-    """After how many letters a token begins inside a row, and whether a hyphen joins it to the one before."""
-    places = accumulate(len(token.text) for token in side[:-1])
-    return dict(zip(places, (token.is_joined for token in side[1:]), strict=True))
-
-
-def _without_lists(changes: list[Change], before: Sequence[Token], after: Sequence[Token]) -> list[Change]:
+def _without_lists(changes: list[Change], after: Sequence[Token]) -> list[Change]:
     """Leaves out markers that stand in the place of an ordinal, where they count on from 1 to 2 at least."""
-    replaced = {c.new_from: value for c in changes if (value := _replaced_ordinal(c, before, after))}
+    replaced = {change.new_start: value for change in changes if (value := _replaced_ordinal(change))}
     if not replaced:
         return changes
-    lists: list[list[int]] = [[]]
-    for index in range(len(after)):
-        value = replaced.get(index) or _marked(after, index)
-        if value == 1:
-            lists.append([index])
-        elif value == len(lists[-1]) + 1:
-            lists[-1].append(index)
-    counted = {index for places in lists if len(places) > 1 for index in places}
-    return [c for c in changes if c.new_from not in replaced or c.new_from not in counted]
+    values = (
+        (index, replaced.get(index) or (ordinal_at(after, index).value if token.has_marker else 0))
+        for index, token in enumerate(after)
+    )
+    listed = {index for places in counted(values) if len(places) > 1 for index in places}
+    return [change for change in changes if change.new_start not in replaced.keys() & listed]
 
 
-def _replaced_ordinal(change: Change, before: Sequence[Token], after: Sequence[Token]) -> int | None:
-    """The value of a marker that stands in the place of an ordinal: `1. Milch` for `Erstens Milch`."""
-    old, new = _sides(change, before, after)
-    if len(old) != 1 or len(new) != 1 or not old[0].opens_clause or not (new[0].opens_line and new[0].is_pointed):
-        return None
-    ordinal = ordinal_at(old, 0)
-    return ordinal.value if ordinal and new[0].text == str(ordinal.value) else None
-
-
-def _marked(after: Sequence[Token], index: int) -> int | None:
-    """The value of an ordinal that has a marker before it."""
-    ordinal = ordinal_at(after, index) if after[index].has_marker else None
-    return ordinal.value if ordinal else None
-
-
-def _are_plain(changes: Sequence[Change], before: Sequence[Token], after: Sequence[Token]) -> bool:
-    """Whether no change is more than a plain word here or there."""
-    new = [token for change in changes for token in _sides(change, before, after)[1]]
-    return _scripts(new) <= _scripts(before) and not any(_counts(change, before, after) for change in changes)
+def _replaced_ordinal(change: Change) -> int:
+    """The value of a marker that stands in the place of an ordinal: `1. Milch` for `Erstens Milch`; 0 for none."""
+    if len(change.old) != 1 or len(change.new) != 1:
+        return 0
+    (old,), (new,), value = change.old, change.new, ordinal_at(change.old, 0).value
+    return value if old.opens_clause and new.opens_line and new.is_pointed and new.text == str(value) else 0
 
 
 def _counts(change: Change, before: Sequence[Token], after: Sequence[Token]) -> bool:
-    """Whether a change means more than its words."""
-    old, new = _sides(change, before, after)
-    is_added_outside = not old and change.from_ in (0, len(before))
+    """Says if a change means more than its words."""
+    start, old, new_start, new = change
+    is_added_outside = not old and start in (0, len(before))
     if change.words > LONGEST_ROW or is_added_outside or any(map(_is_guarded, (*old, *new))):
         return True
-    beside = [*before[max(change.from_ - 1, 0) : change.from_], *before[change.to : change.to + 1]]
-    beside += [*after[max(change.new_from - 1, 0) : change.new_from], *after[change.new_to : change.new_to + 1]]
-    if any(token.kind != "word" or is_number(token.text) for token in beside):
+    rows = ((before, start, start + len(old)), (after, new_start, new_start + len(new)))
+    if any(map(_is_figure, [token for row, a, b in rows for token in (*row[max(a - 1, 0) : a], *row[b : b + 1])])):
         return True
     return len(old) == len(new) == 1 and negates(old[0].text, new[0].text)
 
 
+def _is_figure(token: Token) -> bool:
+    return token.kind != "word" or is_number(token.text)
+
+
 def _is_guarded(token: Token) -> bool:
-    return token.kind != "word" or is_number(token.text) or is_negation(token.text)
+    return _is_figure(token) or is_negation(token.text)
 
 
-def _scripts(side: Sequence[Token]) -> set[str]:
+def _scripts(tokens: Sequence[Token]) -> set[str]:
     """First words of the names of its letters: `LATIN`, `CYRILLIC`, `VARIATION`."""
-    letters = {letter for token in side for letter in token.text}
+    letters = {letter for token in tokens for letter in token.text}
     return {unicodedata.name(letter, "").partition(" ")[0] for letter in letters}

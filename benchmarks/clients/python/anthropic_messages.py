@@ -20,13 +20,11 @@ client = Anthropic(base_url=BASE_URL, api_key=KEY)
 
 @step("models")
 def models():
-    """Which models there are."""
     assert MODEL in {model.id for model in client.models.list()}
 
 
 @step("messages")
 def messages():
-    """A whole answer."""
     message = client.messages.create(model=MODEL, max_tokens=20, system="Be brief.", messages=HELLO)
     assert message.content[0].text
     assert message.usage.output_tokens > 0
@@ -34,7 +32,6 @@ def messages():
 
 @step("messages, async")
 async def messages_async():
-    """The same from a coroutine."""
     async with AsyncAnthropic(base_url=BASE_URL, api_key=KEY) as anew:
         message = await anew.messages.create(model=MODEL, max_tokens=20, messages=HELLO)
     assert message.content[0].text
@@ -42,7 +39,6 @@ async def messages_async():
 
 @step("streamed messages")
 def streamed():
-    """Pieces of an answer that add up to it."""
     with client.messages.stream(model=MODEL, max_tokens=20, messages=HELLO) as stream:
         pieces = list(stream.text_stream)
         message = stream.get_final_message()
@@ -52,7 +48,6 @@ def streamed():
 
 @step("tools, there and back")
 def tools():
-    """A call that the model is made to do, and its result taken into the next answer."""
     first = client.messages.create(
         model=MODEL, max_tokens=100, messages=HELLO, tools=[WEATHER], tool_choice={"type": "any"}
     )
@@ -66,7 +61,6 @@ def tools():
 
 @step("counted tokens")
 def counted():
-    """How long a conversation is, without an answer."""
     assert client.messages.count_tokens(model=MODEL, messages=HELLO).input_tokens > 5
 
 
@@ -75,7 +69,6 @@ SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 @step("beside a web search, which is left out and told")
 def web_search():
-    """A tool of Anthropic's own: the model is not told of it, and a header says so."""
     reply = client.messages.with_raw_response.create(model=MODEL, max_tokens=5, messages=HELLO, tools=[SEARCH])
     assert reply.headers["x-service-ignored"] == "tools[0]"
     assert reply.parse().type == "message"
@@ -83,14 +76,12 @@ def web_search():
 
 @step("a web search and nothing else", cannot="Anthropic runs it itself; bring your own", error="400")
 def web_search_alone():
-    """The same, demanded."""
     choice = {"type": "tool", "name": "web_search"}
     client.messages.create(model=MODEL, max_tokens=5, messages=HELLO, tools=[SEARCH], tool_choice=choice)
 
 
 @step("batches", cannot="not offered", error="404")
 def batches():
-    """Many messages for later."""
     request = {"custom_id": "a", "params": {"model": MODEL, "max_tokens": 5, "messages": HELLO}}
     client.messages.batches.create(requests=[request])
 

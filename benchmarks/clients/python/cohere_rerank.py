@@ -15,7 +15,6 @@ client = cohere.ClientV2(api_key=KEY, base_url=BASE_URL)
 
 @step("rerank")
 def rerank():
-    """Documents by how well they fit."""
     reply = client.rerank(model=MODEL, top_n=1, **ASKED)
     assert [result.index for result in reply.results] == [1]
     assert reply.meta.billed_units.search_units == 1
@@ -23,14 +22,12 @@ def rerank():
 
 @step("rerank, async")
 async def rerank_async():
-    """The same from a coroutine."""
     reply = await cohere.AsyncClientV2(api_key=KEY, base_url=BASE_URL).rerank(model=MODEL, **ASKED)
     assert len(reply.results) == 2
 
 
 @step("embed", cannot="of Cohere's API only rerank is spoken; OpenAI's has the others", error="404")
 def embed():
-    """Vectors."""
     client.embed(model="all-minilm-l6-v2", input_type="search_query", texts=["a cat"], embedding_types=["float"])
 
 

@@ -39,7 +39,6 @@ def embeddings(**options: object) -> OpenAIEmbeddings:
 
 @step("ChatOpenAI.invoke")
 def invoke():
-    """A whole answer."""
     answer = chat.invoke(ASK)
     assert answer.content
     assert answer.usage_metadata["output_tokens"] > 0
@@ -47,19 +46,16 @@ def invoke():
 
 @step("stream")
 def stream():
-    """Pieces of an answer."""
     assert "".join(piece.content for piece in chat.stream(ASK))
 
 
 @step("ainvoke")
 async def ainvoke():
-    """A whole answer, from a coroutine."""
     assert (await chat.ainvoke(ASK)).content
 
 
 @step("bind_tools, there and back")
 def tools():
-    """A call that the model is made to do, and its result taken into the next answer."""
     first = chat.bind_tools([weather], tool_choice="weather").invoke(ASK)
     (call,) = first.tool_calls
     result = ToolMessage(weather.invoke(call["args"]), tool_call_id=call["id"])
@@ -68,14 +64,12 @@ def tools():
 
 @step("with_structured_output")
 def structured():
-    """An answer as a pydantic type, by JSON schema and by a forced tool call."""
     for method in ("json_schema", "function_calling"):
         assert isinstance(chat.with_structured_output(Place, method=method).invoke(ASK), Place)
 
 
 @step("use_responses_api")
 def responses():
-    """The same client over the newer wire, whole and streamed."""
     newer = ChatOpenAI(model=MODEL, base_url=f"{URL}/v1", api_key=KEY, max_tokens=100, use_responses_api=True)
     assert newer.invoke(ASK).text
     assert "".join(piece.text for piece in newer.stream(ASK))
@@ -83,7 +77,6 @@ def responses():
 
 @step("ChatAnthropic")
 def over_messages():
-    """Anthropic's wire: a whole answer, pieces, and a forced tool call."""
     assert anthropic.invoke(ASK).content
     assert "".join(piece.text for piece in anthropic.stream(ASK))
     (call,) = anthropic.bind_tools([weather], tool_choice="weather").invoke(ASK).tool_calls
@@ -92,7 +85,6 @@ def over_messages():
 
 @step("OpenAIEmbeddings with check_embedding_ctx_length=False")
 def texts():
-    """Vectors of texts."""
     assert len(embeddings(check_embedding_ctx_length=False).embed_query(LONG)) == 384
 
 
@@ -102,7 +94,6 @@ def texts():
     error="400",
 )
 def token_ids():
-    """Vectors of token ids that another tokenizer made."""
     embeddings().embed_query(LONG)
 
 

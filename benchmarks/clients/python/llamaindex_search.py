@@ -26,32 +26,27 @@ def weather(city: City) -> str:
 
 @step("complete")
 def complete():
-    """A text that goes on, over chat and over completions."""
     assert llm.complete(ASK).text
     assert OpenAILike(is_chat_model=False, **COMMON).complete("The capital of France is").text
 
 
 @step("chat")
 def chat():
-    """A whole answer."""
     assert llm.chat([ChatMessage(role="user", content=ASK)]).message.content
 
 
 @step("stream_chat")
 def stream():
-    """Pieces of an answer."""
     assert "".join(piece.delta or "" for piece in llm.stream_chat([ChatMessage(role="user", content=ASK)]))
 
 
 @step("achat")
 async def chat_async():
-    """A whole answer, from a coroutine."""
     assert (await llm.achat([ChatMessage(role="user", content=ASK)])).message.content
 
 
 @step("chat_with_tools")
 def tools():
-    """A call that the model is made to do."""
     answer = llm.chat_with_tools([FunctionTool.from_defaults(weather)], user_msg=ASK, tool_required=True)
     (call,) = llm.get_tool_calls_from_response(answer)
     assert call.tool_name == "weather"
@@ -59,13 +54,11 @@ def tools():
 
 @step("embeddings")
 def embeddings():
-    """Vectors of texts."""
     assert [len(vector) for vector in embedder.get_text_embedding_batch(["a cat", "a kitten"])] == [384, 384]
 
 
 @step("VectorStoreIndex")
 def index():
-    """What is nearest to a question, and an answer from it."""
     documents = [Document(text="Bananas are yellow."), Document(text="Paris is the capital of France.")]
     made = VectorStoreIndex.from_documents(documents, embed_model=embedder)
     (best,) = made.as_retriever(similarity_top_k=1).retrieve(ASK)

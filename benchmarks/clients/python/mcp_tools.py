@@ -25,20 +25,17 @@ async def called(tool: str, **arguments: object):
 
 @step("tools: chat")
 async def chat():
-    """An answer of a model."""
     assert (await called("chat", message="Name the capital of France.", max_tokens=20)).content[0].text
 
 
 @step("tools: search")
 async def search():
-    """Documents, best first."""
     hits = await called("search", query="capital of France", documents=["Bananas.", "Paris is in France."])
     assert hits.structured_content["results"][0]["index"] == 1
 
 
 @step("the documentation, without a key")
 async def documentation():
-    """Sections that have words, and one of them."""
     async with (
         httpx2.AsyncClient() as http,
         Client(streamable_http_client(f"{BASE_URL}/mcp/docs/mcp", http_client=http)) as client,
@@ -51,7 +48,6 @@ async def documentation():
 
 @step("images", cannot="planned, not available", error="not_implemented")
 async def image():
-    """A picture."""
     await called("image", prompt="a cat")
 
 

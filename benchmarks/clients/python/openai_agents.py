@@ -43,7 +43,6 @@ def kinds(result: object) -> list[str]:
 
 @step("a run with a tool, over chat")
 async def over_chat():
-    """The tool is called, and its result is in the answer's conversation."""
     async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
         result = await Runner.run(agent(OpenAIChatCompletionsModel(MODEL, client)), ASK)
     assert kinds(result)[:2] == ["tool_call_item", "tool_call_output_item"], kinds(result)
@@ -51,7 +50,6 @@ async def over_chat():
 
 @step("a run with a tool, over responses")
 async def over_responses():
-    """The same over the wire that the SDK takes by default."""
     async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
         result = await Runner.run(agent(OpenAIResponsesModel(MODEL, client)), ASK)
     assert kinds(result)[:2] == ["tool_call_item", "tool_call_output_item"], kinds(result)
@@ -59,7 +57,6 @@ async def over_responses():
 
 @step("a streamed run")
 async def streamed():
-    """Events while it runs, up to the tool: a small model might not end its answer, and the SDK takes no cut one."""
     async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
         guide = agent(OpenAIResponsesModel(MODEL, client), tool_use_behavior="stop_on_first_tool")
         result = Runner.run_streamed(guide, ASK)

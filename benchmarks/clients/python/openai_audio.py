@@ -23,14 +23,12 @@ def spoken(form: str = "wav") -> bytes:
 
 @step("speech")
 def speech():
-    """A sentence in two formats."""
     assert spoken().startswith(b"RIFF")
     assert len(spoken("mp3")) > 1_000
 
 
 @step("streamed speech")
 def speech_streamed():
-    """Sound as it is made."""
     voice = client.audio.speech.with_streaming_response
     with voice.create(
         model="tts-1", voice="F1", input="Good morning.", response_format="mp3", extra_body=GERMAN_UNLESS_SAID
@@ -40,7 +38,6 @@ def speech_streamed():
 
 @step("speech, async")
 async def speech_async():
-    """The same from a coroutine."""
     async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as anew:
         reply = await anew.audio.speech.create(
             model="tts-1", voice="F1", input="Good morning.", response_format="wav", extra_body=GERMAN_UNLESS_SAID
@@ -50,7 +47,6 @@ async def speech_async():
 
 @step("transcription")
 def transcription():
-    """What was said, as text and with segments."""
     sound = io.BytesIO(spoken())
     transcript = client.audio.transcriptions.create(
         model="whisper-large-v3", file=("morning.wav", sound), language="en", response_format="verbose_json"
@@ -61,13 +57,11 @@ def transcription():
 
 @step("speech as pcm", cannot="raw samples cannot say that a machine spoke; take `wav`", error="400")
 def pcm():
-    """Samples without a header."""
     spoken("pcm")
 
 
 @step("translation of sound", cannot="no engine translates", error="404")
 def translation():
-    """English, whatever was spoken."""
     client.audio.translations.create(model="whisper-large-v3", file=("morning.wav", io.BytesIO(spoken())))
 
 

@@ -32,14 +32,12 @@ class Place(BaseModel):
 
 @step("models")
 def models():
-    """Which models there are, and one of them."""
     ids = [model.id for model in client.models.list()]
     assert client.models.retrieve(MODEL).id in ids
 
 
 @step("chat")
 def chat():
-    """A whole answer."""
     answer = client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=20)
     assert answer.choices[0].message.content
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
@@ -47,7 +45,6 @@ def chat():
 
 @step("chat, async")
 async def chat_async():
-    """The same from a coroutine."""
     async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as anew:
         answer = await anew.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=20)
     assert answer.choices[0].message.content
@@ -55,7 +52,6 @@ async def chat_async():
 
 @step("streamed chat")
 def chat_streamed():
-    """Pieces of an answer, and its usage at the end."""
     options = {"include_usage": True}
     stream = client.chat.completions.create(
         model=MODEL, messages=HELLO, max_tokens=20, stream=True, stream_options=options
@@ -67,7 +63,6 @@ def chat_streamed():
 
 @step("events of a streamed chat")
 def chat_events():
-    """The SDK's own way of adding chunks up. It raises an error for an answer that was too long."""
     with client.chat.completions.stream(model=MODEL, messages=HELLO, temperature=0, max_tokens=100) as stream:
         kinds = {event.type for event in stream}
         answer = stream.get_final_completion()
@@ -77,7 +72,6 @@ def chat_events():
 
 @step("logprobs and several answers")
 def choices():
-    """Two answers with the probabilities of their tokens."""
     answer = client.chat.completions.create(
         model=MODEL, messages=HELLO, max_tokens=4, n=2, logprobs=True, top_logprobs=2
     )
@@ -86,7 +80,6 @@ def choices():
 
 @step("tools, there and back")
 def tools():
-    """A call that the model is made to do, and its result taken into the next answer."""
     first = client.chat.completions.create(
         model=MODEL, messages=HELLO, tools=[WEATHER], tool_choice="required", max_tokens=100
     )
@@ -100,14 +93,12 @@ def tools():
 
 @step("answers as a pydantic type")
 def parsed():
-    """A JSON schema that the answer follows, read back into its type."""
     answer = client.chat.completions.parse(model=MODEL, messages=HELLO, response_format=Place, max_tokens=200)
     assert isinstance(answer.choices[0].message.parsed, Place)
 
 
 @step("completions")
 def completions():
-    """A text that goes on, whole and streamed."""
     whole = client.completions.create(model=MODEL, prompt="The capital of France is", max_tokens=8, temperature=0)
     stream = client.completions.create(
         model=MODEL, prompt="The capital of France is", max_tokens=8, temperature=0, stream=True
@@ -117,7 +108,6 @@ def completions():
 
 @step("embeddings")
 def embeddings():
-    """Vectors of two texts; the SDK takes them in base64."""
     reply = client.embeddings.create(model="all-minilm-l6-v2", input=["a cat", "a kitten"])
     assert [len(item.embedding) for item in reply.data] == [384, 384]
 

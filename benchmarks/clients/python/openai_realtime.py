@@ -64,7 +64,6 @@ async def append(connection, sound: bytes):
 
 @step("live transcription, turns found by the server")
 async def found_turns():
-    """Speech begins and stops where the server hears it; then its text comes."""
     async with connected() as connection:
         await until(connection, "session.created")
         await connection.session.update(session=session({"type": "server_vad"}))
@@ -82,7 +81,6 @@ async def found_turns():
 
 @step("live transcription, turns that the client commits")
 async def committed_turns():
-    """Without detection a turn ends where the client says so."""
     async with connected() as connection:
         await connection.session.update(session=session(None))
         await append(connection, spoken())
@@ -95,7 +93,6 @@ async def committed_turns():
 
 @step("live transcription with a client secret")
 async def client_secret():
-    """What a browser is given in place of the key opens a session, as it was set by whoever made it."""
     wanted = {"expires_after": {"anchor": "created_at", "seconds": 60}, "session": session(None)}
     async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
         secret = await client.realtime.client_secrets.create(**wanted)
@@ -111,7 +108,6 @@ async def client_secret():
 
 @step("an error that a live session survives")
 async def error_survived():
-    """An error names the event that caused it, and the next event is taken."""
     async with connected() as connection:
         await until(connection, "session.created")
         await connection.send({"type": "input_audio_buffer.append", "event_id": "mine", "audio": "not base64"})

@@ -36,7 +36,6 @@ class Place(BaseModel):
 
 @step("responses")
 def create():
-    """A whole answer."""
     response = client.responses.create(model=MODEL, instructions="Be brief.", input=ASK, max_output_tokens=20)
     assert response.output_text
     assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
@@ -44,7 +43,6 @@ def create():
 
 @step("responses, async")
 async def create_async():
-    """The same from a coroutine."""
     async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as anew:
         response = await anew.responses.create(model=MODEL, input=ASK, max_output_tokens=20)
     assert response.output_text
@@ -52,7 +50,6 @@ async def create_async():
 
 @step("streamed responses")
 def streamed():
-    """Events that add up to the response. The SDK raises an error for an answer that was too long."""
     with client.responses.stream(model=MODEL, input=ASK, temperature=0, max_output_tokens=100) as stream:
         deltas = [event.delta for event in stream if event.type == "response.output_text.delta"]
         response = stream.get_final_response()
@@ -61,7 +58,6 @@ def streamed():
 
 @step("tools, there and back")
 def tools():
-    """A call that the model is made to do, and its result taken into the next answer."""
     first = client.responses.create(
         model=MODEL, input=ASK, tools=[WEATHER], tool_choice="required", max_output_tokens=100
     )
@@ -75,21 +71,18 @@ def tools():
 
 @step("answers as a pydantic type")
 def parsed():
-    """A JSON schema that the answer follows, read back into its type."""
     response = client.responses.parse(model=MODEL, input=ASK, text_format=Place, max_output_tokens=200)
     assert isinstance(response.output_parsed, Place)
 
 
 @step("server-side conversations", cannot="not supported: send the turns again", error="400")
 def kept():
-    """The answer before, by its id."""
     first = client.responses.create(model=MODEL, input=ASK, max_output_tokens=5)
     client.responses.create(model=MODEL, input="Why?", previous_response_id=first.id, max_output_tokens=5)
 
 
 @step("beside a web search, which is left out and told")
 def web_search():
-    """A tool of OpenAI's own: the model is not told of it, and a header says so."""
     reply = client.responses.with_raw_response.create(
         model=MODEL, input=ASK, tools=[WEATHER, {"type": "web_search"}], max_output_tokens=5
     )
@@ -99,7 +92,6 @@ def web_search():
 
 @step("tools in a namespace, there and back")
 def namespace():
-    """A group of tools, of which the call that comes back names group and tool."""
     group = {"type": "namespace", "name": "sky", "description": "What the sky does.", "tools": [WEATHER]}
     first = client.responses.create(
         model=MODEL, input=ASK, tools=[group], tool_choice="required", max_output_tokens=100
@@ -114,7 +106,6 @@ def namespace():
 
 @step("a web search and nothing else", cannot="OpenAI runs it itself; bring your own", error="400")
 def web_search_alone():
-    """The same, demanded."""
     search = {"type": "web_search_preview"}
     client.responses.create(model=MODEL, input=ASK, tools=[search], tool_choice=search, max_output_tokens=5)
 

@@ -22,7 +22,6 @@ QUESTIONS = {
 
 @step("decisions")
 def decisions():
-    """Questions about a text: one of two, one that holds, one that does not, and a scale."""
     with TypeSafeClient(api_key=KEY, base_url=BASE_URL, timeout=COLD_S) as client:
         result = client.system_one(state=TEXT, questions=QUESTIONS, model="decision-v1")
     assert result.choices["team"].choice == "billing"
@@ -32,7 +31,6 @@ def decisions():
 
 @step("decisions, async, by the other model")
 async def decisions_async():
-    """The same from a coroutine."""
     async with AsyncTypeSafeClient(api_key=KEY, base_url=BASE_URL, timeout=COLD_S) as client:
         result = await client.system_one(state=TEXT, questions=QUESTIONS, model="decision-v2")
     assert result.model == "decision-v2"
@@ -40,7 +38,6 @@ async def decisions_async():
 
 @step("boxes in images", cannot="no model here finds places in images", error="questions.q.type")
 def boxes():
-    """Where something is."""
     with TypeSafeClient(api_key=KEY, base_url=BASE_URL, timeout=COLD_S) as client:
         client.system_one(state=TEXT, questions={"q": Box(instructions="the dog")}, model="decision-v1")
 

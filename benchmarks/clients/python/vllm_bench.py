@@ -33,13 +33,11 @@ def answered(backend, endpoint):
 
 @step("24 of 24 requests, over chat")
 def chat():
-    """As most people measure a server."""
     answered("openai-chat", "/v1/chat/completions")
 
 
 @step("24 of 24 requests, over completions")
 def completions():
-    """As vLLM's own figures are measured."""
     answered("openai", "/v1/completions")
 
 

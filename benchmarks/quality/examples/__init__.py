@@ -34,8 +34,6 @@ class ExampleError(Exception):
 
 
 class Line(Example):
-    """One line of the file."""
-
     language: Literal["de", "en"]
     preset: str | None = None
     questions: Questions | None = None

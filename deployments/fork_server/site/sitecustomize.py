@@ -1,8 +1,7 @@
-"""Python imports this at each of its starts where this folder is on its path; it is for two of them.
+"""Python imports this at each of its starts where this folder is on its path; it is for one of them.
 
 Before Ray starts a worker that has a runtime environment, it starts a Python that imports all of Ray, only to put a
 command together. Where that command is the fork server's, it can be had without: a quarter of a small engine's start.
-The agent of a node that is alone shows metrics on loopback only.
 """
 
 import sys
@@ -11,7 +10,3 @@ if sys.orig_argv[1:2] and sys.orig_argv[1].endswith("/ray/_private/workers/setup
     from deployments.fork_server import shortcut
 
     shortcut.take(sys.orig_argv[2:])
-elif any(word.endswith("/ray/dashboard/agent.py") for word in sys.orig_argv[1:3]):
-    from autoscaling.ray_internals.agent import keep_metrics_local
-
-    keep_metrics_local()

@@ -31,25 +31,19 @@ class PageFile:
     packed: bytes
     digest: str
 
-    @classmethod
-    def read(cls, path: Path) -> PageFile:
-        """A file of the folder."""
-        plain = path.read_bytes()
-        # Without a time in it, so that every replica sends the same bytes.
-        packed = gzip.compress(plain, mtime=0)
-        return cls(TYPES[path.suffix], plain, packed, sha256(plain).hexdigest()[:32])
-
 
 @cache
 def read_bundle(folder: Path = FOLDER) -> dict[str, PageFile]:
     """All files of a folder, by their paths in it, read once. Links are no part of it.
 
-    The digest of the page itself is that of all files: an open page sees by it that the server has others by now.
+    The digest of the page itself is that of all files: an open page sees by it that the server has newer ones.
     """
-    files = {
-        path.relative_to(folder).as_posix(): PageFile.read(path)
-        for path in sorted(folder.rglob("*"))
-        if path.suffix in TYPES and path.is_file() and not path.is_symlink()
-    }
+    files: dict[str, PageFile] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in TYPES and path.is_file() and not path.is_symlink():
+            plain = path.read_bytes()
+            packed = gzip.compress(plain, mtime=0)  # without a time in it: every replica sends the same bytes
+            digest = sha256(plain).hexdigest()[:32]
+            files[path.relative_to(folder).as_posix()] = PageFile(TYPES[path.suffix], plain, packed, digest)
     whole = sha256("".join(file.digest for file in files.values()).encode()).hexdigest()[:32]
     return files | {PAGE: replace(files[PAGE], digest=whole)}

@@ -6,18 +6,19 @@ A process that dies takes the records of its last second with it; without Redis,
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 
 from redis.exceptions import RedisError
 
 from autoscaling.engine import Engine, owner_name
+from concurrency.semaphore import FairSemaphore
 from contract.access import Caller
 from contract.catalog import Catalog
 from contract.console import RecordQuery, RequestPage
@@ -25,8 +26,8 @@ from contract.limits import CONSOLE_RECORDS
 from contract.telemetry import Outcome
 from deployments.ingress.console.bundle import read_bundle
 from deployments.ingress.console.feed import Feed
-from deployments.ingress.console.picture import EVERYBODY, Minute, Observer, Picture, ProcessView, merged
-from deployments.ingress.console.records import Ended, Record, Records, Selection
+from deployments.ingress.console.picture import EVERYBODY, Observer, Picture, ProcessView, RollingMinute, merged
+from deployments.ingress.console.records import FinishedRequest, Record, RecordPage, Records
 from state.shared_console import SharedConsole
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -34,9 +35,14 @@ log = logging.getLogger(f"parlance.{__name__}")
 SHARE_S = 1.0
 """Between two exchanges with the other processes."""
 
+PAGE_BATCHES = 4
+"""Batches of shared records that are read for one page: reading one takes some milliseconds of the event loop."""
+PAGES_AT_ONCE = 2
+"""Pages that are read, one for an organisation."""
+
 
 class Console:
-    """What the console shows beside what the database knows. Used in one event loop.
+    """Content of the console beyond the database. Used in one event loop.
 
     Args:
         catalog, engines: of the service.
@@ -50,34 +56,32 @@ class Console:
 
     def __init__(self, catalog: Catalog, engines: Mapping[str, Engine], shared: SharedConsole | None = None) -> None:
         self.bundle = read_bundle()
-        self.ended: deque[Ended] = deque(maxlen=CONSOLE_RECORDS)
-        self._records, self._minute = Records(), Minute()
+        self.ended: deque[FinishedRequest] = deque(maxlen=CONSOLE_RECORDS)
+        self._records, self._minute = Records(), RollingMinute()
         self._uncounted = Counter[tuple[str | None, int, bool]]()
         self._observer = Observer(engines, self._minute)
         self._about = {
             model.deployment: {"capability": model.noun, "models": [model.id]} for model in catalog.deployed()
         }
         self._shared, self._name = shared, secrets.token_hex(8)
+        self._turns = FairSemaphore(PAGES_AT_ONCE)
         self._others: list[ProcessView] = []
         self._is_alone = self._has_past = False
         self._unshared: deque[tuple[int, Record]] = deque(maxlen=CONSOLE_RECORDS)
-        self.feed = Feed(self._look, self._about, self._count)
-
-    def tick(self) -> None:
-        """Takes in what has ended, and notes in which states the engines are. Called once a second."""
-        self.feed.tick()
+        self.feed = Feed(self._look, self._about)
 
     async def page(self, caller: Caller, query: RecordQuery) -> RequestPage:
         """Requests that `caller` may see, the one that ended last first."""
         self._take()
-        page = await self._shared_page(caller, query)
+        async with self._turns.of(owner_name(caller.org_id)):
+            page = await self._shared_page(caller, query)
         if page is None:
-            page = Selection(query, caller)
+            page = RecordPage(query, caller)
             page.take(self._records.newest_first(caller.org_id))
         return {
             "data": [record.shown() for record in page.records],
-            "has_more": page.has_more,
-            "next_cursor": page.records[-1].request_id if page.has_more else None,
+            "has_more": page.next_cursor is not None,
+            "next_cursor": page.next_cursor,
         }
 
     async def find(self, caller: Caller, request_id: str) -> Record | None:
@@ -85,26 +89,18 @@ class Console:
         self._take()
         row = self._records.find(caller.org_id, request_id)
         if row is None and self._shared:
-            try:
+            with self._alone_without_redis():
                 text = await self._shared.find(caller.org_id, request_id)
                 row = json.loads(text) if text else None
-            except RedisError as error:
-                self._note_loss(error)
-        page = Selection(RecordQuery(), caller)
+        page = RecordPage(RecordQuery(), caller)
         page.take([row] if row else [])
         return page.records[0] if page.records else None
-
-    async def share_forever(self) -> None:
-        """Exchanges with the other processes every SHARE_S, if there is anything to exchange with. Until cancelled."""
-        while self._shared:
-            await self.share()
-            await asyncio.sleep(SHARE_S)
 
     async def share(self) -> None:
         """Hands on what this process sees and remembers, and takes what the others see, if there is a Redis."""
         if self._shared is None:
             return
-        try:
+        with self._alone_without_redis():
             if not self._has_past:
                 self.feed.adopt(json.loads(await self._shared.past() or "{}"))
                 self._has_past = True
@@ -113,27 +109,22 @@ class Console:
             self._others = [ProcessView(**json.loads(text)) for text in texts]
             await self._share_records(self._shared)
             self._is_alone = False
-        except RedisError as error:
-            self._others = []
-            self._note_loss(error)
+            return
+        self._others = []
 
     async def close(self) -> None:
         """Ends all streams, and takes this process out of the picture."""
         self.feed.close()
         if self._shared:
-            try:
+            with self._alone_without_redis():
                 await self._share_records(self._shared)
                 await self._shared.leave(self._name)
-            except RedisError as error:
-                self._note_loss(error)
 
     def _view(self) -> ProcessView:
         return self._observer.view(self._about, time.time_ns() // 1_000_000)
 
     def _look(self) -> Picture:
-        return merged([self._view(), *self._others])
-
-    def _count(self) -> None:
+        """The graph as it is, with the requests that have ended until now."""
         self._take()
         requests, errors = Counter[str](), Counter[str]()
         for (engine, org_id, has_failed), count in self._uncounted.items():
@@ -142,6 +133,7 @@ class Console:
                 errors[name] += count if has_failed else 0
         self._minute.add(time.monotonic(), requests, +errors)
         self._uncounted.clear()
+        return merged([self._view(), *self._others])
 
     def _take(self) -> None:
         """Makes records of what has ended."""
@@ -168,25 +160,31 @@ class Console:
                 self._unshared.extendleft(reversed(batch))
                 raise
 
-    async def _shared_page(self, caller: Caller, query: RecordQuery) -> Selection | None:
+    async def _shared_page(self, caller: Caller, query: RecordQuery) -> RecordPage | None:
         """A page of what all processes remember; None where they share nothing, or Redis does not answer."""
         if self._shared is None:
             return None
-        page = Selection(query, caller)
-        try:
+        page, batches = RecordPage(replace(query, before=None), caller), 0
+        with self._alone_without_redis():
             await self._share_records(self._shared)
-            async for texts in self._shared.newest_first(caller.org_id):
+            async for last_id, texts in self._shared.newest_first(caller.org_id, query.before):
                 if page.take(map(json.loads, texts)):
                     break
-        except RedisError as error:
-            self._note_loss(error)
-            return None
-        return page
+                if (batches := batches + 1) == PAGE_BATCHES:
+                    page.next_cursor = last_id
+                    break
+            return page
+        return None
 
-    def _note_loss(self, error: RedisError) -> None:
-        if not self._is_alone:
-            log.warning("the console shows this process only: Redis does not answer: %s", type(error).__name__)
-        self._is_alone = True
+    @contextmanager
+    def _alone_without_redis(self) -> Iterator[None]:
+        """Ends the block where Redis does not answer; of several times in a row, the first is logged."""
+        try:
+            yield
+        except RedisError as error:
+            if not self._is_alone:
+                log.warning("the console shows this process only: Redis does not answer: %s", type(error).__name__)
+            self._is_alone = True
 
 
 def _json(content: object) -> str:

@@ -1,9 +1,9 @@
-"""What the console shows of the graph: the view of one process, and the picture that those of all make.
+"""Graph as the console shows it: the view of one process, and the picture that all views make together.
 
-    Minute       what ended in the last minute, counted by engine and organisation
-    ProcessView  engines and traffic as one process sees them
-    merged       the picture of several of these
-    Bands       in which states an engine was in the last hour
+    RollingMinute  what ended in the last minute, counted by engine and organisation
+    ProcessView    engines and traffic as one process sees them
+    merged         the picture of several of these
+    StateHistory   in which states an engine was in the last hour
 
 A picture of one process is made in the same way as that of ten.
 """
@@ -24,22 +24,22 @@ from contract.telemetry import EngineState
 MINUTE_S = 60.0
 
 BUSY_S = 10.0
-"""Seconds for which a band of `busy` lasts at least: an engine whose last slot is free and taken in turn has one."""
+"""Seconds for which a band of `busy` lasts at least: an engine may take and free its last slot in turn."""
 
 EVERYBODY = "everybody"
 """Beside the names of owners, for all of them together."""
 
 RUNNING = (EngineState.READY, EngineState.BUSY)
 FIRST_OF = (EngineState.STARTING, EngineState.FAILED, EngineState.COLD)
-"""Where no process sees a replica, the first of these that any sees is the state."""
+"""States of an engine without a replica that any process sees, in order of precedence."""
 
 Fields = dict[str, Any]
 Run = tuple[int, str]
 """A state of an engine, and since when, in milliseconds since 1970."""
 
 
-class Minute:
-    """What ended in the last minute, by names of engines and owners, and EVERYBODY.
+class RollingMinute:
+    """Calls that ended in the last minute, by names of engines and owners, and EVERYBODY.
 
     Attributes:
         requests, errors: how many. An error is what failed by the server's fault.
@@ -66,7 +66,7 @@ class Minute:
 
 @dataclass(frozen=True)
 class ProcessView:
-    """What one process sees. It crosses to others as JSON.
+    """View of one process. It crosses to others as JSON.
 
     Attributes:
         engines: fields of each, by name.
@@ -85,7 +85,7 @@ class Observer:
         minute: what has ended.
     """
 
-    def __init__(self, engines: Mapping[str, Engine], minute: Minute) -> None:
+    def __init__(self, engines: Mapping[str, Engine], minute: RollingMinute) -> None:
         self._engines, self._minute = engines, minute
         self._loads: dict[str, tuple[float, int]] = {}
         """The last load of each engine, in seconds, and when it was first seen, in milliseconds since 1970."""
@@ -132,7 +132,7 @@ class Picture:
     processes: int = 1
 
     def traffic_of(self, owner: str) -> Traffic:
-        """What requests of an owner do."""
+        """Activity of the requests of an owner."""
         requests, errors, waiting = self.traffic.get(owner, (0, 0, 0))
         return {"requests_per_minute": requests, "errors_per_minute": errors, "waiting": waiting}
 
@@ -166,19 +166,19 @@ def _state(states: set[str], fields: Fields) -> str:
     return next(state.value for state in FIRST_OF if state in states)
 
 
-class Bands:
+class StateHistory:
     """In which states an engine was in the last hour.
 
     Attributes:
-        runs: its states, the oldest first; the last one goes on.
+        runs: its states, the oldest first; the last one continues.
     """
 
     def __init__(self) -> None:
         self.runs: deque[Run] = deque()
         self._busy_ms = -math.inf
 
-    def note(self, now_ms: int, state: str) -> Run | None:
-        """Takes the state of now; returns the run that begins with it, if one does."""
+    def note(self, now_ms: int, state: str) -> bool:
+        """Takes the state of now. Returns whether a run begins with it."""
         if state == EngineState.BUSY:
             self._busy_ms = now_ms
         elif state == EngineState.READY and now_ms - self._busy_ms < 1000 * BUSY_S:
@@ -186,9 +186,13 @@ class Bands:
         while len(self.runs) > 1 and self.runs[1][0] <= now_ms - 1000 * CONSOLE_BANDS_S:
             self.runs.popleft()
         if self.runs and self.runs[-1][1] == state:
-            return None
+            return False
         self.runs.append((now_ms, state))
-        return self.runs[-1]
+        return True
+
+    def steady(self, state: str) -> str:
+        """`state`, but of `ready` and `busy` what the last run has: else each call of a client would show."""
+        return self.runs[-1][1] if self.runs and {state, self.runs[-1][1]} <= {*RUNNING} else state
 
     def adopt(self, earlier: Sequence[Run]) -> None:
         """Puts what others have noted before the first run."""

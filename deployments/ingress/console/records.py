@@ -1,7 +1,7 @@
-"""What is remembered of the last requests of each organisation: times, counts and names, never contents.
+"""Records of the last requests of each organisation: times, counts and names, never contents.
 
-A request that has ended leaves a row of references (`Ended`). Once a second these become records, off the road of
-requests; whoever reads records has that done first.
+A request that has ended leaves a row of references (`FinishedRequest`). Once a second these become records, outside of
+any request; readers of records do that first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contract.tracing import Loading, Stage
 from state.billing.reservation import Reservation
 
 NAMES = {Stage.SETTLE.value: "gateway"}
-"""What stages are called here where that is not their own name."""
+"""Names of stages where they differ from their own."""
 
 FIELDS_OF_STAGE = 4
 
@@ -33,7 +33,7 @@ Row = Sequence[Any]
 """A record as it is stored: a plain tuple, which the garbage collector need not look at, or a list of JSON."""
 
 
-class Ended(NamedTuple):
+class FinishedRequest(NamedTuple):
     """A request that is over.
 
     Attributes:
@@ -57,7 +57,7 @@ class Ended(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What is remembered of a request. Nothing is rounded or written out before somebody reads it.
+    """Record of a request. Nothing is rounded or written out before it is read.
 
     Attributes:
         ended_s: when it ended, in seconds since 1970.
@@ -86,7 +86,7 @@ class Record(NamedTuple):
     stages: tuple[Any, ...]
 
     @classmethod
-    def of(cls, ended: Ended) -> Record:
+    def of(cls, ended: FinishedRequest) -> Record:
         """The record of a request."""
         caller, timings = ended.caller, ended.timings
         stages, engine = timings.stages or [], ""
@@ -119,7 +119,7 @@ class Record(NamedTuple):
         )
 
     def shown(self) -> RequestRecord:
-        """What a client is told of it."""
+        """Form of the record for a client."""
         spans, duration_ms = list(self._spans()), _ms(self.duration_s)
         admission_ms = min(spans[0]["to_ms"], duration_ms) if spans else duration_ms
         queue_ms, load_ms, engine_ms = _ms(self.queue_s), _ms(self.load_s), _ms(self.engine_s)
@@ -176,7 +176,7 @@ def _ms(seconds: float) -> float:
 
 
 def _cost(bills: Sequence[Reservation]) -> int | None:
-    """What was charged, as far as that is certain; None where nothing was to be billed."""
+    """Amount that was charged, as far as it is certain; None if nothing was to be billed."""
     ends = [bill.end for bill in bills if bill.end and bill.end.done() and not bill.end.cancelled()]
     charges = [end.result() for end in ends if end.exception() is None]
     return sum(charges) if charges else None
@@ -214,21 +214,21 @@ class Records:
         return reversed(self._lines.get(org_id, deque()))
 
     def find(self, org_id: int, request_id: str) -> Row | None:
-        """That of one request of an organisation."""
+        """Returns the record of one request of an organisation."""
         return next((row for row in self.newest_first(org_id) if row[0] == request_id), None)
 
 
-class Selection:
+class RecordPage:
     """The page that a caller asks for, while rows come, the newest first. A user's key sees its user's requests.
 
     Attributes:
         records: those of the page.
-        has_more: whether more would have fitted.
+        next_cursor: where the next page begins; None where there is no other.
     """
 
     def __init__(self, query: RecordQuery, caller: Caller) -> None:
         self.records: list[Record] = []
-        self.has_more = False
+        self.next_cursor: str | None = None
         self._query, self._user_id = query, caller.user_id
         self._has_begun = query.before is None
 
@@ -242,7 +242,7 @@ class Selection:
             is_seen = user_id is None or row[USER_ID] == user_id
             if is_seen and query.model in (None, row[MODEL]) and query.outcome in (None, row[OUTCOME]):
                 if len(self.records) == query.limit:
-                    self.has_more = True
+                    self.next_cursor = self.records[-1].request_id
                     return True
                 self.records.append(Record._make(row))
         return False

@@ -1,7 +1,7 @@
-"""What an LLM does: it answers a conversation or continues prompts, billed by tokens, and counts tokens for nothing.
+"""Calls of an LLM: it answers a conversation or continues prompts, billed by tokens, and counts tokens for free.
 
 complete, stream                        a conversation
-write, write_stream                     prompts, as plain text
+whole, streamed                         any job of an engine: prompts, as plain text
 count, refuse_longer, tokenize, detokenize
 
 Counting costs nothing, but may start an engine as chat does: not for callers who may spend nothing.
@@ -20,7 +20,7 @@ from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply, check_logprobs
 from contract.chat.request import ChatRequest
 from contract.chat.thinking import reasoning_settings
-from contract.completions import CompletionJob, CompletionReply, CompletionRequest
+from contract.completions import CompletionJob, CompletionReply
 from contract.errors import CONTEXT_LENGTH_EXCEEDED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from contract.telemetry import CACHED_TOKENS, OUTPUT_TOKEN
@@ -45,20 +45,6 @@ def stream(context: RequestContext, model: ChatModel, request: ChatRequest) -> A
     return streamed(context, model, _job(context, model, request), ChatEngine.stream)
 
 
-async def write(
-    context: RequestContext, model: ChatModel, request: CompletionRequest, render: Callable[[CompletionReply], R]
-) -> R:
-    """All continuations, whole, as `render` makes them of the engine's; what that raises is not billed."""
-    return await whole(context, model, CompletionJob(request, context.owner), ChatEngine.write, render)
-
-
-def write_stream(
-    context: RequestContext, model: ChatModel, request: CompletionRequest
-) -> AsyncGenerator[ChatBatch, None]:
-    """The continuations as they are made. A client that leaves early pays for what was produced until then."""
-    return streamed(context, model, CompletionJob(request, context.owner), ChatEngine.write_stream)
-
-
 async def whole(
     context: RequestContext,
     model: ChatModel,
@@ -66,33 +52,33 @@ async def whole(
     method: Callable[[Any, J], Awaitable[A]],
     render: Callable[[A], R],
 ) -> R:
-    """What `method` answers to `job`, as `render` makes it; what that raises is not billed."""
+    """Returns the answer of `method` to `job`, as `render` makes it; errors of that are not billed."""
     estimate = _estimate(job, model, job.most_output_tokens(model))
     async with await context.bill(model, estimate, begun=partial(_begun, job, model)) as account:
         reply = await _answered(context, model, job, method, account)
         rendered = render(reply)
         await account.settle(**_quantities(model, reply))
-    _tell_cached(context, model, reply.cached_tokens)
+    _report_cached(context, model, reply.cached_tokens)
     return rendered
 
 
 async def _answered(
     context: RequestContext, model: ChatModel, job: J, method: Callable[[Any, J], Awaitable[A]], account: Account
 ) -> A:
-    """What `method` answers to `job`.
+    """Returns the answer of `method` to `job`.
 
-    It crosses in one piece, so nobody here knows how far it is when its client leaves. Counts on the way cost a seventh
-    of a short request's processor time: they are made for organisations whose clients have left.
+    It crosses in one piece, so its progress is unknown here when its client leaves. Counts on the way cost a seventh
+    of a short request's processor time: they are made for organisations with clients that have left.
     """
-    engine, early_leavers, org_id = context.engine(model), context.service.early_leavers, context.caller.org_id
-    if early_leavers.get(org_id, time.monotonic()):
+    engine, service, org_id = context.engine(model), context.service, context.caller.org_id
+    if service.recent_disconnects.get(org_id, time.monotonic()):
         return cast(A, await _counted(context, model, job, account))
     try:
         return await engine.call(method, job, context=context.call)
     except (asyncio.CancelledError, ApiError) as error:
         is_work_lost = not isinstance(error, ApiError) or error.fault is UPSTREAM_TIMEOUT
         if is_work_lost and context.timings.has_begun:
-            early_leavers.put(org_id, True, time.monotonic())
+            service.recent_disconnects.put(org_id, True, time.monotonic())
         raise
 
 
@@ -100,14 +86,13 @@ async def _counted(
     context: RequestContext, model: ChatModel, job: ChatJob | CompletionJob, account: Account
 ) -> ChatReply | CompletionReply:
     reply: ChatReply | CompletionReply | None = None
-    deadline_s = model.serving.deadline_s if model.serving else 0.0
     async with aclosing(context.engine(model).stream(ChatEngine.counted, job, context=context.call)) as counts:
         async for count in counts:
             if not isinstance(count, ChatBatch):
                 reply = count
                 continue
             # The gate bounds the time until each of them.
-            if context.timings.engine > deadline_s:
+            if context.timings.engine > model.setup.deadline_s:
                 raise UPSTREAM_TIMEOUT()
             await account.count(**_quantities(model, count))
     if reply is None:
@@ -121,7 +106,7 @@ async def streamed(
     job: J,
     method: Callable[[Any, J], AsyncIterator[ChatBatch]],
 ) -> AsyncGenerator[ChatBatch, None]:
-    """What `method` answers to `job`, batch by batch. A client that leaves early pays for what there is."""
+    """Yields the answer of `method` to `job`, batch by batch. A client that leaves early pays for what was made."""
     first_slice = min(STREAM_SLICE_OUTPUT_TOKENS, job.most_output_tokens(model))
     async with (
         context.service.state.rates.stream(context.caller),
@@ -145,10 +130,10 @@ async def streamed(
             if tokens > first_tokens:
                 metrics.observe(OUTPUT_TOKEN, (model.id,), (last_s - first_s) / (tokens - first_tokens))
         finally:
-            _tell_cached(context, model, cached)
+            _report_cached(context, model, cached)
 
 
-def _tell_cached(context: RequestContext, model: ChatModel, tokens: int) -> None:
+def _report_cached(context: RequestContext, model: ChatModel, tokens: int) -> None:
     if tokens > 0:
         context.service.metrics.totals[CACHED_TOKENS, (model.id,)] += tokens
 

@@ -16,8 +16,9 @@ from typing import TypeVar
 from autoscaling.engine import CallContext
 from contract.catalog import DecisionModel
 from contract.decisions.answers import expand_orders, to_answers
-from contract.decisions.decision import Decision, DecisionResult
+from contract.decisions.decision import DecisionResult
 from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement, Readings
+from contract.decisions.native import DecisionRequest
 from contract.decisions.questions import Preset, named
 from contract.errors import ENGINE_FAILED, IMAGES_UNSUPPORTED, RUNTIME_UNAVAILABLE, WARMING_UP, ApiError
 from deployments.ingress.context import RequestContext
@@ -25,10 +26,10 @@ from deployments.ingress.context import RequestContext
 R = TypeVar("R")
 
 MEASUREMENT_WAIT_S = 2.0
-"""How long a list of models waits for a running scorer's own report."""
+"""Seconds that a list of models waits for a running scorer's own report."""
 
 
-def resolve(context: RequestContext, decision: Decision) -> tuple[DecisionModel, Preset | None]:
+def resolve(context: RequestContext, decision: DecisionRequest) -> tuple[DecisionModel, Preset | None]:
     """The model that reads, and the pack that is named. Raises UNKNOWN_PRESET, MODEL_NOT_FOUND, IMAGES_UNSUPPORTED."""
     preset = None if decision.preset is None else named(context.service.catalog.presets, decision.preset)
     model = context.pick(context.service.catalog.decisions, decision.model, default_model(context))
@@ -47,7 +48,7 @@ def default_model(context: RequestContext) -> str | None:
 
 async def decide(
     context: RequestContext,
-    decision: Decision,
+    decision: DecisionRequest,
     model: DecisionModel,
     preset: Preset | None,
     render: Callable[[DecisionResult], R],
@@ -56,8 +57,8 @@ async def decide(
 
     Raises RUNTIME_UNAVAILABLE: another model never steps in.
     """
-    questions = preset.questions if preset else decision.questions
-    job = DecisionJob(decision.state, expand_orders(questions, decision.order), decision.images, context.owner)
+    questions = preset.questions if preset else decision.questions or {}
+    job = DecisionJob(decision.text, expand_orders(questions, decision.order), decision.addresses, context.owner)
     count = len(job.questions)
     estimate = {"input_tokens": job.most_input_tokens(model), "questions": count}
     async with await context.bill(
@@ -81,7 +82,7 @@ async def decide(
 
 
 async def measurement(context: RequestContext, model: DecisionModel) -> Measurement | None:
-    """What a running scorer reports of itself, or has reported last. Wakes none, nor keeps any awake for nothing."""
+    """Returns the last report of a running scorer. Wakes none, and keeps none awake for it."""
     last = context.service.measurements
     engine = context.engine(model)
     if engine.running():

@@ -1,7 +1,7 @@
 """Voices to order: drafts, adoption, suggestions.
 
-order(context, request) -> Draft      pending; the work goes on without the client
-poll(context, id) -> Draft            takes up the work on a draft whose process has died
+order(context, request) -> Draft      pending; the work continues without the client
+poll(context, id) -> Draft            takes up the work on a draft of a dead process
 adopt(context, id, request) -> voice
 discard(context, id) -> Draft         from any state; the voice goes too
 
@@ -25,13 +25,13 @@ from text.descriptions.suggest import suggest as suggest_traits
 
 
 def options(context: RequestContext) -> DesignOptions:
-    """What may be ordered, and whether orders are taken. Raises NOT_IMPLEMENTED where no designer is known at all."""
+    """Returns the options of orders, and if orders are taken. Raises NOT_IMPLEMENTED if no designer is known at all."""
     model, is_available = _designer(context)
     return options_of(context.service.catalog.traits, model, is_available)
 
 
 async def order(context: RequestContext, request: DesignOrder) -> Draft:
-    """A new draft, whose work has begun.
+    """A new draft with its work begun.
 
     Raises INVALID_REQUEST, VOICE_NOT_IN_PLAN, NOT_IMPLEMENTED, VOICE_LIMIT_REACHED for a slug that is taken,
     UPSTREAM_ERROR where the designer cannot be started, TOO_MANY_PENDING and QUOTA_EXCEEDED.

@@ -26,7 +26,7 @@ from deployments.ingress.context import RequestContext, Service
 from state.tickets import Ticket
 
 AT_ONCE = 2
-"""PUTs of one ticket: a client whose connection died may begin again before we know of it."""
+"""PUTs of one ticket: a client with a dead connection may begin again before that is known here."""
 
 _under_way = OwnerCounter()
 """PUTs by ticket."""
@@ -66,25 +66,26 @@ async def store(service: Service, ticket: Ticket, chunks: AsyncGenerator[bytes, 
         # go with the ticket.
         if not await service.state.tickets.uploaded(ticket.id, blob):
             await service.state.blobs.delete(blob)
-            raise why_closed(await service.state.tickets.find(ticket.id), service.state.clock()) or _already_uploaded()
+            refuse_closed(await service.state.tickets.find(ticket.id), service.state.clock())
+            raise _already_uploaded()
         return length
 
 
 async def need_open(service: Service, ticket_id: str) -> None:
-    """Raises what `why_closed` says of the ticket by now. While the database does not answer, the upload goes on."""
+    """Raises as `refuse_closed` for the current ticket. While the database does not answer, the upload continues."""
     try:
         ticket = await service.state.tickets.find(ticket_id)
     except ApiError:
         return
-    if closed := why_closed(ticket, service.state.clock()):
-        raise closed
+    refuse_closed(ticket, service.state.clock())
 
 
-def why_closed(ticket: Ticket | None, now_s: float) -> ApiError | None:
-    """Why a ticket takes no recording; None where it does."""
+def refuse_closed(ticket: Ticket | None, now_s: float) -> None:
+    """Raises NOT_FOUND or ALREADY_UPLOADED for a ticket that takes no recording any more."""
     if ticket is None or ticket.state == "consumed" or ticket.expires_at <= now_s:
-        return NOT_FOUND("the ticket of this address has been used or has expired; get a new ticket")
-    return _already_uploaded() if ticket.state == "uploaded" else None
+        raise NOT_FOUND("the ticket of this address has been used or has expired; get a new ticket")
+    if ticket.state == "uploaded":
+        raise _already_uploaded()
 
 
 def _already_uploaded() -> ApiError:

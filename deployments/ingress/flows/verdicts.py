@@ -1,12 +1,12 @@
-"""Speech that is heard back.
+"""Verification of speech: a transcriber of this server reads back what was spoken.
 
-    listening = Listening(context, prepared)
+    listening = SpeechVerification(context, prepared)
     listening.blocks(headers) -> AudioBlock...    the file: as always with `report`, the best of some with `retry`
-    await listening.verdict()                     what our ears made of it
-    find(context, request_id) -> bytes            a verdict for who comes for it later; empty while it is not there
+    await listening.verdict()                     the verdict
+    find(context, request_id) -> bytes            a verdict that is fetched later; empty while it does not exist
 
-Ears are asked once the sound is out, or there: they take nothing from the time to the first byte. Where nobody can
-judge, the text is spoken as always, and the verdict says why.
+Speech is transcribed once it is out, or complete: that takes nothing from the time to the first byte. Where no model
+can judge, the text is spoken as always, and the verdict says why.
 """
 
 from __future__ import annotations
@@ -21,24 +21,26 @@ from dataclasses import replace
 from typing import Any
 
 from autoscaling.engine import CallContext, Timings
+from contract.access import Scope
 from contract.errors import NOT_FOUND, ApiError
 from contract.speech.engine import AudioBlock, SpeechEngine, SpeechJob
 from contract.speech.tags import pieces
 from contract.speech.verdict import VERDICT_AGAIN_S, VERDICT_ATTEMPTS, Reason, SpeechVerdict, unverified
 from contract.telemetry import VERDICTS
 from deployments.ingress.context import RequestContext
-from deployments.ingress.ears import Ears, ears_for
+from deployments.ingress.ears import SpeechVerifier, ears_for
 from deployments.ingress.flows import speech
 from deployments.ingress.flows.speech import PreparedSpeech
 
-UNDER_WAY: set[asyncio.Task[Any]] = set()
-"""What goes on for requests that may be over. A loop alone keeps no task alive."""
+BACKGROUND_TASKS: set[asyncio.Task[Any]] = set()
+"""Tasks for requests that may be over. A loop alone keeps no task alive."""
 
 
-class Listening:
-    """One request whose speech is verified."""
+class SpeechVerification:
+    """One request with verification of its speech. Raises MISSING_SCOPE without the scope of transcriptions."""
 
     def __init__(self, context: RequestContext, prepared: PreparedSpeech) -> None:
+        context.caller.require(Scope.TRANSCRIBE)
         self._context, self._prepared = context, prepared
         service = context.service
         offered = context.offered(service.catalog.transcription)
@@ -48,25 +50,27 @@ class Listening:
         self._verdict: asyncio.Task[SpeechVerdict] | None = None
 
     def blocks(self, headers: dict[str, str]) -> AsyncGenerator[AudioBlock, None]:
-        """The file. With `retry`, `headers` tell the verdict; they are complete when the first block is."""
-        if self._prepared.request.verify == "retry" and isinstance(self._ears, Ears):
+        """The file. With `retry`, `headers` hold the verdict; they are complete when the first block is."""
+        if self._prepared.request.verify == "retry" and isinstance(self._ears, SpeechVerifier):
             return self._best(headers)
-        return self._as_always()
+        return self._stream_as_it_comes()
 
     async def verdict(self) -> SpeechVerdict:
         """The verdict, once the last block was taken. Who leaves this wait does not end the listening."""
         assert self._verdict
         return await asyncio.shield(self._verdict)
 
-    async def _as_always(self) -> AsyncGenerator[AudioBlock, None]:
-        self._spawn(self._store(b""))
+    async def _stream_as_it_comes(self) -> AsyncGenerator[AudioBlock, None]:
         with ExitStack() as room:
             take = room.enter_context(self._context.service.concurrency.body(self._context.caller))
             sound, reason = bytearray(), self._ears if isinstance(self._ears, str) else None
-            is_whole = False
+            has_begun = is_whole = False
             try:
                 async with aclosing(speech.blocks(self._context, self._prepared)) as blocks:
                     async for block in blocks:
+                        if not has_begun:
+                            self._spawn(self._store(b""))  # a request that is refused leaves nothing
+                            has_begun = True
                         yield block
                         try:
                             if reason is None:
@@ -78,11 +82,12 @@ class Listening:
                             room.close()
                 is_whole = True
             finally:
-                why: Reason | None = reason if is_whole else reason or "incomplete"
-                self._verdict = self._spawn(self._judge(bytes(sound), why, room.pop_all()))
+                if has_begun:
+                    why: Reason | None = reason if is_whole else reason or "incomplete"
+                    self._verdict = self._spawn(self._judge(bytes(sound), why, room.pop_all()))
 
     async def _judge(self, sound: bytes, reason: Reason | None, room: ExitStack) -> SpeechVerdict:
-        """The verdict of sound that is out, whose `room` is given back then.
+        """The verdict of sound that is out, and gives its `room` back then.
 
         Until then it is one of the requests that its key has running: else a key could have any number of hearings.
         """
@@ -108,20 +113,27 @@ class Listening:
                             room.close()  # of the one before
                             room.enter_context(context.service.concurrency.reply(context.caller, len(block.data)))
                             best = block, verdict
-            await account.settle(characters=len(job.text))
+            await account.settle(characters=self._prepared.characters)
         assert best
-        block, verdict = best[0], replace(best[1], attempts=count)
+        block, verdict = self._prepared.billed(best[0]), replace(best[1], attempts=count)
         self._verdict = self._spawn(self._tell(verdict))
         headers |= {"X-Voice-Verdict": verdict.judgement, "X-Voice-Attempts": str(verdict.attempts)}
         yield block
 
     async def _attempts(self, job: SpeechJob) -> AsyncGenerator[tuple[AudioBlock, SpeechVerdict], None]:
-        """Attempts, up to one that does not differ or repeats the one before. It raises as the first one does."""
+        """Attempts, up to one that does not differ or repeats the one before. It raises as the first one does.
+
+        Each further one counts as a request of the key, and none is made beyond its rate.
+        """
         context, started_s, before = self._context, time.monotonic(), None
         engine = context.engine(self._prepared.choice.model)
         for number in range(VERDICT_ATTEMPTS):
-            if number and time.monotonic() - started_s >= VERDICT_AGAIN_S:
-                return
+            if number:
+                if time.monotonic() - started_s >= VERDICT_AGAIN_S:
+                    return
+                rate = context.trace.rate = await context.service.state.rates.hit(context.caller)
+                if not rate.allowed:
+                    return
             try:
                 block = await engine.call(SpeechEngine.speak_whole, job, context=context.call)
             except ApiError:
@@ -136,7 +148,7 @@ class Listening:
             before = verdict.transcript
 
     async def _hear(self, sound: bytes) -> SpeechVerdict:
-        assert isinstance(self._ears, Ears)
+        assert isinstance(self._ears, SpeechVerifier)
         # Times of its own: those of the reply are those of the voice.
         call = CallContext(self._context.owner, Timings(), self._context.trace.names)
         return await self._ears.verdict(sound, self._text, call)
@@ -149,24 +161,24 @@ class Listening:
 
     async def _store(self, text: bytes) -> None:
         context = self._context
-        await context.service.state.verdicts.keep(context.caller.org_id, context.trace.request_id, text)
+        await context.service.state.verdicts.keep(context.caller, context.trace.request_id, text)
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
         task = asyncio.get_running_loop().create_task(work, context=Context())
-        UNDER_WAY.add(task)
-        task.add_done_callback(UNDER_WAY.discard)
+        BACKGROUND_TASKS.add(task)
+        task.add_done_callback(BACKGROUND_TASKS.discard)
         return task
 
 
 def _errors(verdict: SpeechVerdict) -> tuple[bool, float]:
-    """What the best attempt has least of: a judgement against it counts more than any number of names."""
+    """Order of attempts, best first: a verdict against it counts more than any number of names."""
     return verdict.judgement == "differs", verdict.word_error_rate or 0.0
 
 
 async def find(context: RequestContext, request_id: str) -> bytes:
-    """The verdict of a request of the organisation as JSON; empty while it is not there. Raises NOT_FOUND."""
-    text = await context.service.state.verdicts.find(context.caller.org_id, request_id)
+    """The verdict of a request as JSON; empty while it is not there. Raises NOT_FOUND, also for another user's."""
+    text = await context.service.state.verdicts.find(context.caller, request_id)
     if text is None:
         raise NOT_FOUND(
             f"there is no verdict of a request `{request_id[:100]}`, or it is older than ten minutes; ask for one with "

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
+from fastapi import Depends
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection, Request
 
@@ -41,12 +42,12 @@ R = TypeVar("R")
 MARK = "__parlance_scope__"
 """Attribute that says what an admission dependency demands; the authorization matrix is made from it."""
 API_KEY_HEADER = "x-api-key"
-"""Where Anthropic's clients put the key. Only routes that say so look there."""
+"""Header in which Anthropic's clients put the key. Only routes that say so read it."""
 
 
 @dataclass(slots=True)
 class Admitted:
-    """A request whose key, scope and rate are in order.
+    """A request with key, scope and rate in order.
 
     Attributes:
         max_values: keys and values that its body may hold.
@@ -109,13 +110,17 @@ def admit(
     return admission
 
 
+any_key = admit(None)
+AnyKey = Annotated[Admitted, Depends(any_key)]
+
+
 async def authenticated(request: HTTPConnection, authorization: str | None) -> Caller:
-    """Who holds the key. Raises what `authenticate` does, and RATE_LIMIT_EXCEEDED where too many wrong ones came."""
+    """Returns the holder of the key. Raises as `authenticate`, and RATE_LIMIT_EXCEEDED after too many wrong keys."""
     return await counting_wrong_keys(request, trace_of(request).service.state.accounts.authenticate(authorization))
 
 
 async def counting_wrong_keys(request: HTTPConnection, look_up: Awaitable[R]) -> R:
-    """What `look_up` finds of a key.
+    """Returns the result of `look_up` for a key.
 
     Only keys that open nothing are counted: a right one opens, whatever else comes from its network.
     """
@@ -132,7 +137,7 @@ async def counting_wrong_keys(request: HTTPConnection, look_up: Awaitable[R]) ->
 
 
 def _either_header(request: Request) -> str:
-    """What `Authorization` says, or would say of an `x-api-key`. Raises MISSING_API_KEY, AMBIGUOUS_API_KEY."""
+    """Returns `Authorization`, also for an `x-api-key`. Raises MISSING_API_KEY, AMBIGUOUS_API_KEY."""
     authorization, key = request.headers.get("authorization"), request.headers.get(API_KEY_HEADER)
     if not authorization and not key:
         raise MISSING_API_KEY("send your API key as `x-api-key: <API_KEY>` or `Authorization: Bearer <API_KEY>`")
@@ -144,7 +149,7 @@ def _either_header(request: Request) -> str:
 
 
 async def admit_anyone(request: Request, max_body_bytes: int) -> AnonymousClient:
-    """What the routes without a key look at first: length, and a rate for each network that clients are in.
+    """First checks of routes without a key: length, and a rate for each network that clients are in.
 
     From then on the request counts among those of that network, until it is over. Raises REQUEST_TOO_LARGE,
     RATE_LIMIT_EXCEEDED, TOO_MUCH_AT_ONCE.
@@ -162,7 +167,7 @@ def refuse_long_body(request: Request, max_bytes: int) -> None:
     """Looks at the declared length only. Raises REQUEST_TOO_LARGE."""
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > max_bytes:
-        raise _too_large(max_bytes)
+        raise REQUEST_TOO_LARGE(f"the body is longer than {max_bytes} bytes")
 
 
 def refuse_other_media(request: Request) -> None:
@@ -174,6 +179,13 @@ def refuse_other_media(request: Request) -> None:
         raise UNSUPPORTED_MEDIA_TYPE("the body is a multipart form; this path accepts only JSON")
 
 
+def require_media(request: Request, wanted: str, otherwise: str = "", hint: str = "") -> None:
+    """Raises UNSUPPORTED_MEDIA_TYPE unless the body has the type `wanted`; one without a type is `otherwise`."""
+    kind = request.headers.get("content-type", otherwise)
+    if kind.partition(";")[0].strip().lower() != wanted:
+        raise UNSUPPORTED_MEDIA_TYPE(f"the body has the type `{kind[:60]}`; send `content-type: {wanted}`{hint}")
+
+
 def refuse_beyond(rate: RateVerdict) -> None:
     """Raises RATE_LIMIT_EXCEEDED."""
     if not rate.allowed:
@@ -181,7 +193,3 @@ def refuse_beyond(rate: RateVerdict) -> None:
             f"you have sent more than {rate.limit} requests in a minute; send the next in {rate.reset_s} s",
             retry_after_s=rate.reset_s,
         )
-
-
-def _too_large(max_bytes: int) -> ApiError:
-    return REQUEST_TOO_LARGE(f"the body is longer than {max_bytes} bytes")

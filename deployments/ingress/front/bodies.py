@@ -3,10 +3,10 @@
 read_body(request, hold, most_bytes)    a body in memory
 stream_body(request, hold, most_bytes)  the same in pieces, as they come
 with_stall_limit(source, ...)           pieces of any body, as long as they keep coming
-watched(receive, look, every_s)         where a body comes from, as long as somebody wants it
+watched(receive, look, every_s)         where a body comes from, as long as it is wanted
 with_timeout(seconds, step)             one step of either, within a time
 BodyPace                                the steps of a body, within the time that all of them may take
-ReplyPace                               the same of a reply, whose client sets the pace
+ReplyPace                               the same of a reply; its client sets the pace
 
 Setting and cancelling a timer costs more than most steps: what a network takes or has brought is there at once. So a
 step is begun first, and gets a timer only when it has to wait.
@@ -58,7 +58,7 @@ async def stream_body(request: Request, hold: Hold, most_bytes: int, hint: str =
 
 
 async def pieces(request: Request) -> AsyncGenerator[bytes, None]:
-    """What the network brings. Raises INVALID_REQUEST where it ends before its time."""
+    """Yields the body from the network. Raises INVALID_REQUEST if it ends before its time."""
     is_whole = False
     while not is_whole:
         chunk, is_whole = _piece(await request.receive())
@@ -67,7 +67,7 @@ async def pieces(request: Request) -> AsyncGenerator[bytes, None]:
 
 
 def _piece(message: Message) -> tuple[bytes, bool]:
-    """What a message brings of a body, and whether it is the last one."""
+    """Returns the bytes of a message, and if it is the last one."""
     if message["type"] == "http.disconnect":
         raise INVALID_REQUEST("the connection ended before the body was complete; send it again")
     return message.get("body", b""), not message.get("more_body", False)
@@ -101,7 +101,7 @@ def watched(receive: Receive, look: Callable[[], Awaitable[None]], every_s: floa
 async def with_stall_limit(
     source: AsyncGenerator[bytes, None], idle_s: float, most_s: float
 ) -> AsyncGenerator[bytes, None]:
-    """What `source` gives. Raises as `BodyPace.step`."""
+    """Yields from `source`. Raises as `BodyPace.step`."""
     pace = BodyPace(idle_s, most_s)
     async with aclosing(source):
         while True:
@@ -114,7 +114,7 @@ async def with_stall_limit(
 
 
 class BodyPace:
-    """How slowly a body may come.
+    """Least pace of a body.
 
     Args:
         idle_s: that may pass without a byte.
@@ -152,7 +152,7 @@ class StepTimeout(Exception):
 
 
 async def with_timeout(seconds: float, step: Awaitable[R]) -> R:
-    """What `step` gives, and what it raises. Raises StepTimeout where it takes longer than `seconds`."""
+    """Returns or raises as `step` does. Raises StepTimeout if it takes longer than `seconds`."""
     steps = step.__await__()
     try:
         awaited = steps.send(None)
@@ -192,7 +192,7 @@ def _resumed(steps: Generator[Any, Any, R], awaited: Any) -> Generator[Any, Any,
 
 
 class ReplyPace:
-    """How slowly a client may take a reply: what it has waited for altogether is held against what was sent.
+    """Least pace at which a client takes a reply: its waiting time in all is compared with what was sent.
 
     Args:
         idle_s: that it may take nothing, at once and beyond its pace.
@@ -209,7 +209,7 @@ class ReplyPace:
         self._left_s = idle_s
 
     async def step(self, size_bytes: int, step: Awaitable[None]) -> None:
-        """Awaits `step`, which sends so many bytes. Raises StepTimeout where the client keeps it waiting too long."""
+        """Awaits `step`, which sends `size_bytes`. Raises StepTimeout where the client keeps it waiting too long."""
         self._left_s += size_bytes / self._bytes_per_s
         steps = step.__await__()
         try:

@@ -1,4 +1,4 @@
-"""What requests may hold at one time, before any work is done for them. Every bound is of one ingress process.
+"""Bounds of what requests hold at one time, before any work is done for them. Each is of one ingress process.
 
     requests     of everybody                       503 OVERLOADED
     requests     of a key, of an organisation       429 TOO_MUCH_AT_ONCE
@@ -7,7 +7,7 @@
     body bytes   of a key, of an organisation       429 TOO_MUCH_AT_ONCE
     body bytes   of everybody                       503 OVERLOADED
 
-Without a key, a network counts like a key, and everybody without one like an organisation. What is held is given back
+Without a key, a network counts like a key, and all without one like an organisation. What is held is given back
 when the request is over: a body stays in memory until then, as JSON or as a job. A long reply counts among the bodies
 until it is sent; where its length is known beforehand, room is taken before an engine is asked. Refusals are counted,
 and the counts go to the log.
@@ -28,7 +28,7 @@ from typing import ClassVar
 from autoscaling.engine import owner_name
 from concurrency.fairness import OwnerCounter
 from concurrency.semaphore import FairSemaphore
-from contract.access import Caller
+from contract.access import Caller, RateOwner
 from contract.errors import OVERLOADED, TOO_MUCH_AT_ONCE, ApiError
 from contract.limits import (
     BODIES_OF_KEY_BYTES,
@@ -45,7 +45,7 @@ from contract.limits import (
 log = logging.getLogger(f"parlance.{__name__}")
 
 REPORT_S = 60.0
-"""Refusals are logged at most so often."""
+"""Seconds between logged refusals at least."""
 
 RETRY_AFTER_RANGE_S = (1, 3)
 """Bounds of `Retry-After`: those who were refused together do not come back together."""
@@ -57,11 +57,13 @@ class AnonymousClient:
 
     Attributes:
         network: where it is, as an address.
-        org_id: all strangers together are like one organisation; ids of real ones begin at 1.
+        org_id: all clients without a key are like one organisation; ids of real ones begin at 1.
+        derived: credentials that it has issued, as of a key: none.
     """
 
     network: str
     org_id: ClassVar[int] = 0
+    derived: ClassVar[tuple[RateOwner, ...]] = ()
 
     @property
     def key_id(self) -> str:
@@ -70,36 +72,38 @@ class AnonymousClient:
 
 
 Holder = Caller | AnonymousClient
-"""Who holds something."""
+"""Holder of something."""
 
 
 class UsageCounter:
-    """How much of one thing is held: in all, by organisation, by key."""
+    """Amounts of one thing that are held: in all, by organisation, by key and by credentials that keys have issued."""
 
     def __init__(self) -> None:
         self.of_organisation, self.of_key = OwnerCounter(), OwnerCounter()
 
     @property
     def total(self) -> int:
-        """What all hold together."""
+        """Amount that all hold together."""
         return self.of_organisation.total
 
     def take(self, holder: Holder, amount: int) -> None:
         """Adds; a negative `amount` gives back."""
         self.of_organisation.take(holder.org_id, amount)
         self.of_key.take(holder.key_id, amount)
+        for owner in holder.derived:
+            self.of_key.take(owner.name, amount)
 
     def of(self, holder: Holder) -> tuple[int, int]:
-        """What its key holds, and its organisation."""
+        """Amounts that its key holds, and its organisation."""
         return self.of_key[holder.key_id], self.of_organisation[holder.org_id]
 
 
 @dataclass
 class ConcurrencyLimits:
-    """What is held in one process.
+    """Holdings of one process.
 
     Attributes:
-        most_requests: under way at one time, of everybody.
+        most_requests: under way at one time, in all.
         requests: those under way.
         calls: those among them that have a key, or need none.
         uploads: recordings on their way under tickets, by organisation.
@@ -117,6 +121,7 @@ class ConcurrencyLimits:
     refused: Counter[str] = field(default_factory=Counter)
     _reported: Counter[str] = field(default_factory=Counter)
     _reported_at_s: float = 0.0
+    _read_until_s: float = 0.0
 
     @contextmanager
     def request(self, is_vital: bool) -> Iterator[None]:
@@ -133,7 +138,10 @@ class ConcurrencyLimits:
     def call(self, holder: Holder) -> Iterator[None]:
         """One request that was admitted. Raises TOO_MUCH_AT_ONCE."""
         of_key, of_organisation = self.calls.of(holder)
-        if of_key >= (most := _most_requests(holder)):
+        most = KEYLESS_AT_ONCE
+        if isinstance(holder, Caller):
+            most = holder.tariff.concurrent_streams * REQUESTS_PER_STREAM
+        if of_key >= most:
             raise _too_much(f"{_whose(holder)[0]} has {most} requests running, which is its limit")
         if of_organisation >= (most := self.most_requests // 2):
             raise _too_much(f"{_whose(holder)[1]} has {most} requests running, which is its limit")
@@ -158,12 +166,13 @@ class ConcurrencyLimits:
 
     @contextmanager
     def body(self, holder: Holder) -> Iterator[Callable[[int], None]]:
-        """The body of a request. Gives a function that takes so many bytes more; it raises as in the table above."""
+        """Body of a request, or messages of a websocket. Yields what takes bytes, and raises as in the table above."""
         taken_bytes = 0
 
         def take(count: int) -> None:
             nonlocal taken_bytes
-            self._refuse_bytes(holder, count)
+            if count > 0:
+                self._refuse_bytes(holder, count)
             self.body_bytes.take(holder, count)
             taken_bytes += count
 
@@ -175,17 +184,20 @@ class ConcurrencyLimits:
     def reading_turn(self, holder: Holder, length: int) -> AbstractAsyncContextManager[None]:
         """Around the reading of a body of this length, which takes milliseconds for a long one.
 
-        Many that came together would be read one right after the other, and everybody else would wait for all of them.
-        So others take a step between two, and organisations take turns.
+        Many that came together would be read one right after the other, and all others would wait for all of them.
+        So others have as long between two as the last one took, and organisations take turns.
         """
         return nullcontext() if length <= LONG_BODY_BYTES else self._long_reading_turn(holder)
 
     @asynccontextmanager
     async def _long_reading_turn(self, holder: Holder) -> AsyncIterator[None]:
         async with self.reading.of(owner_name(holder.org_id)):
-            # The others run now, up to their own next step.
-            await asyncio.sleep(0)
-            yield
+            await asyncio.sleep(max(0.0, self._read_until_s - time.monotonic()))
+            began_s = time.monotonic()
+            try:
+                yield
+            finally:
+                self._read_until_s = 2 * time.monotonic() - began_s
 
     @contextmanager
     def reply(self, holder: Holder, count: int) -> Iterator[None]:
@@ -212,6 +224,9 @@ class ConcurrencyLimits:
         if self.body_bytes.total + count > BODIES_OF_PROCESS_BYTES:
             raise OVERLOADED(retry_after_s=_retry_after_s())
         of_key, of_organisation = self.body_bytes.of(holder)
+        most = BODIES_OF_KEY_BYTES // 2
+        if any(self.body_bytes.of_key[owner.name] + count > most for owner in holder.derived):
+            raise _too_many_bytes("the credentials that this key has issued", most)
         if of_key + count > (most := BODIES_OF_KEY_BYTES):
             raise _too_many_bytes(_whose(holder)[0], most)
         if of_organisation + count > (most := BODIES_OF_ORGANISATION_BYTES):
@@ -224,13 +239,6 @@ def _whose(holder: Holder) -> tuple[str, str]:
         if isinstance(holder, AnonymousClient)
         else ("this key", "your organisation")
     )
-
-
-def _most_requests(holder: Holder) -> int:
-    """Under way at one time."""
-    if isinstance(holder, AnonymousClient):
-        return KEYLESS_AT_ONCE
-    return holder.tariff.concurrent_streams * REQUESTS_PER_STREAM
 
 
 def _too_much(message: str) -> ApiError:

@@ -4,7 +4,7 @@
     any other origin   no header of CORS at all: the browser keeps the reply from the page
 
 Keys travel in headers that a page sets itself, so cookies and other credentials of the browser are never allowed.
-Starlette's middleware is not used: it sends half of these headers to foreign origins, and `Vary` not to everybody.
+Starlette's middleware is not used: it sends half of these headers to foreign origins, and `Vary` not to all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _READABLE = frozenset({"cache-control", "content-language", "content-length", "c
 
 
 def listed_origins(listed: Iterable[str]) -> frozenset[str]:
-    """What the operator has listed, as browsers write it. Raises ValueError for what no browser ever sends.
+    """Returns the operator's origins as browsers write them. Raises ValueError for what no browser ever sends.
 
     `*` stands for every origin, and alone.
     """
@@ -53,13 +53,13 @@ def listed_origins(listed: Iterable[str]) -> frozenset[str]:
 
 
 def is_allowed(origin: str, allowed: frozenset[str]) -> bool:
-    """Whether pages of `origin` may call."""
+    """Says if pages of `origin` may call."""
     return ANY in allowed or origin in allowed
 
 
 @dataclass(frozen=True, slots=True)
 class Cors:
-    """What `TraceMiddleware` does for web pages, so that the replies of its own errors are theirs as well.
+    """Adds headers for web pages where `TraceMiddleware` does, so that replies of its own errors have them as well.
 
     Attributes:
         allowed: origins as `listed_origins` gives them. Without any, the middleware does without.
@@ -83,7 +83,7 @@ class Cors:
         return Response(status_code=204, headers=headers)
 
     def add_headers(self, scope: Scope, headers: MutableHeaders) -> None:
-        """Says on a reply, whose other `headers` are all there, that the page may read it and them."""
+        """Says on a reply with all other `headers`, that the page may read it and them."""
         if ANY not in self.allowed:
             # Also where no page asks: a cache must not give that reply to one.
             headers.add_vary_header("Origin")

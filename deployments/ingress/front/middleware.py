@@ -1,7 +1,7 @@
 """The middleware around every route.
 
 TraceMiddleware   opens the trace of a request, and writes the headers that every reply has
-ShortWay          serves the routes that are asked most by a table, beside FastAPI's own way to them
+FastRoutes        serves the busiest routes from a table, without FastAPI's own dispatch
 
 Plain ASGI on purpose: Starlette's BaseHTTPMiddleware hides client disconnects from streams. Errors of our own end here
 too: Starlette's handler for them raises them again, and then the server that runs the app logs their text, which may
@@ -28,8 +28,7 @@ from deployments.ingress import traces
 from deployments.ingress.context import Service, Trace
 from deployments.ingress.front.bodies import ReplyPace, StepTimeout
 from deployments.ingress.front.cors import Cors
-from deployments.ingress.front.sockets import SocketSender, serve_socket, told_of_socket
-from state.rates import RateVerdict
+from deployments.ingress.front.sockets import UPGRADED, SocketSender, serve_socket
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -42,47 +41,45 @@ Row = tuple[Callable[[Request], Awaitable[Any]], Callable[..., Awaitable[Respons
 
 def _headers(trace: Trace) -> Iterator[tuple[bytes, bytes]]:
     """Headers of every reply: the ids, where the time went, and the rate limit once a key is known."""
-    headers = dict.fromkeys(trace.shape.id_headers, trace.request_id) | {"server-timing": _server_timing(trace)}
-    if trace.rate:
-        headers |= _rate_headers(trace.rate)
+    timing = ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in trace.parts().items())
+    headers = dict.fromkeys(trace.shape.id_headers, trace.request_id) | {"server-timing": timing}
+    if rate := trace.rate:
+        # The spec's headers, and the draft standard's beside them. A reset is whole seconds to go, never a moment.
+        headers |= {
+            "x-ratelimit-limit": str(rate.limit),
+            "x-ratelimit-remaining": str(rate.remaining),
+            "x-ratelimit-reset": str(rate.reset_s),
+            "ratelimit-policy": f'"default";q={rate.limit};w={rate.window_s}',
+            "ratelimit": f'"default";r={rate.remaining};t={rate.reset_s}',
+        }
     if trace.names and trace.names.span:
         headers |= trace.names.span.headers()
     return ((name.encode("ascii"), value.encode("ascii")) for name, value in headers.items())
 
 
 def refusal(trace: Trace, error: ApiError) -> JSONResponse:
-    """The reply that tells `error`, in the shape of this path's wire."""
+    """The reply of `error`, in the shape of this path's wire."""
     trace.fault = error.fault
     return JSONResponse(trace.shape.body(error, trace.request_id), error.fault.status, error.headers())
 
 
-def _server_timing(trace: Trace) -> str:
-    return ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in trace.parts().items())
+def _outcome(trace: Trace, otherwise: Outcome) -> Outcome:
+    """Returns the outcome of a request or websocket, `otherwise` where it has no fault. Counts a refusal."""
+    if not (fault := trace.fault):
+        return otherwise
+    trace.service.metrics.totals[REFUSALS, (trace.model.id if trace.model else NO_MODEL, fault.code)] += 1
+    return Outcome.REFUSED if fault.status < 500 else Outcome.FAILED
 
 
-def _tell(trace: Trace, *, is_whole: bool) -> Outcome:
+def _count_request(trace: Trace, *, is_whole: bool) -> Outcome:
     """Counts a request that is over. `is_whole` says whether the last byte of its reply went out."""
     metrics, model = trace.service.metrics, trace.model.id if trace.model else NO_MODEL
-    outcome = Outcome.OK if is_whole else Outcome.LEFT
-    if fault := trace.fault:
-        outcome = Outcome.REFUSED if fault.status < 500 else Outcome.FAILED
-        metrics.totals[REFUSALS, (model, fault.code)] += 1
+    outcome = _outcome(trace, Outcome.OK if is_whole else Outcome.LEFT)
     parts = trace.parts()
     for part, seconds in parts.items():
         metrics.totals[REQUEST_TIME, (model, part)] += seconds
     metrics.observe(REQUEST_DURATION, (trace.scope or NO_MODEL, model, outcome), sum(parts.values()))
     return outcome
-
-
-def _rate_headers(rate: RateVerdict) -> dict[str, str]:
-    """The spec's headers, and the draft standard's beside them. A reset is whole seconds to go, never a moment."""
-    return {
-        "x-ratelimit-limit": str(rate.limit),
-        "x-ratelimit-remaining": str(rate.remaining),
-        "x-ratelimit-reset": str(rate.reset_s),
-        "ratelimit-policy": f'"default";q={rate.limit};w={rate.window_s}',
-        "ratelimit": f'"default";r={rate.remaining};t={rate.reset_s}',
-    }
 
 
 class TraceMiddleware:
@@ -92,7 +89,7 @@ class TraceMiddleware:
         self.app = app
         self.service = service
         self._cors = Cors(service.allowed_origins) if service.allowed_origins else None
-        self._tells_of_each = service.observation.is_on
+        self._traces_each = service.observation.is_on
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -104,15 +101,15 @@ class TraceMiddleware:
         try:
             await self._answer(scope, receive, reply, trace)
         finally:
-            self._remember(trace, scope, reply.status, _tell(trace, is_whole=reply.has_ended))
+            self._remember(trace, scope, reply.status, _count_request(trace, is_whole=reply.has_ended))
 
     def _opened(self, scope: Scope, shape: ErrorShape) -> Trace:
         trace = scope["trace"] = Trace(self.service, shape)
         if self.service.console:
             trace.timings.stages = [StageEntry(Stage.ADMISSION, trace.started_s)]
         named = [header for header in scope["headers"] if header[0] in TRACE_HEADERS]
-        if named or self._tells_of_each:
-            traces.begin(trace, named)
+        if named or self._traces_each:
+            traces.begin(trace, scope, named)
         return trace
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,10 +123,12 @@ class TraceMiddleware:
         try:
             await serve_socket(self.app, trace, reply, refusal, scope, receive)
         finally:
-            self._remember(trace, scope, reply.status, told_of_socket(trace, reply.status))
+            # Its client decides how long it lasts, so it is not among the times of requests.
+            outcome = _outcome(trace, Outcome.OK if reply.status == UPGRADED else Outcome.LEFT)
+            self._remember(trace, scope, reply.status, outcome)
 
     def _remember(self, trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
-        if self._tells_of_each:
+        if self._traces_each:
             traces.end(trace, scope, status, outcome)
         if self.service.console:
             traces.remember(trace, scope, status, outcome)
@@ -157,7 +156,7 @@ class TraceMiddleware:
             await refusal(trace, INTERNAL_ERROR())(scope, receive, reply)
 
 
-class ShortWay:
+class FastRoutes:
     """Serves the routes that need of FastAPI nothing but an admission, without its way to them, which costs as much.
 
     Whatever the table lacks takes the long way: other methods and paths, and routes with parameters. Both ways give the
@@ -166,13 +165,13 @@ class ShortWay:
     Args:
         app: the long way.
         table: rows by method and path.
-        tell: makes the reply of an error.
+        answer: makes the reply of an error.
     """
 
     def __init__(
-        self, app: ASGIApp, table: Mapping[tuple[str, str], Row], tell: Callable[[Request, ApiError], Response]
+        self, app: ASGIApp, table: Mapping[tuple[str, str], Row], answer: Callable[[Request, ApiError], Response]
     ) -> None:
-        self._app, self._table, self._tell = app, table, tell
+        self._app, self._table, self._answer = app, table, answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -187,7 +186,7 @@ class ShortWay:
         try:
             response = await endpoint(**{name: await admission(request)})
         except ApiError as error:
-            response = self._tell(request, error)
+            response = self._answer(request, error)
         await response(scope, receive, send)
 
 

@@ -1,8 +1,9 @@
-"""Where a request comes from: the network address of its client, and the web page that sent it. Neither is a key."""
+"""Origin of a request: the network address of its client, and the web page that sent it. Neither is a key."""
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from ipaddress import IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
@@ -15,29 +16,36 @@ from deployments.ingress.front.proxies import parsed
 
 _PLAIN_NAME = re.compile(r"[a-z0-9_-]+")
 
+PORTS = {"http": 80, "https": 443}
+
 IPV6_CLIENT_BITS = 64
 """A client may have every address of such a network, so all of them count as one."""
 
 
 def client_network(request: HTTPConnection) -> str:
-    """What a keyless client is counted by: its IPv4 address, or the /64 network of its IPv6 address.
+    """Returns the unit that a keyless client is counted by: its IPv4 address, or the /64 network of its IPv6 address.
 
     What proxies have added to `X-Forwarded-For` is believed, what the client wrote there is not: `proxies.py`.
     """
-    peer = request.client.host if request.client else ""
-    entries = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
-    forwarded = [entry.strip() for entry in entries if entry.strip()]
-    return _network(trace_of(request).service.proxies.client(peer, forwarded))
-
-
-def _network(text: str) -> str:
-    address = parsed(text)
+    address = parsed(trace_of(request).service.proxies.client(*_peer_and_forwarded(request)))
     if address is None:
         # A proxy that writes no addresses: its clients are one.
         return "nowhere"
     if not isinstance(address, IPv6Address):
         return str(address)
     return str(ip_network((int(address), IPV6_CLIENT_BITS), strict=False))
+
+
+def is_from_proxy(request: HTTPConnection) -> bool:
+    """Says if the request comes from a proxy that the operator has named."""
+    return trace_of(request).service.proxies.sent(*_peer_and_forwarded(request))
+
+
+def _peer_and_forwarded(request: HTTPConnection) -> tuple[str, list[str]]:
+    """The address of the other end, and the entries of `X-Forwarded-For`."""
+    entries = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
+    peer = request.client.host if request.client else ""
+    return peer, [entry.strip() for entry in entries if entry.strip()]
 
 
 def refuse_foreign_pages(request: Request) -> None:
@@ -59,29 +67,36 @@ def refuse_foreign_pages(request: Request) -> None:
 
 
 def foreign_page(request: HTTPConnection) -> ApiError:
-    """What a page of another origin is told."""
+    """Returns the error for a page of another origin."""
     origin = request.headers["origin"][:100]
     return FOREIGN_ORIGIN(f"the request comes from a page of `{origin}`, which is not an origin of this server")
 
 
-def is_own_page(request: HTTPConnection) -> bool:
-    """Whether no page asks, or one of this host, of the public address, or of an origin that the operator allows."""
+def is_own_page(request: HTTPConnection, *, same_port: bool = False) -> bool:
+    """Returns whether no page asks, or one of this host, of the public address, or of an allowed origin.
+
+    With `same_port`, of this host and port: a browser opens websockets for pages that may read no reply.
+    """
     service, origin = trace_of(request).service, request.headers.get("origin")
     if origin is None or is_allowed(origin, service.allowed_origins):
         return True
-    return _host(origin) in {_host(f"//{request.headers.get('host', '')}"), _host(service.public_url or "")} - {""}
+    address = f"{origin.partition(':')[0]}://{request.headers.get('host', '')}"
+    part = partial(_host, with_port=same_port)
+    return part(origin) in {part(address), part(service.public_url or "")} - {""}
 
 
-def _host(address: str) -> str:
-    """The host of an address, lower case and without its port; empty where there is none."""
+def _host(address: str, *, with_port: bool = False) -> str:
+    """The host of an address, in lower case; empty where there is none, or no port and no scheme with one."""
     try:
-        return urlsplit(address).hostname or ""
+        parts = urlsplit(address)
+        host, port = parts.hostname or "", with_port and (parts.port or PORTS.get(parts.scheme, 0))
     except ValueError:
         return ""
+    return f"{host}:{port}" if host and port else "" if with_port else host
 
 
 def _is_no_domain(host: str) -> bool:
-    """Whether no public name server can be asked for `host`."""
+    """Says if no public name server can be asked for `host`."""
     try:
         ip_address(host)
     except ValueError:

@@ -21,7 +21,7 @@ class Proxies:
     Attributes:
         networks: where the proxies are.
         behind_haproxy: whether requests come through HAProxy, with the changes of `deployments/haproxy`. It adds an
-            entry to what proxies say, and takes from everybody else what they wrote.
+            entry to what proxies say, and removes what all others wrote.
     """
 
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
@@ -41,8 +41,16 @@ class Proxies:
         `peer` is who has connected to this process, `forwarded` the entries of `X-Forwarded-For`. Read from the end,
         the first that is no proxy is the client: what stands before it is whatever the client wrote.
         """
-        addresses = forwarded if self.behind_haproxy and forwarded else [*forwarded, peer]
+        addresses = self._senders(peer, forwarded)
         return next((address for address in reversed(addresses) if not self._has(address)), addresses[0])
+
+    def sent(self, peer: str, forwarded: Sequence[str]) -> bool:
+        """Says if one of the proxies has sent a request here, and vouches for its headers."""
+        return self._has(self._senders(peer, forwarded)[-1])
+
+    def _senders(self, peer: str, forwarded: Sequence[str]) -> Sequence[str]:
+        """The addresses of all that passed a request on, the last one last."""
+        return forwarded if self.behind_haproxy and forwarded else [*forwarded, peer]
 
     def _has(self, text: str) -> bool:
         address = parsed(text)

@@ -1,6 +1,6 @@
-"""Websockets before any route: their traces and headers, who may open one, and refusals, which are HTTP replies.
+"""Websockets before any route: their traces and headers, admission, and refusals, which are HTTP replies.
 
-A client is told no before the upgrade, by the status and body that a request would get.
+A refusal comes before the upgrade, with the status and body that a request would get.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from contract.access import Scope as KeyScope
+from contract.body import HOLD_EXTENSION, Hold
 from contract.errors import INTERNAL_ERROR, NOT_FOUND, ApiError, without_text
-from contract.telemetry import NO_MODEL, REFUSALS, Outcome
 from deployments.ingress.context import RequestContext, Service, Trace, trace_of
 from deployments.ingress.front.admission import MARK, authenticated, counting_wrong_keys, refuse_beyond
 from deployments.ingress.front.origins import foreign_page, is_own_page
@@ -31,10 +31,10 @@ UPGRADED = 101
 
 @dataclass(frozen=True, slots=True)
 class AdmittedSocket:
-    """A websocket whose page, key, rate and scope are in order.
+    """A websocket with page, key, rate and scope in order.
 
     Attributes:
-        session: what the client secret says of the session, as JSON; None where a key opens it.
+        session: settings of the session in the client secret, as JSON; None where a key opens it.
     """
 
     context: RequestContext
@@ -47,7 +47,7 @@ def admit_socket(scope: KeyScope) -> Callable[[WebSocket], Awaitable[AdmittedSoc
     async def admission(websocket: WebSocket) -> AdmittedSocket:
         trace, session = trace_of(websocket), None
         trace.scope = scope
-        if not is_own_page(websocket):
+        if not is_own_page(websocket, same_port=True):
             raise foreign_page(websocket)
         authorization = _authorization(websocket)
         if secret := _client_secret(authorization):
@@ -60,14 +60,32 @@ def admit_socket(scope: KeyScope) -> Callable[[WebSocket], Awaitable[AdmittedSoc
         caller.require(scope)
         refuse_beyond(rate)
         trace.begin_call(caller)
+        _count_messages(websocket, trace)
         return AdmittedSocket(RequestContext(trace, caller, trace.timings), session)
 
     setattr(admission, MARK, scope)
     return admission
 
 
+def _count_messages(websocket: WebSocket, trace: Trace) -> None:
+    """Has the server that reads a websocket count its messages among the bodies of its key, from the first frame on."""
+    hold = trace.hold()
+
+    def counted(count: int) -> None:
+        try:
+            hold(count)
+        except ApiError as error:
+            trace.fault = error.fault
+            trace.service.concurrency.count(error)
+            raise
+
+    server: dict[str, Hold] = websocket.scope.get("extensions", {}).get(HOLD_EXTENSION, {})
+    server["hold"] = counted
+    trace.resources.callback(server.clear)
+
+
 def _authorization(websocket: WebSocket) -> str | None:
-    """What the header says, else what it would say of the key among the subprotocols."""
+    """The header, or the one that a key among the subprotocols stands for."""
     protocols: list[str] = websocket.scope.get("subprotocols", [])
     keys = [name.removeprefix(KEY_PROTOCOL) for name in protocols if name.startswith(KEY_PROTOCOL)]
     return websocket.headers.get("authorization") or (f"Bearer {keys[0]}" if keys else None)
@@ -96,8 +114,8 @@ class SocketSender:
             added = [header for header in self._headers(self._trace) if header[0] not in present]
             message = {**message, "headers": [*message.get("headers", ()), *added]}
         if not self.status and message["type"] == "websocket.close":
-            # No route has this path: what Starlette says then is 403.
-            raise NOT_FOUND("there is no websocket at this path; `/v1/realtime` is one")
+            # No route has this path. Starlette would answer 403.
+            raise NOT_FOUND("there is no websocket at this path; `/v1/realtime` is one where live sessions are on")
         await self._send(message)
 
 
@@ -125,15 +143,3 @@ async def serve_socket(
             await sender({"type": "websocket.close", "code": 1011, "reason": "internal server error"})
         elif not sender.status:
             await refuse(trace, INTERNAL_ERROR())(scope, receive, sender)
-
-
-def told_of_socket(trace: Trace, status: int) -> Outcome:
-    """How a websocket ended, and counts it where it was refused.
-
-    How long it lasted is its client's affair: among the times of requests it would be the slowest of all.
-    """
-    if fault := trace.fault:
-        model = trace.model.id if trace.model else NO_MODEL
-        trace.service.metrics.totals[REFUSALS, (model, fault.code)] += 1
-        return Outcome.REFUSED if fault.status < 500 else Outcome.FAILED
-    return Outcome.OK if status == UPGRADED else Outcome.LEFT

@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,9 +29,9 @@ PASSAGE_CHARS = 800
 WEIGHTS = (2.0, 3.0, 1.0)
 """Of a word in the title of the page, in the headings above it, and in the text."""
 
-ASIDE = 0.7
-"""What a passage of ASIDE_PAGES counts beside one that explains how things are today."""
-ASIDE_PAGES = ("docs/decisions/", "docs/glossary.md", "docs/reference.md", "docs/walks.md", "CHANGELOG.md")
+SECONDARY_WEIGHT = 0.7
+"""Weight of a passage of ASIDE_PAGES against one that explains how things are today."""
+ASIDE_PAGES = ("docs/decisions/", "docs/glossary.md", "CHANGELOG.md")
 
 EXCERPT_TOKENS = 60
 
@@ -69,7 +70,7 @@ class Section:
 
     @property
     def id(self) -> str:
-        """What `read` takes."""
+        """Id that `read` takes."""
         return f"{self.page}#{self.anchor}" if self.anchor else self.page
 
 
@@ -85,36 +86,34 @@ class SearchHit:
 class Documentation:
     """The pages under `root`. Any task may ask it.
 
-    All questions wait in line for one thread of its own: however many strangers ask at once, the threads that the
+    All questions wait in line for one thread of its own: however many clients ask at once, the threads that the
     process shares stay free for others.
     """
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="documentation")
-        self._index: _Index | None = None
 
     async def search(self, query: str, count: int) -> list[SearchHit]:
         """At most `count` sections that have a word of `query`, best first. Any text is a query."""
-        return await self._in_thread(lambda: self._loaded().search(query, count))
+        return await self._in_thread(lambda: self._index.search(query, count))
 
     async def read(self, id: str) -> str | None:
         """The Markdown of a page or a section, None where there is no such. No file is opened for a client."""
-        return await self._in_thread(lambda: self._loaded().texts.get(id))
+        return await self._in_thread(lambda: self._index.texts.get(id))
 
     async def _in_thread(self, work: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    def _loaded(self) -> _Index:
-        if self._index is None:
-            self._index = _Index(list(_pages(self._root)))
-        return self._index
+    @cached_property
+    def _index(self) -> _Index:
+        return _Index(dict(_pages(self._root)))
 
 
 class _Index:
     """Sections in memory. `texts` has each page and each section by its id."""
 
-    def __init__(self, pages: list[tuple[str, str]]) -> None:
+    def __init__(self, pages: Mapping[str, str]) -> None:
         self.texts = dict(pages)
         # Made and read in the one thread of Documentation.
         self._database = sqlite3.connect(":memory:")
@@ -122,8 +121,8 @@ class _Index:
             "CREATE VIRTUAL TABLE passages USING "
             "fts5(id UNINDEXED, title, headings, text, worth UNINDEXED, tokenize='porter unicode61')"
         )
-        for page, text in pages:
-            worth = ASIDE if page.startswith(ASIDE_PAGES) else 1.0
+        for page, text in pages.items():
+            worth = SECONDARY_WEIGHT if page.startswith(ASIDE_PAGES) else 1.0
             for section in sections(page, text):
                 self.texts.setdefault(section.id, section.text)
                 above = (section.id, section.headings[0], " > ".join(section.headings[1:]))
@@ -167,7 +166,8 @@ def sections(page: str, text: str) -> Iterator[Section]:
         heading = None if fenced else _HEADING.fullmatch(line)
         if heading:
             yield from _section(page, path, anchor, lines)
-            path = _beneath(path, len(heading[1]), heading[2])
+            level = len(heading[1])
+            path = [*((above, title) for above, title in path if above < level), (level, heading[2])]
             anchor, lines = _anchor(heading[2], anchors), []
         lines.append(line)
     yield from _section(page, path, anchor, lines)
@@ -182,11 +182,6 @@ def passages(text: str) -> list[str]:
         else:
             pieces.append(paragraph)
     return pieces
-
-
-def _beneath(path: list[tuple[int, str]], level: int, heading: str) -> list[tuple[int, str]]:
-    """The headings above a new one, and that one."""
-    return [*((above, text) for above, text in path if above < level), (level, heading)]
 
 
 def _section(page: str, path: list[tuple[int, str]], anchor: str, lines: list[str]) -> Iterator[Section]:

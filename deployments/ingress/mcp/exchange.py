@@ -1,7 +1,7 @@
 """A toolbox as a server of the MCP SDK; one message through it, and its reply.
 
 The route has admitted the request and read its body. What is no JSON-RPC message, or of a revision that is not served,
-is answered here; everything else by the SDK, whose stateless transport is run for this one message and ends with it: if
+is answered here; everything else by the SDK; its stateless transport is run for this one message and ends with it: if
 the client leaves, so does the call.
 """
 
@@ -39,12 +39,12 @@ from contract.body import Hold, decode
 from contract.errors import INVALID_JSON, ApiError
 from contract.mcp import RpcReply
 from deployments.ingress.context import trace_of
-from deployments.ingress.mcp.tools import McpTool, Toolbox, call
+from deployments.ingress.mcp.tools import Toolbox, call
 
 C = TypeVar("C")
 
 SCOPE_KEY = "parlance.mcp"
-"""Where the ASGI scope of a message has its `McpCall`."""
+"""Key of the `McpCall` in the ASGI scope of a message."""
 
 REVISIONS = KNOWN_PROTOCOL_VERSIONS[-3:]
 """The current revision and the two before it. None of them has batches."""
@@ -60,10 +60,10 @@ _message = TypeAdapter[Any](JSONRPCRequest | JSONRPCNotification | JSONRPCRespon
 
 @dataclass(frozen=True, slots=True)
 class McpCall(Generic[C]):
-    """What a call gets of the request that brought it.
+    """Parts of a request that its call gets.
 
     Attributes:
-        wants_progress: whether the reply is a stream that can tell how far the call has come.
+        wants_progress: whether the reply is a stream that can report the progress of the call.
     """
 
     context: C
@@ -73,17 +73,26 @@ class McpCall(Generic[C]):
 @cache
 def server(toolbox: Toolbox[Any]) -> Server[Any]:
     """The one server of this toolbox; it keeps nothing of any message."""
-    listed = types.ListToolsResult(tools=[_described(tool) for tool in toolbox.tools])
+    listed = [
+        types.Tool(
+            name=tool.name,
+            title=tool.title,
+            description=tool.description,
+            input_schema=tool.arguments.model_json_schema(),
+            annotations=types.ToolAnnotations(read_only_hint=tool.is_read_only, open_world_hint=False),
+        )
+        for tool in toolbox.tools
+    ]
 
     async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return listed
+        return types.ListToolsResult(tools=listed)
 
     async def call_tool(
         context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        tool = toolbox.find(params.name)
+        tool = next((tool for tool in toolbox.tools if tool.name == params.name), None)
         if tool is None:
             names = ", ".join(f"`{tool.name}`" for tool in toolbox.tools)
             raise MCPError(types.INVALID_PARAMS, f"there is no tool `{params.name[:100]}`; the tools are {names}")
@@ -111,23 +120,17 @@ def server(toolbox: Toolbox[Any]) -> Server[Any]:
     )
 
 
-def _described(tool: McpTool[Any]) -> types.Tool:
-    return types.Tool(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        input_schema=tool.arguments.model_json_schema(),
-        annotations=types.ToolAnnotations(read_only_hint=tool.is_read_only, open_world_hint=False),
-    )
-
-
 def answer(
     request: Request, body: bytes, accepts_stream: bool, toolbox: Toolbox[C], context: C, hold: Hold
 ) -> Response:
     """The reply to `body`, a message to the tools of `toolbox`. Raises what `hold` does."""
     revision = request.headers.get(REVISION_HEADER)
     if revision is not None and revision not in REVISIONS:
-        return _unsupported(revision)
+        return _refusal(
+            UNSUPPORTED_PROTOCOL_VERSION,
+            f"protocol revision `{revision[:40]}` is not served here; there are {', '.join(REVISIONS)}",
+            {"supported": list(REVISIONS), "requested": revision[:40]},
+        )
     try:
         message = decode(body, hold=hold)
     except ApiError as error:
@@ -152,7 +155,7 @@ def answer(
 
 
 class Exchange(Response):
-    """The reply of the SDK: JSON, or a stream where the client wants to be told of progress."""
+    """The reply of the SDK: JSON, or a stream if the client wants progress."""
 
     def __init__(self, toolbox: Toolbox[C], body: bytes, headers: MutableHeaders, mcp_call: McpCall[C]) -> None:
         super().__init__()
@@ -208,15 +211,6 @@ def _negotiated(message: dict[str, Any]) -> bytes | None:
     if params.get("protocolVersion") in REVISIONS or not isinstance(params.get("protocolVersion"), str):
         return None
     return json.dumps(message | {"params": params | {"protocolVersion": LATEST_HANDSHAKE}}).encode()
-
-
-def _unsupported(revision: str) -> Response:
-    served = ", ".join(REVISIONS)
-    return _refusal(
-        UNSUPPORTED_PROTOCOL_VERSION,
-        f"protocol revision `{revision[:40]}` is not served here; there are {served}",
-        {"supported": list(REVISIONS), "requested": revision[:40]},
-    )
 
 
 def _refusal(code: int, text: str, data: Any = None) -> Response:

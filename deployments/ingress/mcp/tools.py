@@ -31,7 +31,7 @@ from contract.mcp import (
     SearchArguments,
     SearchDocsArguments,
 )
-from contract.rerank import Ranking, RerankJob, RerankReply, RerankRequest, reply
+from contract.rerank import Ranking, RerankJob, RerankRequest, reply
 from contract.wires import contents
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat as chat_flow
@@ -43,14 +43,14 @@ log = logging.getLogger(f"parlance.{__name__}")
 C = TypeVar("C")
 
 Report = Callable[[float, str], Awaitable[None]]
-"""Tells the client how far a call has come, as a number that grows, and what is new since."""
+"""Reports the progress of a call to the client, as a number that grows, and what is new since."""
 
 DOCUMENTATION = Documentation()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What a call gives back: text, and the same as data. `fault` says why it failed."""
+    """Result of a call: text, and the same as data. `fault` says why it failed."""
 
     text: str
     data: dict[str, Any]
@@ -75,16 +75,12 @@ class McpTool(Generic[C]):
 
 @dataclass(frozen=True, eq=False)
 class Toolbox(Generic[C]):
-    """The tools of an endpoint, and what a model is told about it."""
+    """The tools of an endpoint, and its description for a model."""
 
     name: str
     title: str
     instructions: str
     tools: tuple[McpTool[C], ...]
-
-    def find(self, name: str) -> McpTool[C] | None:
-        """The tool of this name."""
-        return next((tool for tool in self.tools if tool.name == name), None)
 
 
 async def call(tool: McpTool[C], arguments: Mapping[str, Any], context: C, report: Report | None) -> ToolAnswer:
@@ -115,13 +111,13 @@ async def _chat(arguments: ChatArguments, context: RequestContext, report: Repor
     request = validated(ChatRequest, {"model": model.id, "messages": messages, "max_tokens": arguments.max_tokens})
     if report:
         return await _chat_in_pieces(model, request, context, report)
-    return await chat_flow.complete(context, model, request, lambda answer: _answered(answer, model))
 
+    def render(answer: ChatReply) -> ToolAnswer:
+        choice = answer.body["choices"][0]
+        text = choice["message"].get("content") or ""
+        return _chat_answer(text, model, choice["finish_reason"], answer.prompt_tokens, answer.completion_tokens)
 
-def _answered(answer: ChatReply, model: ChatModel) -> ToolAnswer:
-    choice = answer.body["choices"][0]
-    text = choice["message"].get("content") or ""
-    return _chat_answer(text, model, choice["finish_reason"], answer.prompt_tokens, answer.completion_tokens)
+    return await chat_flow.complete(context, model, request, render)
 
 
 async def _chat_in_pieces(
@@ -160,14 +156,12 @@ async def _search(arguments: SearchArguments, context: RequestContext, _: Report
     model = context.pick(context.service.catalog.rerank, arguments.model)
 
     def render(ranking: Ranking) -> ToolAnswer:
-        return _ranked(reply(ranking, request, model=model.id, reply_id=context.trace.request_id))
+        body = reply(ranking, request, model=model.id, reply_id=context.trace.request_id)
+        lines = [f"{r['index']} ({r['relevance_score']:.3f}): {r['document']['text']}" for r in body["results"]]
+        data = {"model": body["model"], "results": body["results"], "usage": body["usage"]}
+        return ToolAnswer("\n".join(lines), data)
 
     return await rerank(context, model, RerankJob(request.query, request.documents), render)
-
-
-def _ranked(body: RerankReply) -> ToolAnswer:
-    lines = [f"{r['index']} ({r['relevance_score']:.3f}): {r['document']['text']}" for r in body["results"]]
-    return ToolAnswer("\n".join(lines), {"model": body["model"], "results": body["results"], "usage": body["usage"]})
 
 
 async def _search_docs(arguments: SearchDocsArguments, _: object, __: Report | None) -> ToolAnswer:

@@ -10,10 +10,9 @@ from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
-from contract.catalog import ChatModel
-from contract.chat.engine import ChatCompletion, ChatReply
+from contract.chat.engine import ChatCompletion, ChatEngine, ChatReply
 from contract.chat.request import ChatRequest
-from contract.completions import Completion, CompletionReply, CompletionRequest
+from contract.completions import Completion, CompletionJob, CompletionReply, CompletionRequest
 from contract.limits import CHAT_BODY_BYTES, JSON_NUMBERS
 from contract.tokens import (
     DetokenizeJob,
@@ -23,10 +22,9 @@ from contract.tokens import (
     TokenizeMessages,
     TokenizeReply,
 )
-from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
 from deployments.ingress.front.admission import Admitted, admit
-from deployments.ingress.wire.events import PassThrough, chat_stream, tell_of_wait
+from deployments.ingress.wire.events import PassThrough, chat_stream, enable_queue_status
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
 from deployments.ingress.wire.replies import chat_headers
@@ -35,9 +33,8 @@ router = APIRouter(tags=["chat"])
 tokens_router = APIRouter(tags=["tokens"])
 
 Chatting = Annotated[Admitted, Depends(admit(Scope.CHAT, CHAT_BODY_BYTES))]
-Writing = Annotated[Admitted, Depends(admit(Scope.CHAT, max_values=JSON_NUMBERS))]
+WithIds = Annotated[Admitted, Depends(admit(Scope.CHAT, max_values=JSON_NUMBERS))]
 Counting = Annotated[Admitted, Depends(admit(Scope.CHAT))]
-Spelling = Annotated[Admitted, Depends(admit(Scope.CHAT, max_values=JSON_NUMBERS))]
 
 
 @router.post("/chat/completions", openapi_extra=documented(ChatRequest, ChatCompletion, streams=True, **ACCEPTS_KEY))
@@ -50,22 +47,19 @@ async def complete(admitted: Chatting) -> Response:
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
     if request.stream:
-        tell_of_wait(admitted)
+        enable_queue_status(admitted)
         return await chat_stream(
             context, chat.stream(context, model, request), PassThrough(), left_out=request.left_out
         )
-    return await once(admitted, partial(_answer, context, model, request))
 
-
-async def _answer(context: RequestContext, model: ChatModel, request: ChatRequest) -> Response:
     def render(reply: ChatReply) -> Response:
         return JSONResponse(reply.body, headers=chat_headers(context, reply.cut_tokens, request.left_out))
 
-    return await chat.complete(context, model, request, render)
+    return await once(admitted, partial(chat.complete, context, model, request, render))
 
 
 @router.post("/completions", openapi_extra=documented(CompletionRequest, Completion, streams=True, **ACCEPTS_KEY))
-async def create_completions(admitted: Writing) -> Response:
+async def create_completions(admitted: WithIds) -> Response:
     """Continue one or more texts, or score them with `echo` and `logprobs`.
 
     An `Idempotency-Key` makes the JSON answer repeatable without a second bill; with `stream` it is ignored.
@@ -73,18 +67,17 @@ async def create_completions(admitted: Writing) -> Response:
     request = await admitted.body(CompletionRequest)
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
+    job = CompletionJob(request, context.owner)
     if request.stream:
-        tell_of_wait(admitted)
-        return await chat_stream(context, chat.write_stream(context, model, request), PassThrough())
-    return await once(admitted, partial(_continuation, context, model, request))
+        enable_queue_status(admitted)
+        batches = chat.streamed(context, model, job, ChatEngine.write_stream)
+        return await chat_stream(context, batches, PassThrough())
 
-
-async def _continuation(context: RequestContext, model: ChatModel, request: CompletionRequest) -> Response:
     def render(reply: CompletionReply) -> Response:
         headers = chat_headers(context, reply.cut_tokens)
         return Response(to_json(reply.body), headers=headers, media_type="application/json")
 
-    return await chat.write(context, model, request, render)
+    return await once(admitted, partial(chat.whole, context, model, job, ChatEngine.write, render))
 
 
 @tokens_router.post("/tokenize", openapi_extra=documented(TokenizeBody, TokenizeReply))
@@ -102,7 +95,7 @@ async def tokenize(admitted: Counting) -> Response:
 
 
 @tokens_router.post("/detokenize", openapi_extra=documented(DetokenizeRequest, DetokenizeReply))
-async def detokenize(admitted: Spelling) -> Response:
+async def detokenize(admitted: WithIds) -> Response:
     """The text that some tokens of a chat model spell. Costs nothing."""
     request = await admitted.body(DetokenizeRequest)
     context = admitted.context

@@ -1,15 +1,14 @@
 """The console: GET /console/ and its files, /console/events, /console/requests, /console/keys.
 
-The page needs no key: it is the same for everybody, and shows nothing before it is given one.
+The page needs no key: it is the same for all, and shows nothing before it is given one.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
@@ -18,7 +17,7 @@ from contract.errors import NOT_FOUND, ApiError
 from contract.limits import KEYLESS_BODY_BYTES
 from deployments.ingress.console import Console
 from deployments.ingress.context import Trace, trace_of
-from deployments.ingress.front.admission import Admitted, admit, refuse_long_body
+from deployments.ingress.front.admission import AnyKey, refuse_long_body
 from deployments.ingress.front.concurrency import AnonymousClient
 from deployments.ingress.front.origins import client_network
 from deployments.ingress.wire.events import event_stream
@@ -29,10 +28,6 @@ from state.billing.months import iso_s
 router = APIRouter(tags=["console"])
 open_router = APIRouter(tags=["console"])
 """The page, which needs no key."""
-
-AnyKey = Annotated[Admitted, Depends(admit(None))]
-
-LAST_ID = "last-event-id"
 
 HEADERS = {
     "cache-control": "no-cache",
@@ -47,15 +42,14 @@ HEADERS = {
 
 @router.get("/console/events", openapi_extra=documented_events(GraphEvent))
 async def watch(admitted: AnyKey) -> Response:
-    """Show the graph as it is, by server-sent events: a `snapshot`, then a `change` whenever there is one."""
+    """Show the graph as it is, by server-sent events: a `snapshot`, then another one whenever it has changed."""
     context, console = admitted.context, _console(admitted.context.trace)
     accounts, rates = context.service.state.accounts, context.service.state.rates
-    last_id = admitted.request.headers.get(LAST_ID)
 
     async def events() -> AsyncGenerator[bytes, None]:
         async with (
             rates.stream(context.caller),
-            aclosing(console.feed.watch(context.caller, last_id, accounts.current)) as source,
+            aclosing(console.feed.watch(context.caller, accounts.current)) as source,
         ):
             async for event in source:
                 yield event
@@ -108,7 +102,7 @@ async def list_keys(admitted: AnyKey) -> Response:
 
 
 @open_router.api_route("/console", methods=["GET", "HEAD"], include_in_schema=False)
-async def lead_to_page(request: Request) -> Response:
+async def redirect_to_console(request: Request) -> Response:
     """Lead to the page, without a word of the Host header, also behind a proxy that cuts off a path."""
     trace = trace_of(request)
     _admit_anyone(trace, request)
@@ -146,7 +140,7 @@ def _file(console: Console, request: Request, name: str) -> Response:
 
 
 def _takes_gzip(accepted: str) -> bool:
-    """Whether a client takes gzip by its Accept-Encoding, which refuses a coding by the weight 0."""
+    """Says if a client takes gzip by its Accept-Encoding, which refuses a coding by the weight 0."""
     codings = ("".join(item.split()).partition(";q=") for item in accepted.lower().split(","))
     weights = {coding: weight or "1" for coding, _, weight in codings}
     return weights.get("gzip", weights.get("*", "0")).strip("0.") != ""

@@ -13,14 +13,12 @@ from fastapi import APIRouter, Depends
 from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
-from contract.catalog import DecisionModel
-from contract.decisions.decision import MAX_BODY_BYTES, Decision, DecisionWire, check_body
-from contract.decisions.native import DecisionBody, DecisionReply
-from contract.decisions.openai import OpenAIDecisionReply
-from contract.decisions.questions import Preset, PresetList, listed_presets
+from contract.decisions.decision import MAX_BODY_BYTES, DecisionResult, check_body
+from contract.decisions.native import DecisionReply, DecisionWire
+from contract.decisions.openai import DecisionBody, OpenAIDecisionReply
+from contract.decisions.questions import PresetList, listed_presets
 from contract.decisions.systemone import SystemOneReply, SystemOneRequest
 from contract.models import DECISION_LIMITS, DecisionModelList, describe_decision_model
-from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import decisions
 from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
@@ -34,8 +32,7 @@ Deciding = Annotated[Admitted, Depends(admit(Scope.DECISIONS, MAX_BODY_BYTES))]
 @router.post("/decisions", openapi_extra=documented(DecisionBody, DecisionReply | OpenAIDecisionReply, **ACCEPTS_KEY))
 async def decide(admitted: Deciding) -> Response:
     """Read probabilities over fixed options, in our shape or, for a body with `input`, in OpenAI's."""
-    body = await admitted.body(DecisionBody)
-    return await _decide(admitted, body.root)
+    return await _decide(admitted, (await admitted.body(DecisionBody)).root)
 
 
 @router.post("/systemone", openapi_extra=documented(SystemOneRequest, SystemOneReply, **ACCEPTS_KEY))
@@ -70,13 +67,11 @@ async def list_models(admitted: Deciding) -> Response:
 
 
 async def _decide(admitted: Admitted, wire: DecisionWire) -> Response:
-    context, decision = admitted.context, wire.decision()
-    check_body(admitted.body_bytes, decision.images)
+    context, decision = admitted.context, wire.native()
+    check_body(admitted.body_bytes, decision.addresses)
     model, preset = decisions.resolve(context, decision)
-    return await once(admitted, partial(_answer, context, wire, decision, model, preset), keep_body=False)
 
+    def render(result: DecisionResult) -> Response:
+        return JSONResponse(wire.render(result))
 
-async def _answer(
-    context: RequestContext, wire: DecisionWire, decision: Decision, model: DecisionModel, preset: Preset | None
-) -> Response:
-    return await decisions.decide(context, decision, model, preset, lambda result: JSONResponse(wire.render(result)))
+    return await once(admitted, partial(decisions.decide, context, decision, model, preset, render), keep_body=False)

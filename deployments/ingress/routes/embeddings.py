@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from functools import partial
 from typing import Annotated
 
@@ -48,20 +47,16 @@ async def _answer(
     context: RequestContext, model: EmbeddingModel, job: EmbeddingsJob, encoding_format: EncodingFormat
 ) -> Response:
     async def render(vectors: Embeddings) -> bytes:
-        return await _joined(reply(vectors, model=model.id, encoding_format=encoding_format))
+        joined, since = [], 0
+        for part in reply(vectors, model=model.id, encoding_format=encoding_format):
+            joined.append(part)
+            since += len(part)
+            if since > REPLY_PIECE_BYTES:
+                # Making a long reply takes as long as a hundred steps of other requests, which come between.
+                await asyncio.sleep(0)
+                since = 0
+        return b"".join(joined)
 
     with context.room_for(reply_bytes(job, model, encoding_format)):
         body = await embed(context, model, job, render)
     return Response(body, media_type="application/json")
-
-
-async def _joined(parts: Iterator[bytes]) -> bytes:
-    """All of `parts`. Steps of other requests come between: making a long reply takes as long as a hundred of them."""
-    joined, since = [], 0
-    for part in parts:
-        joined.append(part)
-        since += len(part)
-        if since > REPLY_PIECE_BYTES:
-            await asyncio.sleep(0)
-            since = 0
-    return b"".join(joined)

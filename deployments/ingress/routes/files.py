@@ -15,15 +15,15 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from contract.access import Scope
-from contract.errors import NOT_FOUND, UNSUPPORTED_MEDIA_TYPE
+from contract.errors import NOT_FOUND
 from contract.limits import UPLOAD_BYTES
 from contract.speech.request import MEDIA_TYPES
 from contract.transcription.uploads import RECORDING_TYPES, UploadRequest, UploadTicket
 from deployments.ingress.context import trace_of
-from deployments.ingress.flows.uploads import issue, need_open, nothing_came, store, too_long, why_closed
-from deployments.ingress.front.admission import Admitted, admit, refuse_other_media
+from deployments.ingress.flows.uploads import issue, need_open, nothing_came, refuse_closed, store, too_long
+from deployments.ingress.front.admission import Admitted, admit, refuse_other_media, require_media
 from deployments.ingress.front.bodies import pieces, watched, with_stall_limit
-from deployments.ingress.wire.addresses import own_address, signature_of
+from deployments.ingress.wire.addresses import own_address
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented, documented_audio
 from deployments.ingress.wire.replies import StreamedReply
@@ -34,10 +34,10 @@ open_router = APIRouter(tags=["files"])
 """The signature is the key."""
 
 IDLE_S = 60.0
-"""A recording that stands still for so long is given up."""
+"""Seconds without a byte after which a recording is given up."""
 
 TICKET_POLL_S = 5.0
-"""So often the ticket of an upload is looked at: another process may have used it, and then no byte more is wanted."""
+"""Seconds between looks at the ticket of an upload, which another process may have used."""
 
 Transcribing = Annotated[Admitted, Depends(admit(Scope.TRANSCRIBE))]
 
@@ -69,7 +69,7 @@ async def _ticket(admitted: Admitted, request: UploadRequest) -> Response:
     body: UploadTicket = {
         "upload_id": ticket.id,
         "upload_url": address,
-        "token": signature_of(address),
+        "token": address.rpartition("=")[2],  # its signature
         "content_type": ticket.content_type,
         "max_bytes": UPLOAD_BYTES,
     }
@@ -85,7 +85,8 @@ async def download(request: Request, name: str) -> Response:
     if blob is None:
         raise NOT_FOUND("the file at this address has been deleted")
     headers = {"content-length": str(blob.size_bytes), "cache-control": "private", "x-content-type-options": "nosniff"}
-    return StreamedReply(blob.chunks, headers=headers, media_type=_media_type(name))
+    media_type = MEDIA_TYPES.get(name.rpartition(".")[2], "application/octet-stream")
+    return StreamedReply(blob.chunks, headers=headers, media_type=media_type)
 
 
 @open_router.put("/files/{name:path}", openapi_extra=documented(None, Uploaded, keyed=False, **RECORDING))
@@ -96,8 +97,7 @@ async def upload(request: Request, name: str) -> Response:
     ticket = await service.state.tickets.find(name.rpartition("/")[2])
     if ticket is None or ticket.name != name:
         raise NOT_FOUND("this address belongs to no ticket, or its ticket has been deleted; get a new ticket")
-    if closed := why_closed(ticket, service.state.clock()):
-        raise closed
+    refuse_closed(ticket, service.state.clock())
     _check_headers(request, ticket)
     wanted = watched(request.receive, partial(need_open, service, ticket.id), TICKET_POLL_S)
     left_s = ticket.expires_at - service.state.clock()
@@ -108,11 +108,7 @@ async def upload(request: Request, name: str) -> Response:
 
 def _check_headers(request: Request, ticket: Ticket) -> None:
     """Raises UNSUPPORTED_MEDIA_TYPE, REQUEST_TOO_LARGE and INVALID_REQUEST before any of the body is read."""
-    kind = request.headers.get("content-type", "")
-    if kind.partition(";")[0].strip().lower() != ticket.content_type:
-        raise UNSUPPORTED_MEDIA_TYPE(
-            f"the body has the type `{kind[:60]}`; send `content-type: {ticket.content_type}`, as the ticket says"
-        )
+    require_media(request, ticket.content_type, hint=", as the ticket says")
     refuse_other_media(request)
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > ticket.size_bytes:
@@ -125,8 +121,3 @@ def _query(request: Request) -> str:
     """The query as it came: `request.url` would break over bytes that are no UTF-8, of which no signature has any."""
     query: bytes = request.scope["query_string"]
     return query.decode("latin-1")
-
-
-def _media_type(name: str) -> str:
-    suffix = name.rpartition(".")[2]
-    return next((media for kind, media in MEDIA_TYPES.items() if kind == suffix), "application/octet-stream")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Depends
@@ -10,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from contract.access import Scope
-from contract.errors import NOT_ACCEPTABLE, UNSUPPORTED_MEDIA_TYPE
+from contract.errors import NOT_ACCEPTABLE
 from contract.limits import KEYLESS_BODY_BYTES, MCP_BODY_BYTES
 from contract.mcp import RpcMessage, RpcReply
 from deployments.ingress.context import trace_of
-from deployments.ingress.front.admission import Admitted, admit, admit_anyone, refuse_other_media
+from deployments.ingress.front.admission import Admitted, admit, admit_anyone, refuse_other_media, require_media
 from deployments.ingress.front.bodies import read_body
 from deployments.ingress.front.concurrency import Holder
 from deployments.ingress.front.origins import refuse_foreign_pages
@@ -45,32 +46,21 @@ async def use_docs_tools(request: Request) -> Response:
 async def _answer(request: Request, holder: Holder, max_body_bytes: int, toolbox: Toolbox[C], context: C) -> Response:
     refuse_foreign_pages(request)
     accepts_stream = _accepts_stream(request)
-    _check_media(request)
+    refuse_other_media(request)
+    require_media(request, "application/json", otherwise="application/json")  # as on every route
     trace = trace_of(request)
     hold = trace.hold()
     body = await read_body(request, hold, max_body_bytes)
     # In a thread, because the first message loads the SDK.
-    await asyncio.to_thread(_load)
+    await asyncio.to_thread(import_module, "deployments.ingress.mcp.exchange")
     from deployments.ingress.mcp.exchange import answer
 
     async with trace.service.concurrency.reading_turn(holder, len(body)):
         return answer(request, body, accepts_stream, toolbox, context, hold)
 
 
-def _load() -> None:
-    import deployments.ingress.mcp.exchange  # noqa: F401
-
-
-def _check_media(request: Request) -> None:
-    """Raises UNSUPPORTED_MEDIA_TYPE. A body without a type is taken as JSON, as on every route."""
-    refuse_other_media(request)
-    kind = request.headers.get("content-type", "application/json")
-    if kind.partition(";")[0].strip().lower() != "application/json":
-        raise UNSUPPORTED_MEDIA_TYPE(f"the body has the type `{kind[:60]}`; send `content-type: application/json`")
-
-
 def _accepts_stream(request: Request) -> bool:
-    """Whether the client takes events as well. Raises NOT_ACCEPTABLE if it does not even take JSON."""
+    """Says if the client takes events as well. Raises NOT_ACCEPTABLE if it does not even take JSON."""
     accept = ",".join(request.headers.getlist("accept")) or "*/*"
     kinds = {kind.partition(";")[0].strip().lower() for kind in accept.split(",")}
     if not kinds & {"application/json", "application/*", "*/*"}:

@@ -9,16 +9,13 @@ from fastapi import APIRouter, Depends
 from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
-from contract.catalog import ChatModel
 from contract.chat.engine import ChatReply
-from contract.chat.request import ChatRequest
 from contract.limits import CHAT_BODY_BYTES
 from contract.messages.events import PING, MessageEvents, failed
 from contract.messages.reply import MessageReply, TokenCount, message
 from contract.messages.request import Conversation, MessagesRequest
 from contract.messages.translation import chat_request
 from contract.wires import MessagesErrorReply
-from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
 from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.wire.events import StreamFormat, chat_stream
@@ -42,11 +39,17 @@ async def create_message(admitted: Writing) -> Response:
     body = await admitted.body(MessagesRequest)
     context, request = admitted.context, chat_request(body)
     model = context.pick(context.service.catalog.chat, body.model)
-    if not body.stream:
-        return await once(admitted, partial(_answer, context, model, request))
-    stream_format = StreamFormat(PING, partial(failed, request_id=context.trace.request_id))
-    batches = chat.stream(context, model, request)
-    return await chat_stream(context, batches, MessageEvents(model.id), stream_format, request.left_out)
+    is_silent = body.max_tokens == 0
+    if body.stream:
+        stream_format = StreamFormat(PING, partial(failed, request_id=context.trace.request_id))
+        batches = chat.stream(context, model, request)
+        return await chat_stream(context, batches, MessageEvents(model.id, is_silent), stream_format, request.left_out)
+
+    def render(reply: ChatReply) -> Response:
+        headers = chat_headers(context, reply.cut_tokens, request.left_out)
+        return JSONResponse(message(reply, is_silent), headers=headers)
+
+    return await once(admitted, partial(chat.complete, context, model, request, render))
 
 
 @router.post("/messages/count_tokens", openapi_extra=documented_here(Conversation, TokenCount))
@@ -57,10 +60,3 @@ async def count_tokens(admitted: Writing) -> Response:
     model = context.pick(context.service.catalog.chat, body.model)
     counted: TokenCount = {"input_tokens": await chat.count(context, model, request)}
     return JSONResponse(counted, headers=chat_headers(context, 0, request.left_out))
-
-
-async def _answer(context: RequestContext, model: ChatModel, request: ChatRequest) -> Response:
-    def render(reply: ChatReply) -> Response:
-        return JSONResponse(message(reply), headers=chat_headers(context, reply.cut_tokens, request.left_out))
-
-    return await chat.complete(context, model, request, render)

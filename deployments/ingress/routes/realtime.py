@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 from starlette.datastructures import QueryParams
@@ -16,9 +16,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from contract.access import Scope
 from contract.errors import INVALID_REQUEST
+from contract.ids import random_id
 from contract.limits import WRITE_S
-from contract.realtime import replies
 from contract.realtime.limits import REALTIME_NOTICE_S, REALTIME_SESSION_S
+from contract.realtime.replies import close_reason
 from contract.realtime.secrets import ClientSecret, ClientSecretRequest
 from contract.realtime.session import DEFAULT, AudioInput
 from deployments.ingress.flows.realtime.session import LiveSession, opening_object
@@ -34,11 +35,9 @@ PROTOCOL = "realtime"
 SECRET_SESSION_BYTES = 2048
 """Of a session that a client secret carries: headers have little room."""
 DRAIN_S = 30
-"""Seconds between the notice that the server goes and the end of a session."""
+"""Seconds between the notice that the server stops and the end of a session."""
 CLOSE_S = 5
 """Seconds for a close to go out."""
-REASON_BYTES = 123
-"""Of a close, by RFC 6455."""
 
 
 @router.websocket("/realtime")
@@ -49,15 +48,16 @@ async def listen(
     socket, context = _Socket(websocket), admitted.context
     session = socket.session = LiveSession(context, _config(websocket.query_params, admitted.session), socket)
     await context.service.state.ledger.require_room(context.caller)
-    with context.service.live.session(context.caller.org_id, socket.drain):
-        async with context.service.state.rates.stream(context.caller):
+    # The place last: another session may give up its own for it.
+    async with context.service.state.rates.stream(context.caller):
+        with context.service.live.session(context.caller.org_id, socket):
             await socket.open()
             async with session:
                 await socket.serve()
 
 
 def _config(query: QueryParams, session: str | None) -> AudioInput:
-    """What the session is set to at first. Raises INVALID_REQUEST."""
+    """Returns the first settings of the session. Raises INVALID_REQUEST."""
     if (intent := query.get("intent", "transcription")) != "transcription":
         raise INVALID_REQUEST(
             f"`intent` is `{intent[:40]}`; this server has `transcription` sessions only", param="intent"
@@ -81,7 +81,7 @@ async def create_client_secret(admitted: Annotated[Admitted, Depends(admit(Scope
         )
     await context.service.state.ledger.require_room(context.caller)
     issue = context.service.state.client_secrets.issue
-    value, expires_at = issue(context.caller, request.expires_after.seconds, session)
+    value, expires_at = issue(context.caller, request.expires_after.seconds, session, request.max_sessions)
     return JSONResponse(ClientSecret(value=value, expires_at=expires_at, session=shown))
 
 
@@ -110,12 +110,9 @@ class _Socket:
             self._after(REALTIME_SESSION_S - REALTIME_NOTICE_S, self._announce, "time_limit", REALTIME_NOTICE_S)
         try:
             while (message := await self._websocket.receive())["type"] != "websocket.disconnect":
-                if (text := message.get("text")) is not None:
-                    await self.session.take(text)
-                else:
-                    await self.session.teller.refuse(
-                        INVALID_REQUEST("a binary frame came; send events as text, and sound as base64 in `audio`")
-                    )
+                # Without the content, which the session drops before a long event waits.
+                await self.session.take(message.pop("text" if "text" in message else "bytes"))
+                message["done"]()
         except asyncio.CancelledError:
             if not (self._is_left and task and task.uncancel() == 0):
                 raise
@@ -123,9 +120,9 @@ class _Socket:
             if self._timer:
                 self._timer.cancel()
 
-    async def tell(self, event: replies.Event) -> None:
-        """Sends an event. A client that does not read for WRITE_S is left."""
-        text = json.dumps(event, ensure_ascii=False)
+    async def send(self, type: str, **members: Any) -> None:
+        """Sends an event under a new id. A client that does not read for WRITE_S is left."""
+        text = json.dumps({"type": type, "event_id": f"event_{random_id()}", **members}, ensure_ascii=False)
         async with self._sending:
             if self._is_left or self._websocket.application_state is not WebSocketState.CONNECTED:
                 return
@@ -142,22 +139,27 @@ class _Socket:
                     self._serving.cancel()
 
     async def close(self, code: int, reason: str) -> None:
-        """Closes the socket after all events before; whoever waits for its next message is told of the end."""
+        """Closes the socket after all events before. `serve` then receives the disconnect, and returns."""
         async with self._sending:
-            await self._close(code, reason)
-
-    async def _close(self, code: int, reason: str) -> None:
-        if not self._is_left and self._websocket.application_state is WebSocketState.CONNECTED:
+            if self._is_left or self._websocket.application_state is not WebSocketState.CONNECTED:
+                return
             with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
-                    await self._websocket.close(code, reason.encode()[:REASON_BYTES].decode(errors="ignore"))
+                    await self._websocket.close(code, close_reason(reason))
 
-    def drain(self) -> None:
-        """This server goes."""
-        self._announce("draining", DRAIN_S)
+    @property
+    def idle_s(self) -> float:
+        """Seconds since a turn was transcribed."""
+        return self.session.idle_s
+
+    def leave(self, why: str) -> None:
+        """Ends the session: at once where it is `idle`."""
+        self._announce(why, 0 if why == "idle" else DRAIN_S)
 
     def _announce(self, why: str, closes_in_s: int) -> None:
-        self._notice = asyncio.create_task(self.tell(replies.session_expiring(why, closes_in_s)), name="notice")
+        self._notice = asyncio.create_task(
+            self.send("parlance.session.expiring", why=why, closes_in_s=closes_in_s), name="notice"
+        )
         self._after(closes_in_s, self.session.end, why)
 
     def _after(self, seconds: float, step: Callable[..., None], *arguments: object) -> None:

@@ -9,10 +9,8 @@ from fastapi import APIRouter, Depends
 from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
-from contract.catalog import RerankModel
 from contract.rerank import Ranking as Scores
 from contract.rerank import RerankJob, RerankReply, RerankRequest, reply
-from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.rerank import rerank
 from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
@@ -32,11 +30,9 @@ async def rank(admitted: Ranking) -> Response:
     request = await admitted.body(RerankRequest)
     context = admitted.context
     model = context.pick(context.service.catalog.rerank, request.model)
-    return await once(admitted, partial(_answer, context, model, request))
 
-
-async def _answer(context: RequestContext, model: RerankModel, request: RerankRequest) -> Response:
     def render(scores: Scores) -> Response:
         return JSONResponse(reply(scores, request, model=model.id, reply_id=context.trace.request_id))
 
-    return await rerank(context, model, RerankJob(request.query, request.documents), render)
+    job = RerankJob(request.query, request.documents)
+    return await once(admitted, partial(rerank, context, model, job, render))

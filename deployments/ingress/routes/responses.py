@@ -16,13 +16,13 @@ from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatReply
 from contract.limits import CHAT_BODY_BYTES
 from contract.responses.events import ResponseEvents
-from contract.responses.names import named_here
+from contract.responses.names import translate_errors
 from contract.responses.reply import ResponseHead, ResponseReply, whole
 from contract.responses.request import ResponsesRequest
 from deployments.ingress.context import RequestContext, trace_of
 from deployments.ingress.flows import chat
 from deployments.ingress.front.admission import Admitted, admit
-from deployments.ingress.wire.events import StreamFormat, chat_stream, tell_of_wait
+from deployments.ingress.wire.events import StreamFormat, chat_stream, enable_queue_status
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
 from deployments.ingress.wire.replies import chat_headers
@@ -44,7 +44,7 @@ async def respond(admitted: Responding) -> Response:
     model = context.pick(context.service.catalog.chat, request.model)
     head = ResponseHead(request, context.trace.request_id, int(time.time()), model.id)
     if request.stream:
-        tell_of_wait(admitted)
+        enable_queue_status(admitted)
         events = ResponseEvents(head, trace_of(admitted.request).hold())
         stream_format = StreamFormat(failed=events.failed, queued=events.queued)
         return await chat_stream(context, _batches(context, model, head), events, stream_format, request.left_out)
@@ -55,13 +55,13 @@ async def _answer(context: RequestContext, model: ChatModel, head: ResponseHead)
     def render(reply: ChatReply) -> Response:
         return JSONResponse(whole(head, reply), headers=chat_headers(context, reply.cut_tokens, head.request.left_out))
 
-    with named_here(head.request.places):
+    with translate_errors(head.request.places):
         await _check_length(context, model, head)
         return await chat.complete(context, model, head.request.chat, render)
 
 
 async def _batches(context: RequestContext, model: ChatModel, head: ResponseHead) -> AsyncGenerator[ChatBatch, None]:
-    with named_here(head.request.places):
+    with translate_errors(head.request.places):
         await _check_length(context, model, head)
         async with aclosing(chat.stream(context, model, head.request.chat)) as batches:
             async for batch in batches:

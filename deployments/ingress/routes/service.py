@@ -5,6 +5,7 @@ GET /docs/ shows the documentation where the site was built: `make docs` in the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,6 +15,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 from typing_extensions import TypedDict
 
+from autoscaling.engine import Engine
 from contract import VERSION
 from contract.access import MeReply, Scope
 from contract.catalog import Model
@@ -22,7 +24,7 @@ from contract.limits import KEYLESS_BODY_BYTES
 from contract.models import ModelList, ModelLoad, ModelObject, describe, listing
 from contract.usage import PARAMETERS, UsageQuery, UsageReply, cursor_after
 from deployments.ingress.context import RequestContext, trace_of
-from deployments.ingress.front.admission import Admitted, admit, admit_anyone
+from deployments.ingress.front.admission import Admitted, AnyKey, admit, admit_anyone, authenticated
 from deployments.ingress.wire.openapi import documented, not_available, written
 from state.billing.usage import iso
 
@@ -39,12 +41,11 @@ SITE_HEADERS = {
     "x-content-type-options": "nosniff",
 }
 
-AnyKey = Annotated[Admitted, Depends(admit(None))]
 EitherHeader = Annotated[Admitted, Depends(admit(None, takes_api_key_header=True))]
 
 
 class HealthReply(TypedDict):
-    """The ingress serves. `version` is that of Parlance; `replicas` run, by engine, and zero is healthy."""
+    """The ingress serves. `version` is that of Parlance; `replicas` run, by engine: none are named without a key."""
 
     status: Literal["ok"]
     version: str
@@ -53,8 +54,11 @@ class HealthReply(TypedDict):
 
 @open_router.get("/healthz", openapi_extra=documented(None, HealthReply, keyed=False))
 async def healthz(request: Request) -> Response:
-    """Answer 200 once the ingress serves, with the number of running replicas of each engine."""
-    engines = trace_of(request).service.engines
+    """Answer 200 once the ingress serves; for a valid key with the number of running replicas of each engine."""
+    engines: Mapping[str, Engine] = {}
+    if authorization := request.headers.get("authorization"):
+        await authenticated(request, authorization)
+        engines = trace_of(request).service.engines
     replicas = {name: engine.running() for name, engine in engines.items()}
     health: HealthReply = {"status": "ok", "version": VERSION, "replicas": replicas}
     return JSONResponse(health)

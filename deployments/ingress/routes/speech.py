@@ -1,4 +1,4 @@
-"""POST /audio/speech, and what our ears made of it."""
+"""POST /audio/speech, and its verification."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from contract.speech.request import MEDIA_TYPES, SpeechRequest
 from contract.speech.verdict import VERDICT_RETRY_S, SpeechVerdictReply
 from contract.wires import event
 from deployments.ingress.flows import speech, verdicts
-from deployments.ingress.flows.speech import PreparedSpeech
-from deployments.ingress.flows.verdicts import Listening
+from deployments.ingress.flows.verdicts import SpeechVerification
 from deployments.ingress.front.admission import Admitted, admit
-from deployments.ingress.wire.events import event_stream, tell_of_wait
+from deployments.ingress.wire.events import enable_queue_status, event_stream
 from deployments.ingress.wire.openapi import documented, documented_audio
 from deployments.ingress.wire.replies import byte_stream, served_headers
 
@@ -35,18 +34,22 @@ async def speak(admitted: Speaking) -> Response:
     """Speak a text: the bytes of an audio file as they are made, or with `stream_format: "sse"` as events."""
     request = await admitted.body(SpeechRequest)
     prepared = await speech.prepare(admitted.context, request)
-    headers = _headers(admitted, request, prepared)
-    listening = None if request.verify == "off" else Listening(admitted.context, prepared)
+    choice = prepared.choice
+    headers = {"X-Voice-Provider": choice.model.provider, "X-Voice": choice.spoken_as}
+    if choice.model.selects_language:
+        headers["X-Voice-Language"] = choice.language
+    headers |= served_headers(admitted.context, prepared.runtime, request.model)
+    listening = None if request.verify == "off" else SpeechVerification(admitted.context, prepared)
     blocks = listening.blocks(headers) if listening else speech.blocks(admitted.context, prepared)
     if request.stream_format == "sse":
-        tell_of_wait(admitted)
+        enable_queue_status(admitted)
         return await event_stream(admitted.context.trace, _events(blocks, listening), headers)
-    return await byte_stream(_bytes(blocks), MEDIA_TYPES[prepared.choice.format], headers)
+    return await byte_stream(_bytes(blocks), MEDIA_TYPES[choice.format], headers)
 
 
 @router.get("/audio/speech/{request_id}/verdict", openapi_extra=documented(None, SpeechVerdictReply))
 async def get_verdict(admitted: Hearing, request_id: str) -> Response:
-    """What our ears heard of speech that was asked for with `verify`: for ten minutes, by the reply's `x-request-id`.
+    """Verdict on speech that was requested with `verify`: for ten minutes, by the reply's `x-request-id`.
 
     202 with `Retry-After` and an empty object while it is spoken or listened to.
     """
@@ -62,7 +65,9 @@ async def _bytes(blocks: AsyncGenerator[AudioBlock, None]) -> AsyncGenerator[byt
             yield block.data
 
 
-async def _events(blocks: AsyncGenerator[AudioBlock, None], listening: Listening | None) -> AsyncGenerator[bytes, None]:
+async def _events(
+    blocks: AsyncGenerator[AudioBlock, None], listening: SpeechVerification | None
+) -> AsyncGenerator[bytes, None]:
     """OpenAI's events: `speech.audio.delta` with base64, then `speech.audio.done`; ours: `speech.audio.verdict`.
 
     Its `usage` counts tokens, of which there are none; what is billed stands beside them.
@@ -76,12 +81,3 @@ async def _events(blocks: AsyncGenerator[AudioBlock, None], listening: Listening
     yield event({"type": "speech.audio.done", "usage": usage})
     if listening:
         yield event({"type": "speech.audio.verdict", **(await listening.verdict()).reply()})
-
-
-def _headers(admitted: Admitted, request: SpeechRequest, prepared: PreparedSpeech) -> dict[str, str]:
-    """Who spoke, as what, and what truly ran."""
-    choice = prepared.choice
-    headers = {"X-Voice-Provider": choice.model.provider, "X-Voice": choice.spoken_as}
-    if choice.model.selects_language:
-        headers["X-Voice-Language"] = choice.language
-    return headers | served_headers(admitted.context, prepared.runtime, request.model)

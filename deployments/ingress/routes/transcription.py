@@ -21,7 +21,7 @@ from deployments.ingress.context import RequestContext, trace_of
 from deployments.ingress.flows import transcription
 from deployments.ingress.flows.transcription import TranscriptionAnswer
 from deployments.ingress.front.admission import Admitted, admit
-from deployments.ingress.wire.events import event_stream, tell_of_wait
+from deployments.ingress.wire.events import enable_queue_status, event_stream
 from deployments.ingress.wire.forms import read_form
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented_form
@@ -42,20 +42,20 @@ Transcribing = Annotated[Admitted, Depends(admit(Scope.TRANSCRIBE, RECORDING_BOD
 async def transcribe(admitted: Transcribing) -> Response:
     """Write a recording down: a `file` of a form, or what was uploaded under `upload_id`.
 
-    With `stream` the text comes as events while the recording is heard.
+    With `stream` the text comes as events while the recording is transcribed.
     """
     request, file = await _request(admitted)
     context = admitted.context
     plan = transcription.prepare(context, request)
     headers = served_headers(context, plan.model.runtime, request.model)
     if request.stream:
-        tell_of_wait(admitted)
+        enable_queue_status(admitted)
         return await event_stream(context.trace, _events(context, plan, file), headers)
     return await once(admitted, partial(_answer, context, plan, file, headers))
 
 
 async def _request(admitted: Admitted) -> tuple[TranscriptionRequest, bytes | None]:
-    """What is asked, and the file of a form. Exactly one of `file` and `upload_id` is there."""
+    """Request, with the file of a form. Exactly one of `file` and `upload_id` is there."""
     kind = admitted.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         form = await read_form(admitted.request, trace_of(admitted.request).hold(), "file")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -13,17 +11,14 @@ from contract.limits import KEYLESS_BODY_BYTES
 from contract.speech.request import MEDIA_TYPES
 from contract.speech.voices import Voice, VoiceList, VoiceObject, access
 from deployments.ingress.context import trace_of
-from deployments.ingress.flows.voices import sample, slug_of
-from deployments.ingress.front.admission import Admitted, admit, admit_anyone
+from deployments.ingress.flows.speech import sample, slug_of
+from deployments.ingress.front.admission import Admitted, AnyKey, admit_anyone, any_key
 from deployments.ingress.wire.addresses import entry, own_entry
 from deployments.ingress.wire.openapi import documented, documented_audio
 
 router = APIRouter(tags=["voices"])
 open_router = APIRouter(tags=["voices"])
 """Samples are played without a key."""
-
-_any_key = admit(None)
-AnyKey = Annotated[Admitted, Depends(_any_key)]
 
 DAY_S = 86_400
 
@@ -51,7 +46,7 @@ async def list_voices(admitted: AnyKey) -> Response:
 async def play_sample(request: Request, slug: str, language: str) -> Response:
     """Play a fixed voice's sample in one of its languages, as MP3. Without a key, no engine wakes up to make it."""
     # Who plays samples needs no key; who has one may wake an engine for them.
-    caller = (await _any_key(request)).context.caller if "authorization" in request.headers else None
+    caller = (await any_key(request)).context.caller if "authorization" in request.headers else None
     if caller is None:
         await admit_anyone(request, KEYLESS_BODY_BYTES)
     service = trace_of(request).service

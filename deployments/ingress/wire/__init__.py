@@ -1,6 +1,6 @@
-"""What is read from requests and written in replies, beside the bodies that `contract` has.
+"""Parts of requests and replies beside the bodies that `contract` has.
 
-events.py       streams of server-sent events, chats among them; what is told of a wait
+events.py       streams of server-sent events, chats among them; reports of a wait
 replies.py      streams of bytes; headers that name the model that answered
 idempotency.py  a repeated POST is done once
 forms.py        a form that brings a file

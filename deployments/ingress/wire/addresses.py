@@ -1,4 +1,4 @@
-"""Addresses that clients get: of bytes, signed, under that of this server; and voices, whose samples have such ones."""
+"""Addresses that clients get: signed ones of bytes, and voices with samples at such addresses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from contract.catalog import SpeechModel
 from contract.speech.voices import SAMPLE_ADDRESS_S, Voice, VoiceObject
-from deployments.ingress.context import Service, trace_of
+from deployments.ingress.context import trace_of
 from deployments.ingress.front.admission import Admitted
 from state.voices import OwnVoice
 
@@ -42,17 +42,8 @@ def own_address(request: Request, name: str, expires_at: int, method: Literal["G
     """An address at this server that allows `method` on `name`, without a key, until `expires_at`."""
     service = trace_of(request).service
     query = service.state.signatures.sign(name, expires_at, method)
-    return f"{_base(request, service)}/files/{name}?{query}"
-
-
-def signature_of(address: str) -> str:
-    """The signature in an address that `own_address` made."""
-    return address.rpartition("=")[2]
-
-
-def _base(request: Request, service: Service) -> str:
-    """The configured address; without one, that at which the client says it reached us."""
-    return service.public_url or str(request.base_url).rstrip("/")
+    base = service.public_url or str(request.base_url).rstrip("/")  # where the client says it reached us
+    return f"{base}/files/{name}?{query}"
 
 
 async def own_entry(admitted: Admitted, own: OwnVoice) -> VoiceObject:
@@ -62,8 +53,9 @@ async def own_entry(admitted: Admitted, own: OwnVoice) -> VoiceObject:
 
 
 def entry(admitted: Admitted, voice: Voice, model: SpeechModel, **samples: Any) -> VoiceObject:
-    """What every voice says of itself, with the `runtime` that speaks here."""
+    """Description of every voice, with the `runtime` that speaks here."""
     context = admitted.context
+    has_sound = voice.scope == "org" or model.has_voice(voice.slug)  # one of an organisation brings its recording
     body: Any = {
         "object": "voice",
         **voice.model_dump(exclude_none=True, exclude={"from_plan"}),
@@ -71,14 +63,9 @@ def entry(admitted: Admitted, voice: Voice, model: SpeechModel, **samples: Any) 
         "model": model.id,
         "runtime": model.speaker_of(voice.primary_language).runtime if model.serving else None,
         "selectable": voice.selectable(context.caller),
-        "available": model in context.offered(context.service.catalog.speech) and _has_sound(model, voice),
+        "available": model in context.offered(context.service.catalog.speech) and has_sound,
         **({"runtimes": runtimes} if (runtimes := model.runtimes(has_voice=True)) else {}),
         **samples,
     }
     listed: VoiceObject = body
     return listed
-
-
-def _has_sound(model: SpeechModel, voice: Voice) -> bool:
-    """An organisation's own voice brings its recording with it."""
-    return voice.scope == "org" or model.has_voice(voice.slug)

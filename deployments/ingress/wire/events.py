@@ -1,8 +1,8 @@
-"""Replies of server-sent events: silence is filled, a failure stays inside, and a wait is told to who wants it.
+"""Replies of server-sent events: silence is filled, a failure stays inside, and a wait is reported.
 
     event_stream(trace, source, headers)         events of any kind
     chat_stream(context, batches, encoder)       the events of a chat
-    tell_of_wait(admitted)                       before either: `queue_status` events, where the request wants them
+    enable_queue_status(admitted)                before either: `queue_status` events, if the request wants them
 
 The first item of a source decides the status.
 """
@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -21,6 +21,8 @@ from autoscaling.waits import NEWS_S, Wait, WaitWatch
 from contract.chat.engine import ChatBatch
 from contract.errors import INTERNAL_ERROR, ApiError
 from contract.limits import KEEPALIVE_S, STATUS_EVERY_S, STATUS_SILENCE_S
+from contract.messages.events import MessageEvents
+from contract.responses.events import ResponseEvents
 from contract.wires import DONE, KEEP_ALIVE, QUEUE_STATUS, QueueStatus, event, named_event
 from deployments.ingress.context import RequestContext, Trace
 from deployments.ingress.front.admission import Admitted
@@ -71,12 +73,12 @@ class EventReply(StreamedReply):
 
 @dataclass(frozen=True, slots=True)
 class StreamFormat:
-    """What a wire sends beside its own events.
+    """Events that a wire sends beside its own.
 
     Attributes:
         keep_alive: an event or a comment that fills silence.
         failed: the event of an error that comes once the stream has begun.
-        queued: the event that tells of a wait.
+        queued: the event that reports a wait.
     """
 
     keep_alive: bytes = KEEP_ALIVE
@@ -144,15 +146,15 @@ async def _body(
         await source.aclose()
 
 
-def tell_of_wait(admitted: Admitted) -> None:
-    """Has the stream that answers tell how long it waits, if the request wants that. Call it before any engine is."""
+def enable_queue_status(admitted: Admitted) -> None:
+    """Lets the stream that answers report its wait, if the request wants that. Call it before any engine is."""
     context = admitted.context
     if admitted.request.headers.get(f"{context.service.header_prefix}progress") == "1":
         context.timings.watch = WaitWatch(context.owner)
 
 
 async def _statuses(watch: WaitWatch, first: asyncio.Future[bytes]) -> AsyncIterator[QueueStatus]:
-    """What is to be told of a wait until `first` is there: as it begins, as it changes, and before silence is long."""
+    """Yields reports of a wait until `first` is there: as it begins, as it changes, and before silence is long."""
     clock = asyncio.get_running_loop().time
     news: set[asyncio.Future[Any]] = {first, watch.begun}
     await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
@@ -170,31 +172,25 @@ async def _statuses(watch: WaitWatch, first: asyncio.Future[bytes]) -> AsyncIter
 
 
 def queue_status(wait: Wait) -> QueueStatus:
-    """`wait`, as clients are told of it."""
+    """`wait`, as clients get it."""
     eta_ms, p90_ms = (None if s is None else round(1000 * s) for s in (wait.eta_s, wait.p90_s))
     return {"position": wait.position, "of": wait.of, "eta_ms": eta_ms, "eta_p90_ms": p90_ms, "why": wait.why}
-
-
-class ChunkEncoder(Protocol):
-    """Batches of one chat as the events of a wire."""
-
-    def of(self, batch: ChatBatch) -> bytes:
-        """What `batch` adds; may be nothing."""
-        ...
-
-    def end(self) -> Iterable[bytes]:
-        """The last events, once the stream of chat is over."""
-        ...
 
 
 class PassThrough:
     """Events of OpenAI's older wires, which engines make ready."""
 
     def of(self, batch: ChatBatch) -> bytes:
+        """Events of `batch`; none where it is of no news."""
         return batch.events
 
     def end(self) -> Iterable[bytes]:
+        """The last events, once the stream of chat is over."""
         return (DONE,)
+
+
+ChunkEncoder = PassThrough | ResponseEvents | MessageEvents
+"""Makes the events of a wire of the batches of one chat."""
 
 
 async def chat_stream(
@@ -213,7 +209,7 @@ async def chat_stream(
 async def _events(
     context: RequestContext, batches: AsyncGenerator[ChatBatch, None], encoder: ChunkEncoder, headers: dict[str, str]
 ) -> AsyncGenerator[bytes, None]:
-    """What is sent; `headers` are complete when the first event is, which they are sent with."""
+    """Yields what is sent; `headers` are complete when the first event is, which they are sent with."""
     async with aclosing(batches):
         async for batch in batches:
             if batch.cut_tokens:

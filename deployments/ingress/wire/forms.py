@@ -39,7 +39,7 @@ class Form:
 
 
 async def read_form(request: Request, hold: Hold, file_field: str) -> Form:
-    """The form of `request`, whose one file is `file_field`. Raises INVALID_REQUEST, and what `stream_body` raises."""
+    """The form of `request`, with one file, `file_field`. Raises INVALID_REQUEST, and what `stream_body` raises."""
     hint = "; upload longer recordings under a ticket of POST /audio/uploads"
     stream = stream_body(request, hold, RECORDING_BODY_BYTES + RECORDING_FORM_BYTES, hint)
     parser = _InMemory(request.headers, stream, max_files=1, max_fields=MAX_FIELDS, max_part_size=RECORDING_FORM_BYTES)

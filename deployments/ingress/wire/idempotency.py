@@ -27,13 +27,12 @@ from contextlib import suppress
 from contextvars import Context
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from contract.errors import without_text
 from deployments.ingress.context import trace_of
 from deployments.ingress.front.admission import Admitted
-from state.idempotency import HEADER, KEY_PATTERN, Attempt, StoredReply
+from state.idempotency import HEADER, KEY_PATTERN, StoredReply
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -54,7 +53,7 @@ ACCEPTS_KEY: dict[str, Any] = {
 """`openapi_extra` of a route that uses `once`."""
 
 _running: set[asyncio.Task[Response]] = set()
-"""Keeps work alive whose client has gone: the event loop itself holds tasks weakly."""
+"""Keeps work alive after its client has gone: the event loop itself holds tasks weakly."""
 
 
 async def once(admitted: Admitted, work: Callable[[], Awaitable[Response]], *, keep_body: bool = True) -> Response:
@@ -65,9 +64,10 @@ async def once(admitted: Admitted, work: Callable[[], Awaitable[Response]], *, k
     Raises INVALID_REQUEST for a malformed key, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, IDEMPOTENCY_FINISHED,
     STATE_UNAVAILABLE, and what `work` raises.
     """
-    key = _key_of(admitted.request)
-    if key is None:
+    values = admitted.request.headers.getlist(HEADER)
+    if not values:
         return await work()
+    key = ", ".join(values)  # several of them together are one that no pattern allows
     # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
     task = asyncio.get_running_loop().create_task(_claim_and_run(admitted, key, work, keep_body), context=Context())
     _running.add(task)
@@ -99,23 +99,12 @@ async def _claim_and_run(
         with suppress(Exception):
             await attempt.abandon()
         raise
-    await _keep(attempt, reply, keep_body, admitted.context.trace.request_id)
-    return reply
-
-
-async def _keep(attempt: Attempt, reply: Response, keep_body: bool, request_id: str) -> None:
-    """Before the reply goes out, so that a client who has seen it can never run the work again."""
+    # Before the reply goes out, so that a client who has seen it can never run the work again.
     headers = {name: value for name, value in reply.headers.items() if name != "content-length"}
     try:
         await attempt.finish(reply.status_code, headers, bytes(reply.body) if keep_body else None)
     except Exception as error:
         # Of any kind: the work is done and billed. Repetitions hear that it runs.
-        log.error(
-            "could not store the answer of request %s for its idempotency key: %s", request_id, without_text(error)
-        )
-
-
-def _key_of(request: Request) -> str | None:
-    """The header's value; several of them together are one that no pattern allows."""
-    values = request.headers.getlist(HEADER)
-    return ", ".join(values) if values else None
+        request_id, text = admitted.context.trace.request_id, without_text(error)
+        log.error("could not store the answer of request %s for its idempotency key: %s", request_id, text)
+    return reply

@@ -24,14 +24,14 @@ import contract
 from contract.errors import ErrorReply
 
 FIELDS = Path(contract.__file__).with_name("fields.toml")
-"""What fields mean whose types do not say it."""
+"""Meanings of fields with types that do not say it."""
 ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {6,}.*)*)", re.MULTILINE)
 """One line under `Attributes:` of a docstring, and what is wrapped."""
 
 REFERENCE = "#/components/schemas/{model}"
 
 _types: list[Any] = []
-"""What routes refer to. All of it becomes one set of schemas, so that equal names are told apart."""
+"""Types that routes refer to. All become one set of schemas, so that equal names are kept apart."""
 
 
 def documented(
@@ -49,7 +49,7 @@ def documented(
     """`openapi_extra` of a route that takes `request` as JSON (None: no body) and answers with `reply` or an error.
 
     `optional`: no body is the same as an empty one. A route with another `status` than 200 tells FastAPI too. `more` is
-    passed on as it is (`parameters` of the route). `error` is the shape of errors where it is not ours, and
+    passed on as it is (`parameters` of the route). `error` is the shape of errors where it is another, and
     `takes_api_key_header` as in `admit`.
     """
     content = _json(reply)
@@ -90,7 +90,7 @@ def documented_audio(request: Any, *, keyed: bool = True) -> dict[str, Any]:
 
 
 def documented_events(event: Any) -> dict[str, Any]:
-    """`openapi_extra` of a route that answers with server-sent events, whose data is an `event`."""
+    """`openapi_extra` of a route that answers with server-sent events; their data is an `event`."""
     operation = documented(None, event)
     schema = operation["responses"]["200"]["content"].pop("application/json")["schema"]
     operation["responses"]["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}, "x-event": schema}
@@ -98,7 +98,7 @@ def documented_events(event: Any) -> dict[str, Any]:
 
 
 def documented_messages(message: Any, reply: Any, *, keyed: bool = True) -> dict[str, Any]:
-    """`openapi_extra` of a route of JSON-RPC: an error is an Error object of ours, or a reply that holds one."""
+    """`openapi_extra` of a route of JSON-RPC: an error is an Error object of this API, or a reply that holds one."""
     operation = documented(message, reply, streams=True, keyed=keyed)
     operation["responses"]["202"] = {"description": "A notification was taken."}
     operation["responses"]["default"]["content"] = _json(ErrorReply | reply)
@@ -114,9 +114,10 @@ def document(app: FastAPI) -> dict[str, Any]:
     """The document of `app`, made once."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        references, definitions = _schemas()
+        adapters = [(index, "validation", TypeAdapter(kind)) for index, kind in enumerate(_types)]
+        schemas, rest = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]  # keys are numbers
         components: dict[str, Any] = schema.setdefault("components", {})
-        components["schemas"] = _described(definitions)
+        components["schemas"] = _described(rest["$defs"])
         components["securitySchemes"] = {
             "key": {"type": "http", "scheme": "bearer"},
             "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
@@ -129,23 +130,16 @@ def document(app: FastAPI) -> dict[str, Any]:
                     parameter.setdefault("description", _fields()["path"].get(parameter["name"]))
                 if "501" in operation["responses"]:
                     operation["responses"].pop("200", None)
-        app.openapi_schema = _resolved(schema, references)
+        app.openapi_schema = _resolved(schema, [schemas[index, "validation"] for index in range(len(_types))])
     return app.openapi_schema
 
 
 def written(app: FastAPI) -> bytes:
-    """The same as JSON, written once: each time it would hold up everybody else for a millisecond."""
+    """The same as JSON, written once: each time it would hold up all others for a millisecond."""
     if not hasattr(app.state, "document"):
         app.state.document = json.dumps(document(app), ensure_ascii=False, separators=(",", ":")).encode()
     written_once: bytes = app.state.document
     return written_once
-
-
-def _schemas() -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The schema that stands for each type, and the definitions that these refer to."""
-    adapters = [(index, "validation", TypeAdapter(kind)) for index, kind in enumerate(_types)]
-    schemas, rest = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]  # keys are numbers
-    return [schemas[index, "validation"] for index in range(len(_types))], rest["$defs"]
 
 
 def _described(definitions: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +152,8 @@ def _described(definitions: dict[str, Any]) -> dict[str, Any]:
             definition["description"] = about
         for field, schema in definition.get("properties", {}).items():
             if field in meant:
-                schema["description"] = _sentence(meant[field])
+                line = meant[field]
+                schema["description"] = f"{line[:1].upper()}{line[1:].rstrip('.')}."
     return definitions
 
 
@@ -168,7 +163,7 @@ def _fields() -> dict[str, dict[str, str]]:
 
 
 def meanings(docstring: str) -> dict[str, str]:
-    """What the docstring of a type says of its fields, each on one line and without pointers into the code."""
+    """Returns what the docstring of a type says of its fields, each on one line and without pointers into the code."""
     _, _, attributes = inspect.cleandoc(docstring).partition("Attributes:\n")
     return {field: plain(text) for fields, text in ATTRIBUTE.findall(attributes) for field in fields.split(", ")}
 
@@ -176,10 +171,6 @@ def meanings(docstring: str) -> dict[str, str]:
 def plain(text: str) -> str:
     """`text` on one line, without pointers into specification and code."""
     return re.sub(r" ?\((?:spec |design |`contract)[^)]*\)", "", " ".join(text.split()))
-
-
-def _sentence(line: str) -> str:
-    return f"{line[:1].upper()}{line[1:].rstrip('.')}."
 
 
 def _resolved(node: Any, references: list[dict[str, Any]]) -> Any:

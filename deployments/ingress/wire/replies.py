@@ -17,7 +17,7 @@ MOST_PLACES = 64
 class StreamedReply(StreamingResponse):
     """A reply over a source that has been started already, and that is closed whatever happens.
 
-    A generator that is never iterated would never run its `finally`, and the engine would work on for nobody.
+    A generator that is never iterated would never run its `finally`, and the engine would work for no client.
     """
 
     body_iterator: AsyncGenerator[bytes, None]
@@ -54,7 +54,8 @@ def served_headers(context: RequestContext, ran: str, requested: str | None) -> 
     prefix = context.service.header_prefix
     headers = {f"{prefix}model-served": ran}
     if requested and requested != ran:
-        headers[f"{prefix}model-requested"] = _header_safe(requested)
+        # A client's text as a header value: one line of ASCII, not endless.
+        headers[f"{prefix}model-requested"] = "".join(c if " " <= c <= "~" else "?" for c in requested)[:200]
     return headers
 
 
@@ -70,8 +71,3 @@ def chat_headers(context: RequestContext, cut_tokens: int, left_out: Sequence[st
         more = ["..."] if len(left_out) > MOST_PLACES else []
         headers[f"{prefix}ignored"] = ", ".join([*left_out[:MOST_PLACES], *more])
     return headers
-
-
-def _header_safe(text: str) -> str:
-    """A client's text as a header value: one line of ASCII, not endless."""
-    return "".join(char if " " <= char <= "~" else "?" for char in text)[:200]

@@ -18,9 +18,8 @@ from typing import Any
 import httpx
 
 from contract.telemetry import EngineState
-from docs.made.panels import DASHBOARDS, STATES, Panel
+from docs.made.panels import DASHBOARDS, INTERVAL, STATES, Panel
 from docs.made.pictures.style import BLUE, GREEN, INK, LINE, ORANGE, PURPLE, WAY, chart, svg
-from docs.made.queries import INTERVAL
 
 RECORDING = Path(__file__).with_name("panels.json")
 STEP_S = 2
@@ -28,7 +27,7 @@ WINDOW = "60s"
 MOST = 5
 """Series of a panel: those that are largest at any time."""
 
-PANELS = {panel.title: panel for row in DASHBOARDS["overview"][1] for panel in row.panels}
+PANELS = {panel.title: panel for row in DASHBOARDS["overview"] for panel in row.panels}
 TITLES = ("Where the time of a request goes", "Requests by outcome", "Engines over time", "Calls that wait")
 HEIGHTS = (1, 1, 1.5, 1)
 UNITS = {"s": "s", "reqps": "a second"}

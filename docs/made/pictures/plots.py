@@ -11,20 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.quality.verdicts import interval
-from benchmarks.speed.waits import KEPT, Promise, by_case, kept
-from docs.made.pictures.style import BLUE, COLD, GREEN, INK, LINE, NOTE, ORANGE, PURPLE, WAY, chart, svg
+from docs.made.pictures.style import BLUE, COLD, GREEN, INK, NOTE, ORANGE, PURPLE, WAY, chart, svg
 from models.decisions.calibration import BINS
-from text.spoken import LETTERS
 
 ROOT = Path(__file__).parents[3]
 SPEED, QUALITY = ROOT / "benchmarks/speed/results", ROOT / "benchmarks/quality/results"
-LIVE = QUALITY / "live.json"
-FINAL_S, PARTIAL_S = 2.0, 2.5
-"""Wanted of live ears: the text of a turn after its end, and its first words after its begin."""
-PITCHES_HZ = (60, 80, 100, 150, 200, 300, 400)
-CASES = {"cold": BLUE, "burst": GREEN, "flood": ORANGE, "death": PURPLE}
-BAND_SEMITONES = 2
-"""Of an order that names no pitch, to each side."""
 
 LOAD, ANSWER_S = 90, 15
 """Requests a second of an ingress replica, a tenth of what it can take, and how long each is open (docs/sizing.md)."""
@@ -46,54 +37,6 @@ def rows(page: Path, heading: str) -> list[list[str]]:
 def numbers(cell: str) -> list[float]:
     """All numbers of a cell."""
     return [float(number.replace(",", "")) for number in _NUMBER.findall(cell)]
-
-
-def verdicts() -> str:
-    """Faults that our ears find and good sentences that they blame: by language, and by letters that must differ."""
-    languages, letters = (rows(QUALITY / "spoken.md", heading) for heading in ("language", "letters"))
-    with chart(240, 1, 2, sharey=True) as (figure, panels):
-        for column, name, colour in ((1, "faults found", GREEN), (2, "good sentences blamed", ORANGE)):
-            counts = [numbers(row[column]) for row in languages]
-            middles = [100 * right / total for right, total, _ in counts]
-            bounds = [[100 * bound for bound in interval(int(right), int(total))] for right, total, _ in counts]
-            reach = [
-                [abs(bound[side] - middle) for bound, middle in zip(bounds, middles, strict=True)] for side in (0, 1)
-            ]
-            names = [row[0] for row in languages]
-            panels[0, 0].errorbar(names, middles, reach, fmt="o", color=colour, capsize=3)
-            by_letters = [(int(row[0]), numbers(row[column])[-1]) for row in letters]
-            panels[0, 1].plot(*zip(*by_letters, strict=True), color=colour, marker="o", label=name)
-        panels[0, 0].set(xlabel="language", title="%", ylim=(-3, 103))
-        panels[0, 1].axvline(LETTERS, color=LINE)
-        panels[0, 1].set(xlabel="letters that must differ", xticks=range(1, 13, 3))
-        panels[0, 1].legend(loc="center right", handlelength=1.2)
-        description = (
-            "Two panels, on the left with 95 % intervals: in each language nearly all faults are found, and hardly a "
-            f"good sentence is blamed. Up to {LETTERS} letters nearly all faults are found, then fewer; blamed ones "
-            "fall from few to hardly any."
-        )
-        return svg(figure, "What our ears find, and whom they blame", description)
-
-
-def live() -> str:
-    """How late the text of each turn came, and its first words, by the length of the turn."""
-    turns = [(row["seconds"], row["final_s"], row["partial_s"]) for row in json.loads(LIVE.read_text("utf-8"))]
-    with chart(250, 1, 2, sharex=True) as (figure, panels):
-        for panel, column, wanted_s, colour, name in (
-            (panels[0, 0], 1, FINAL_S, BLUE, "final text after the end, s"),
-            (panels[0, 1], 2, PARTIAL_S, GREEN, "first words after begin, s"),
-        ):
-            points = [(turn[0], turn[column]) for turn in turns if turn[column] is not None]
-            panel.scatter(*zip(*points, strict=True), s=12, color=colour, alpha=0.7, linewidths=0)
-            panel.axhline(wanted_s, color=INK, linewidth=1, linestyle="--")
-            panel.set(xlabel="length of the turn, s", title=name, ylim=(0, 1.1 * max(late for _, late in points)))
-        medians = [statistics.median(turn[column] for turn in turns if turn[column]) for column in (1, 2)]
-        description = (
-            f"Two clouds of points over the length of {len(turns)} turns. The text comes {medians[0]:.1f} s after the "
-            f"end in the median, {FINAL_S:.1f} s were wanted; the first words {medians[1]:.1f} s after the begin, "
-            f"{PARTIAL_S:.1f} s were wanted."
-        )
-        return svg(figure, "How late live text comes", description)
 
 
 def growth() -> str:
@@ -189,61 +132,6 @@ def reliability() -> str:
             "answer, with the interval of chance and the number of answers; on the dashed line both are equal."
         )
         return svg(figure, "How often each decision model is right, by how sure it is", description)
-
-
-def voice_design() -> str:
-    """The pitch that was ordered and the pitch that was measured, of each voice."""
-    orders = json.loads((SPEED / "voice_design.json").read_text("utf-8"))
-    ends = (55, 440)
-    width = 2 ** (BAND_SEMITONES / 12)
-    with chart(430) as (figure, panels):
-        panel = panels[0, 0]
-        panel.fill_between(ends, [end / width for end in ends], [end * width for end in ends], color=COLD, label="band")
-        panel.plot(ends, ends, color=LINE, linewidth=1)
-        for gender, marker, name in (("m", "s", "men"), ("f", "o", "women")):
-            for reached, colour in ((1, BLUE if gender == "m" else GREEN), (0, ORANGE)):
-                points = [(target, pitch) for kind, target, pitch, near in orders if (kind, near) == (gender, reached)]
-                label = name if reached else f"{name}, out of reach"
-                panel.scatter(
-                    *zip(*points, strict=True), s=20, marker=marker, color=colour, alpha=0.75, linewidths=0, label=label
-                )
-        panel.set(
-            xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="ordered pitch, Hz", ylabel="measured pitch, Hz"
-        )
-        for axis in (panel.xaxis, panel.yaxis):
-            _plain_ticks(axis, PITCHES_HZ)
-        panel.legend(loc="upper left", handletextpad=0.3)
-        description = (
-            f"{len(orders)} voices by the pitch that was ordered and the pitch that was measured, on logarithmic "
-            "axes. Those within reach lie in the band of two semitones; the lowest and highest orders lie outside."
-        )
-        return svg(figure, "Ordered against measured pitch of designed voices", description)
-
-
-def waits() -> str:
-    """What streams that waited were promised, and what came; how many of these promises held, by case."""
-    promises = [Promise(*row) for row in json.loads(KEPT.read_text("utf-8"))]
-    shares = {case: kept(some) for case, some in reversed(by_case(promises).items())}
-    with chart(620, 2, 1, height_ratios=(1.5, 1)) as (figure, panels):
-        times, bars = panels[0, 0], panels[1, 0]
-        ends = [0.1, 1.2 * max(max(one.eta_s, one.came_s) for one in promises)]
-        times.plot(ends, ends, color=WAY, linewidth=1)
-        for case, colour in CASES.items():
-            points = [(one.eta_s, one.came_s) for one in promises if one.case.endswith(case)]
-            times.scatter(*zip(*points, strict=True), s=9, color=colour, alpha=0.7, linewidths=0, label=case)
-        times.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="promised (eta_ms), s", ylabel="waited, s")
-        for axis in (times.xaxis, times.yaxis):
-            _plain_ticks(axis, (1, 10, 100)[: 2 if ends[1] < 100 else 3])
-        times.legend(loc="upper left", markerscale=2, handletextpad=0.3)
-        bars.axvspan(0.85, 0.95, color=COLD)
-        bars.barh([*shares], [*shares.values()], 0.6, color=[CASES.get(name.split()[-1], INK) for name in shares])
-        bars.set(xlim=(0, 1), xlabel="began before eta_p90_ms")
-        bars.set_xticks((0, 0.5, 0.9), labels=("0", "50 %", "85 to 95 %"))
-        bars.grid(axis="y", visible=False)
-        description = "Above, each promise against the wait; below, the share that held, of each case: " + "; ".join(
-            f"{case} {share:.0%}" for case, share in reversed(shares.items())
-        )
-        return svg(figure, "What was promised to those who wait, and what came", description)
 
 
 def scale() -> str:

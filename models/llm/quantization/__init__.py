@@ -1,158 +1,104 @@
 """Weights in 8 bits, turned first so that rounding takes little away. They lie in `int8` below the others.
 
 rotation.py      turns a decoder without changing what it computes
-rounding.py      rounds its weights, and says which had better stay
-calibration.txt  texts on which activations are measured
-sensitive.toml   which layers stay, measured once for each file of weights
 
-A token then reads half the bytes, and products take instructions for 8 bits. What plain rounding loses, it loses in
-activations: a few channels are a hundred times as large as all others, which share what is left of 255 steps. So
+A token then reads half the bytes, and products take instructions for 8 bits. Plain rounding loses accuracy in the
+activations: a few channels are a hundred times as large as all others, which share what is left of 255 steps. So the
+scales of norms move into the products behind them, and three things are turned by orthogonal matrices, which spread
+large channels over all (QuaRot, arXiv:2404.00456): the hidden state and the values of each head in the weights alone,
+and the input of `down_proj` in the weights and in each step (`InputTurn`). No text is needed for any of it.
 
-- the scales of norms move into the products behind them,
-- the hidden state is turned by an orthogonal matrix, which spreads large channels over all (QuaRot, arXiv:2404.00456),
-  and so are the values of each head,
-- `up_proj` and `down_proj` share what is between them by the largest activations of a text (SmoothQuant,
-  arXiv:2211.10438),
-- the layers whose `down_proj` loses most all the same keep it in bfloat16,
-- channels make up for each other's rounding (GPTQ, arXiv:2210.17323).
-
-The form is compressed-tensors' `int-quantized`, which vLLM loads by itself: one scale a row of a weight, one a token.
+Weights and configuration are in compressed-tensors' form `int-quantized`: one scale a row of a weight, one a token.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.cpu import multiplies_int8
-from models.llm.quantization.rotation import balance, turn
-from models.llm.quantization.rounding import rounded, sensitive_layers, spread_of
+from models.cpu import int8_kernel
+from models.llm.quantization.rotation import BLOCK, turned_weights
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 log = logging.getLogger(f"parlance.{__name__}")
 
-Inputs = dict[str, list["Tensor"]]
-"""What linear layers are given for each text (tokens, channels), by their names."""
-
 FOLDER = "int8"
+TURNS = "turned_inputs"
+"""The key of a configuration that names the products whose inputs are turned in each step, and the size of blocks."""
 ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM")
 """Decoders whose norms all stand before linear layers, and whose MLP is SiLU of a gate times `up_proj`."""
-CALIBRATION = Path(__file__).with_name("calibration.txt")
-"""Texts between lines of `---`."""
-SENSITIVE = Path(__file__).with_name("sensitive.toml")
-"""What `sensitive_layers` says of files whose hash is pinned."""
 MOST_PARAMETERS = 1_000_000_000
-"""Three times as many take ten times as long, and more memory than machines have on which it would matter."""
-HEAD = "lm_head"
-SAMPLE_TOKENS = 48
-"""The first tokens of each text; every layer's loss takes one more look at them."""
+"""Larger ones need more memory than machines have on which it would matter."""
+LARGEST = 127
 
 
 def fits(config: Any, parameters: int) -> bool:
-    """Whether a model of transformers can be turned: head sizes must be powers of two, and it must not be too large."""
+    """Says if a model of transformers can be turned: head sizes are powers of two, and it is not too large."""
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return config.architectures[0] in ARCHITECTURES and size & (size - 1) == 0 and parameters <= MOST_PARAMETERS
 
 
 def fitting_folder(folder: Path, arguments: dict[str, Any], device: str) -> Path:
-    """Where the weights in 8 bits lie, or `folder` itself where they would not be quicker; the log says why."""
+    """Returns the folder of weights in 8 bits, or `folder` itself if they would not be quicker; the log says why."""
     quantized = folder / FOLDER
-    if arguments.get("dtype") != "bfloat16" or not multiplies_int8(device):
-        log.info("weights stay as they are: what computes here has no instructions for int8 beside bfloat16")
-    elif not quantized.is_dir():
+    if int8_kernel(device, arguments.get("dtype", "auto")) is None:
+        log.info("weights stay as they are: no kernel for 8 bits was measured to be quicker on this processor")
+    elif not quantized.is_dir() or not turned_inputs(quantized):
         log.warning("`%s` has no weights in 8 bits: delete that folder and run `make weights`", folder)
     else:
         return quantized
     return folder
 
 
-def save(model: Any, tokenizer: Any, folder: Path, sha256: str = "") -> None:
-    """Turns `model` (transformers, any float type), which is overwritten, and writes it in 8 bits to `folder`.
+def turned_inputs(folder: Path) -> dict[str, int]:
+    """The products in `folder` that have their inputs turned in each step, with the size of blocks."""
+    config = folder / "config.json"
+    return dict(json.loads(config.read_text("utf-8")).get(TURNS, {})) if config.is_file() else {}
 
-    `sha256` is the hash of the file from which it was loaded: of known files, sensitive layers are not measured again.
+
+def save(model: Any, tokenizer: Any, folder: Path, report: Callable[[float], object] = float) -> None:
+    """Writes `model` (transformers, any float type) in 8 bits to `folder`, and leaves it without its weights.
+
+    `report` is called with the share of weights that are rounded, from 0 to 1.
     """
-    import torch
-
-    model.float()
-    texts = [tokenizer(text, return_tensors="pt").input_ids for text in CALIBRATION.read_text("utf-8").split("\n---\n")]
-    measured = tomllib.loads(SENSITIVE.read_text("utf-8")).get(sha256)
-    with torch.no_grad():
-        turn(model)
-        inputs = inputs_of(model, texts)
-        balance_with(model, inputs)
-        sensitive = measured or sensitive_layers(model, torch.cat([text[:, :SAMPLE_TOKENS] for text in texts]))
-        ignored = [down_proj(layer) for layer in sensitive]
-        _write(model, inputs, ignored, folder)
-    tokenizer.save_pretrained(folder)
-
-
-def inputs_of(model: Any, texts: Sequence[Tensor]) -> Inputs:
-    """What each group of linear layers is given for each text (tokens, channels), by the name of its first."""
-    inputs: Inputs = {group[0]: [] for group in sharing_one_input(model)}
-
-    def note(name: str) -> Callable[..., None]:
-        return lambda _part, args: inputs[name].append(args[0][0])
-
-    hooks = [model.get_submodule(part).register_forward_pre_hook(note(part)) for part in inputs if part != HEAD]
-    for text in texts:
-        inputs[HEAD].append(model.model(text).last_hidden_state[0])  # the head itself would cost a quarter more
-    for hook in hooks:
-        hook.remove()
-    return inputs
-
-
-def balance_with(model: Any, inputs: Inputs) -> None:
-    """Balances each layer by its largest inputs, but for first tokens, which stand out; `inputs` are what comes now."""
-    import torch
-
-    parts = [down_proj(layer) for layer in range(len(model.model.layers))]
-    peaks = [torch.cat([text[1:] for text in inputs[part]]).abs().amax(0) for part in parts]
-    for part, scale in zip(parts, balance(model.model.layers, peaks), strict=True):
-        inputs[part] = [text / scale for text in inputs[part]]
-
-
-def _write(model: Any, inputs: Inputs, ignored: Sequence[str], folder: Path) -> None:
     import torch
     from safetensors.torch import save_file
 
     folder.mkdir()
-    tensors = {name: tensor.bfloat16() for name, tensor in model.state_dict().items()}
-    for first, *others in sharing_one_input(model):
-        tokens = torch.cat(inputs.pop(first))
-        if first in ignored:
-            continue
-        spread = spread_of(tokens)
-        for part in (first, *others):
-            name = f"{part}.weight"
-            tensors[name], tensors[f"{name}_scale"] = rounded(model.get_submodule(part).weight, spread)
+    tensors: dict[str, Tensor] = {}
+    total, done = model.num_parameters(), 0
+    with torch.no_grad():
+        for name, tensor in turned_weights(model):
+            if name.endswith("_proj.weight") or name == "lm_head.weight":
+                tensors[name], tensors[f"{name}_scale"] = rounded(tensor)
+            else:
+                tensors[name] = tensor.bfloat16()
+            done += tensor.numel()
+            report(min(done / total, 1))
+    model.to("meta")  # its memory is needed: safetensors copies what it writes
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    config = model.config.to_dict() | {"dtype": "bfloat16", "quantization_config": quantization_config(ignored)}
+    own = {"dtype": "bfloat16", "tie_word_embeddings": False, TURNS: {"down_proj": BLOCK}}
+    config = model.config.to_dict() | own | {"quantization_config": quantization_config()}
     (folder / "config.json").write_text(json.dumps(config, indent=1))
+    tokenizer.save_pretrained(folder)
 
 
-def down_proj(layer: int) -> str:
-    """The name of a layer's last product."""
-    return f"model.layers.{layer}.mlp.down_proj"
+def rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """`weight` (rows, channels), which is overwritten, in int8, and the scale of each row (rows, 1)."""
+    import torch
+
+    least, most = weight.aminmax(dim=1, keepdim=True)
+    scale = torch.maximum(most, -least).clamp_min(1e-8) / LARGEST
+    return weight.div_(scale).round_().to(torch.int8), scale
 
 
-def sharing_one_input(model: Any) -> list[list[str]]:
-    """All linear layers by their names; those of a group are given the same."""
-    groups = [[HEAD]]
-    for layer in range(len(model.model.layers)):
-        attention, mlp = f"model.layers.{layer}.self_attn", f"model.layers.{layer}.mlp"
-        groups.append([f"{attention}.q_proj", f"{attention}.k_proj", f"{attention}.v_proj"])
-        groups += [[f"{attention}.o_proj"], [f"{mlp}.gate_proj", f"{mlp}.up_proj"], [down_proj(layer)]]
-    return groups
-
-
-def quantization_config(ignored: Sequence[str]) -> dict[str, Any]:
-    """compressed-tensors' words for all linear layers in 8 bits but those in `ignored`."""
+def quantization_config() -> dict[str, Any]:
+    """compressed-tensors' words for all linear layers in 8 bits."""
     eight_bits = {"num_bits": 8, "type": "int", "symmetric": True}
     group = {
         "targets": ["Linear", "re:.*lm_head"],
@@ -163,6 +109,6 @@ def quantization_config(ignored: Sequence[str]) -> dict[str, Any]:
         "quant_method": "compressed-tensors",
         "format": "int-quantized",
         "quantization_status": "compressed",
-        "ignore": sorted(ignored),
+        "ignore": [],
         "config_groups": {"group_0": group},
     }

@@ -1,8 +1,8 @@
 """The cache of keys and values of a CPU: no memory until it is written to, and given back by an engine that rests.
 
-An engine rests where nobody asks it anything for a while. It gives back more than a third of its own memory
+An engine rests if no request comes for a while. It gives back more than a third of its own memory
 (benchmarks/speed/results/memory.md), and the next answer is no later for it: only the prompts that it begins with are
-read anew.
+read again.
 """
 
 from __future__ import annotations

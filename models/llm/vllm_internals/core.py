@@ -40,6 +40,7 @@ from models.cpu import background
 from models.llm.grammars import CHILDREN
 from models.llm.vllm_internals.cache import Commands, rest
 from models.llm.vllm_internals.cpu import quick_steps, shorten
+from models.llm.vllm_internals.int8 import int8_products, turn_inputs
 from models.llm.vllm_internals.loading import map_embeddings, quick_core, quick_tokenizers
 from models.llm.vllm_internals.steps import ThreadGovernor
 
@@ -83,9 +84,13 @@ class ThreadedCore(InprocClient):
             # vLLM's CPU worker replaces `torch.set_num_threads` by a warning, for the pinning of its own processes.
             self._governor = ThreadGovernor(threads or torch.get_num_threads(), torch._C.set_num_threads)
             quick = quick and vllm_config.model_config.enforce_eager and current_platform.is_cpu()
-            with quick_core() as self._pages, quick_steps(vllm_config) if quick else nullcontext():
+            with (
+                quick_core() as self._pages,
+                int8_products(vllm_config.model_config.dtype),
+                quick_steps(vllm_config) if quick else nullcontext(),
+            ):
                 super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
-            for change in (map_embeddings, shorten) if quick else ():
+            for change in (turn_inputs, *((map_embeddings, shorten) if quick else ())):
                 self.collective_rpc("apply_model", None, (partial(change, vllm_config),))
             self._compile_beside()
         except BaseException as error:
@@ -146,7 +151,7 @@ class ThreadedCore(InprocClient):
 
     @property
     def busy(self) -> bool:
-        """Whether there are requests or commands that the thread has not finished."""
+        """Says if there are requests or commands that the thread has not finished."""
         return not self._commands.empty() or self.engine_core.scheduler.has_requests()
 
     def call(self, function: Callable[[], Any]) -> Any:

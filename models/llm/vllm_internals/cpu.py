@@ -1,4 +1,4 @@
-"""What vLLM does in each step on a CPU, in less time: C++ that vLLM has and does not use, and a shorter forward."""
+"""Shortens the steps of vLLM on a CPU: C++ that vLLM has and does not use, and a shorter forward."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn import Module
 from vllm import ir
 from vllm.config import VllmConfig
-from vllm.model_executor.kernels.linear.scaled_mm import cpu as scaled_mm
 from vllm.model_executor.layers.activation import SiluAndMul
 from vllm.model_executor.layers.attention import Attention
 from vllm.model_executor.layers.layernorm import RMSNorm
@@ -45,22 +44,15 @@ PROVIDER = "parlance"
 
 @contextmanager
 def quick_steps(config: VllmConfig) -> Iterator[None]:
-    """While a model is loaded, its parts take norms and SiLU in C++, and a kernel for int8 where there is VNNI.
+    """While a model is loaded, its parts take norms and SiLU in C++.
 
-    Replaces `SiluAndMul.forward_cpu`, and `scaled_mm.check_cpu_sgl_kernel`, which wants AMX where VNNI will do.
+    Replaces `SiluAndMul.forward_cpu`.
     """
     priority = config.kernel_config.ir_op_priority
     for name in register_norms():
         if getattr(priority, name) == ["native"]:  # as vLLM has it where the stanza says nothing
             setattr(priority, name, [PROVIDER, "native"])
-    fits_amx = scaled_mm.check_cpu_sgl_kernel
-    has_vnni = torch.cpu.get_capabilities().get("avx512_vnni") and config.model_config.dtype == torch.bfloat16
-
-    def fits(rows: int, columns: int, dtype: torch.dtype) -> bool:
-        fits_vnni = has_vnni and dtype == torch.int8 and columns % 32 == 0 and rows % 16 == 0
-        return bool(fits_vnni) or fits_amx(rows, columns, dtype)
-
-    with replaced(scaled_mm, "check_cpu_sgl_kernel", fits), replaced(SiluAndMul, "forward_cpu", silu_and_mul):
+    with replaced(SiluAndMul, "forward_cpu", silu_and_mul):
         yield
 
 
@@ -100,7 +92,7 @@ def shorten(config: VllmConfig, model: Module) -> None:
 
 
 def obstacles_of_setup(config: VllmConfig) -> Iterator[str]:
-    """What an engine is set up to do, and the short forward does not."""
+    """Returns what an engine is set up to do that the short forward does not."""
     does = {
         "vLLM has no C++ for this processor": not all(hasattr(torch.ops._C, name) for name in OPERATORS),
         "it serves LoRA adapters": config.lora_config,
@@ -114,7 +106,7 @@ def obstacles_of_setup(config: VllmConfig) -> Iterator[str]:
 
 
 def obstacles(decoder: Any) -> Iterator[str]:
-    """What `decoder` computes, and the short forward does not."""
+    """Returns what `decoder` computes that the short forward does not."""
     kinds = DECODERS[type(decoder)]
     if decoder.aux_hidden_state_layers:
         yield "hidden states of layers are wanted"
@@ -148,7 +140,7 @@ def obstacles(decoder: Any) -> Iterator[str]:
 
 
 def obstacles_of_attention(attention: Any) -> Iterator[str]:
-    """What `attention` does, and the short forward does not."""
+    """Returns what `attention` does that the short forward does not."""
     kernel = attention.impl
     does = {
         "attention slides": attention.sliding_window is not None or kernel.sliding_window != -1,

@@ -1,4 +1,4 @@
-"""What is left out or shared while vLLM loads an engine in this process. Nothing else may load one meanwhile.
+"""Leaves out or shares parts while vLLM loads an engine in this process. Nothing else may load one meanwhile.
 
 Most of the start of a small model was a tokenizer that is loaded again and again, a cache filled with zeros that the
 kernel gives for nothing, and kernels looked for in modules that cannot have any
@@ -108,14 +108,20 @@ def _lay_out_later(_: UnquantizedEmbeddingMethod, layer: Any) -> None:
 
 
 def map_embeddings(config: VllmConfig, model: Module) -> None:
-    """Has embeddings of `model` read their rows from the files of its weights, where these hold them in its dtype.
+    """Has embeddings of `model` read rows from the files of its weights, unless a head in another dtype uses them.
 
     Rows that no text needs are never read, and the kernel may take the others back, for the files have them.
     """
+    is_tied = config.model_config.hf_text_config.tie_word_embeddings
     parts = {f"{name}.weight": part for name, part in model.named_modules() if type(part) is VocabParallelEmbedding}
     for file in Path(config.model_config.model).glob("*.safetensors"):
         with safe_open(file, "pt") as tensors:
             for name in parts.keys() & set(tensors.keys()):
                 loaded, filed = parts[name].weight, tensors.get_tensor(name)
-                if (loaded.device, loaded.dtype, loaded.shape) == (filed.device, filed.dtype, filed.shape):
+                if (loaded.device, loaded.shape) != (filed.device, filed.shape):
+                    continue
+                if loaded.dtype == filed.dtype:
+                    loaded.data = filed
+                elif not is_tied:
+                    parts[name].register_forward_hook(lambda _part, _inputs, rows, dtype=loaded.dtype: rows.to(dtype))
                     loaded.data = filed

@@ -44,7 +44,7 @@ class OutputWatch:
 
 
 def statistics() -> list[Any]:
-    """What vLLM hands its statistics to: Ray's metrics, as `ray_vllm_...`. Where no Ray runs, nobody gets them."""
+    """Receiver of vLLM's statistics: Ray's metrics, as `ray_vllm_...`. Without Ray they are dropped."""
     from vllm.v1.metrics.ray_wrappers import RayPrometheusStatLogger
 
     return [RayPrometheusStatLogger]

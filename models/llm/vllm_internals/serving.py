@@ -44,7 +44,7 @@ class OpenServingChat(OpenAIServingChat):
 
 @dataclass
 class Cut:
-    """How many tokens one input lost. Of a text many times the window, what is never made tokens is not counted."""
+    """Number of tokens that one input lost. Text that is never made tokens is not counted."""
 
     tokens: int = 0
 
@@ -61,7 +61,7 @@ class CutAtTop(TokenizeParams):
     cut: Cut = field(default_factory=Cut)
 
     def keeps(self, tokenizer: TokenizerLike | None, tokens: list[int]) -> tuple[int, int]:
-        """How many tokens stay at the beginning, and from which one on the others stay."""
+        """Returns how many tokens stay at the beginning, and from which one on the others stay."""
         window = self.max_total_tokens
         if window is None or len(tokens) < window:
             return 0, 0

@@ -1,4 +1,4 @@
-"""What runs in each step on a CPU: a short forward, and the choice of threads for the next steps.
+"""Code of each step on a CPU: a short forward, and the choice of threads for the next steps.
 
 The forward computes what Llama and Qwen2 compute, without the Python of their modules. vLLM walks some nine modules a
 layer, each a few microseconds, and goes through two operators that call back into Python for attention. Here a step is
@@ -52,7 +52,7 @@ Product = Callable[[Tensor], Tensor]
 
 
 class Layer(NamedTuple):
-    """What one layer computes with; `keys` and `values` are its parts of the cache."""
+    """Parameters of one layer; `keys` and `values` are its parts of the cache."""
 
     name: str
     norm: Tensor
@@ -84,12 +84,22 @@ def layer_of(module: Any) -> Layer:
 
 
 def product_of(part: Any) -> Product:
-    """What `part` computes on one processor, by the kernel that was chosen for its weights."""
+    """Returns the product of `part` on one processor, by the kernel that was chosen for its weights."""
+    method = part.quant_method
+    if turn := getattr(method, "turn", None):
+        multiply = _product_of(part, method.original)
+        return lambda x: multiply(turn(x))
+    return _product_of(part, method)
+
+
+def _product_of(part: Any, method: Any) -> Product:
+    if hasattr(part, "int8_product"):
+        return partial(part.int8_product, bias=part.bias)
     if getattr(part.weight, "dtype", None) == torch.int8:  # packed; other kernels take the weights away
         multiply = torch.ops._C.int8_scaled_mm_with_quant.default
         weight, scale, bias = part.weight.data, part.weight_scale.data, getattr(part, "bias_fp32", None)
         return lambda x: multiply(x, weight, scale, bias, x.dtype, True)
-    return partial(part.quant_method.apply, part, bias=part.bias)
+    return partial(method.apply, part, bias=part.bias)
 
 
 class ShortForward:

@@ -1,4 +1,4 @@
-"""docs/clients.md says of every program and step what came of it."""
+"""docs/clients.md has every program, the number of its steps that work, and those that cannot."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ def test_the_table_has_every_step(program: Program) -> None:
     (row,) = [row for row in rows(CLIENTS, "client", "release") if program.name in row[0]]
     assert row[1] == f"{program.package} {program.release}, {program.language}"
     cannot = [step for step in program.steps for one in row[3].split("<br>") if one.startswith(f"{step}: ")]
-    assert sorted([*row[2].split("<br>"), *cannot]) == sorted(program.steps), (
-        "stale: python -m benchmarks.clients --write"
-    )
+    assert len(cannot) == len(list(filter(None, row[3].split("<br>"))))
+    assert int(row[2]) + len(cannot) == len(program.steps), "stale: python -m benchmarks.clients --write"
 
 
 def test_every_program_is_on_the_list() -> None:

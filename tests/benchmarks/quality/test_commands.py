@@ -36,6 +36,14 @@ def test_a_folder_without_recordings_beside_their_words(tmp_path: Path) -> None:
         main(["transcription", "--recordings", str(tmp_path)])
 
 
+@pytest.mark.parametrize("listed", [None, "[[clip]", "[[clips]]", "[[clip]]\nfile = 'a.flac'", "clip = 3"])
+def test_a_folder_whose_list_of_clips_cannot_be_read(listed: str | None, tmp_path: Path) -> None:
+    if listed is not None:
+        (tmp_path / "clips.toml").write_text(listed)
+    with pytest.raises(SystemExit, match=r"no clips\.toml as --help describes it"):
+        main(["transcription", "--clips", str(tmp_path)])
+
+
 def test_drift_is_the_largest_difference_of_any_probability() -> None:
     some = Readings((Reading((-1.0, -1.0), 0.0), Reading((0.0, -50.0), 0.0)), 0)
     others = Readings((Reading((-1.0, -1.0), 0.0), Reading((-50.0, 0.0), 0.0)), 0)

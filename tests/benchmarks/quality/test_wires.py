@@ -21,7 +21,7 @@ def test_the_file_has_34_texts_of_which_each_has_one_true_option() -> None:
 
 def test_both_wires_ask_the_same() -> None:
     group = GROUPS["mood"]
-    asked = [wire.decision() for wire in (openai("Oh!", group), system_one("Oh!", group))]
+    asked = [wire.native() for wire in (openai("Oh!", group), system_one("Oh!", group))]
     one, other = ([question.model_dump() for question in decision.questions.values()] for decision in asked)
     assert one == other
     assert [question["type"] for question in one] == ["choice", *["binary"] * 6]

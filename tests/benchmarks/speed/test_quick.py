@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from benchmarks.speed.quick import BENCHMARKS, COMMITTED, rows, text_of, verdict
+from benchmarks.speed.quick import BENCHMARKS, COMMITTED, KINDS, kind_of, rows, text_of, verdict
 
 
 @pytest.mark.parametrize(
@@ -30,15 +30,30 @@ def test_a_ratio_slides_in_the_direction_that_is_worse(
 
 
 def test_each_benchmark_has_committed_ratios_and_a_short_run() -> None:
-    committed = tomllib.loads(COMMITTED.read_text("utf-8"))
-    assert list(committed) == list(BENCHMARKS)
-    assert all(value > 0 for ratios in committed.values() for value in ratios.values())
+    kinds = tomllib.loads(COMMITTED.read_text("utf-8"))
+    assert {"AMX"} <= kinds.keys() <= KINDS.keys()
+    assert all(list(committed) == list(BENCHMARKS) for committed in kinds.values())
+    assert all(value > 0 for kind in kinds.values() for ratios in kind.values() for value in ratios.values())
     assert all(callable(import_module(f"benchmarks.speed.{name}").ratios) for name in BENCHMARKS)
 
 
 def test_what_is_written_is_read_again() -> None:
     ratios = {"gateway": {"16 clients, rate": 0.85}, "chat": {"time to first token": 0.5}}
-    assert tomllib.loads(text_of(ratios)) == ratios
+    kinds = {"AMX": ratios, "AVX-512": ratios}
+    assert tomllib.loads(text_of(kinds)) == kinds
+
+
+@pytest.mark.parametrize(
+    ("features", "kind"),
+    [
+        ({"avx2": True, "avx512_bf16": True, "amx_bf16": True}, "AMX"),
+        ({"avx2": True, "avx512_bf16": True, "amx_bf16": False}, "AVX-512"),
+        ({"avx2": True, "avx512_f": True}, "AVX2"),
+        ({"avx": True}, "other"),
+    ],
+)
+def test_a_processor_is_of_the_newest_kind_that_it_has(features: dict[str, bool], kind: str) -> None:
+    assert kind_of(features) == kind
 
 
 def test_a_table_names_what_slid() -> None:

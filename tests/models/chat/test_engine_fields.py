@@ -5,6 +5,7 @@ from typing import Any
 from contract.catalog import ThinkingOptions
 from contract.chat.request import ChatRequest
 from models.chat.request import answer_reserve, engine_fields
+from tests.contract.bodies import tool
 
 ALLOWED = {
     "messages", "temperature", "top_p", "n", "seed", "presence_penalty", "frequency_penalty", "stop", "stream",
@@ -123,12 +124,13 @@ def test_a_bare_request_carries_defaults_of_the_api_only() -> None:
 
 def test_a_forced_call_follows_its_schema_unless_told_otherwise() -> None:
     def strict(choice: Any, **function: Any) -> Any:
-        tools = [{"type": "function", "function": {"name": "f"} | function}]
+        tools = [tool(**({"parameters": {"type": "object"}} | function))]
         return fields_of({"tools": tools, "tool_choice": choice})["tools"][0]["function"].get("strict")
 
     assert strict("required") is True
     assert strict({"type": "function", "function": {"name": "f"}}) is True
     assert strict("required", strict=False) is False
+    assert strict("required", strict=False, parameters={}) is True  # there is nothing else to follow
     assert strict("auto") is None
 
 
@@ -142,6 +144,10 @@ def test_several_greedy_answers_are_the_most_probable_token_each_time() -> None:
     assert sampling(temperature=0.1, n=2) == (0.1, None)
     assert sampling(temperature=0, n=2, top_k=5) == (1.0, 1)
     assert sampling(temperature=0, n=1, top_k=5) == (0, 5)
+    assert sampling(top_p=0) == sampling(top_p=0, temperature=0, top_k=5) == (1.0, 1)
+    assert sampling(top_k=-1) == (1.0, 0)
+    assert sampling(top_k=2**64) == (1.0, 2**31 - 1)
+    assert "top_p" not in fields_of({"top_p": 0})
 
 
 def test_both_numbers_for_all_tokens_reach_the_engine_as_one() -> None:

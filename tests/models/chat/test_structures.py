@@ -41,11 +41,7 @@ def allows(tag: str, text: str) -> bool:
     [
         ("JSON", SCHEMA, '{{"a":{}1}}'),
         ("JSON_OBJECT", {}, '{{{}"b": [1]}}'),
-        (
-            "STRUCTURAL_TAG",
-            {"type": "structural_tag", "format": CALL},
-            '<call>{{"a":{}1}}</call>',
-        ),
+        ("STRUCTURAL_TAG", {"type": "structural_tag", "format": CALL}, '<call>{{"a":{}1}}</call>'),
     ],
 )
 def test_a_gap_has_an_end(kind: str, spec: Any, text: str, spaces: int, allowed: bool) -> None:

@@ -34,7 +34,6 @@ def ask(**fields: Any) -> ChatJob:
 
 
 async def answered(thinks: VllmChat, **fields: Any) -> tuple[dict[str, Any], dict[str, Any], int]:
-    """The message, the usage, and the tokens of the prompt."""
     reply = await thinks.complete(ask(**fields))
     return reply.body["choices"][0]["message"], dict(reply.body["usage"]), reply.prompt_tokens
 

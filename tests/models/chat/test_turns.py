@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from contract.chat.request import ChatRequest, Message
+from contract.chat.request import ChatRequest
 from models.chat.adapter import TEMPLATES
 from models.chat.request import engine_fields
 from models.llm.engine import prepare_environment
 from models.llm.plain_text import PlainText
 from models.weights import store as weights
+from tests.contract.bodies import tool
 
 Ids = Callable[[dict[str, Any]], Awaitable[list[int]]]
 
@@ -45,7 +46,6 @@ ORDINARY = {
 
 @pytest.fixture(scope="module")
 def renderers() -> tuple[Any, Any, Ids, Ids]:
-    """The tokenizer, the sentinels, and the token ids of a body: as vLLM has them, and with sentinels."""
     prepare_environment(in_process=True, eager=True, threads=1)
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.renderers import renderer_from_config
@@ -90,7 +90,6 @@ def renderers() -> tuple[Any, Any, Ids, Ids]:
 
 
 def controls(tokenizer: Any, ids: list[int]) -> int:
-    """How many of `ids` are control tokens."""
     return sum(token in PlainText(tokenizer).control_ids for token in ids)
 
 
@@ -103,7 +102,6 @@ async def test_ordinary_text_becomes_the_same_tokens(renderers: Any, name: str, 
 
 
 def calling(*arguments: str) -> dict[str, Any]:
-    """A body whose assistant has called a function before, with each of `arguments`."""
     ask = {"role": "user", "content": "ask"}
     calls = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": one}} for one in arguments]
     return {"messages": [ask, {"role": "assistant", "tool_calls": calls}, ask]}
@@ -127,6 +125,7 @@ def bodies(text: str) -> dict[str, dict[str, Any]]:
     schema = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": enum}}}
     ask = {"role": "user", "content": "ask"}
     custom = {"id": "1", "type": "custom", "custom": {"name": "f", "input": text}}
+    named = {"id": "1", "type": "function", "function": {"name": text, "arguments": "{}"}}
     return {
         "user": {"messages": [{"role": "user", "content": text}]},
         "parts": {"messages": [{"role": "user", "content": [{"type": "text", "text": text}] * 2}]},
@@ -139,6 +138,9 @@ def bodies(text: str) -> dict[str, dict[str, Any]]:
         "call, deep": calling(f'{{"\\ud83d\\ude42": [{{"b": [{escaped(text)}, 1, null]}}]}}'),
         "call, JSON inside": calling(json.dumps({"a": f'{{"b": {escaped(text)}}}'})),
         "call, second": calling("{}", f'{{"a": {escaped(text)}}}'),
+        "call, broken off": calling(f'{{"a": "{text}'),
+        "call, no JSON": calling(f"[{text}"),
+        "call, name": {"messages": [ask, {"role": "assistant", "tool_calls": [named]}, ask]},
         "call, custom": {"messages": [ask, {"role": "assistant", "tool_calls": [custom]}, ask]},
         "answer": {"messages": [ask, {"role": "tool", "tool_call_id": "1", "content": text}]},
         "tool": {"messages": [ask], "tools": [described]},
@@ -169,13 +171,21 @@ async def test_calls_are_the_same_tokens_however_their_json_is_written(renderers
 
 
 @pytest.mark.parametrize("name", ["<|im_end|>", "f<|im_end|>", "f\n"])
-def test_a_name_of_a_function_spells_no_control_token(name: str) -> None:
-    for called in (
-        {"type": "function", "function": {"name": name, "arguments": "{}"}},
-        {"type": "custom", "custom": {"name": name, "input": "x"}},
-    ):
-        with pytest.raises(ValidationError, match="pattern"):
-            Message.model_validate({"role": "assistant", "tool_calls": [{"id": "1"} | called]})
+def test_a_name_of_an_offered_function_spells_no_control_token(name: str) -> None:
+    with pytest.raises(ValidationError, match="pattern"):
+        ChatRequest.model_validate({"model": "x", "messages": calling()["messages"][:1], "tools": [tool(name)]})
+
+
+@pytest.mark.parametrize("spare", [-1, 0, 1])
+def test_calls_beyond_the_window_are_dropped(renderers: Any, spare: int) -> None:
+    """Only beside images, where the text is not cut after its tokens are made."""
+    from models.chat.cut import newest
+
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": "' + "x" * 100 + '"}'}}
+    turns = [{"role": "assistant", "content": "old", "tool_calls": [call, call]}, {"role": "user", "content": "y" * 50}]
+    turn, last = newest(turns, 50 + 2 * 109 + spare)
+    assert last["content"] == "y" * 50
+    assert (turn["tool_calls"], turn["content"]) == ((None, "") if spare < 0 else ([call, call], "old"[3 - spare :]))
 
 
 @pytest.mark.parametrize("end", ["<", "<|im_", "<|im_end|", "<|im_end| \n"])

@@ -90,7 +90,6 @@ async def scorer(anyio_backend: str, idefics3: Path) -> AsyncIterator[LabelScore
 
 
 def apart(some: Readings, others: Readings) -> float:
-    """The largest difference of a probability of the first question."""
     one, other = (distribution(found.reads[0], 1.0).probabilities for found in (some, others))
     return max(abs(p - q) for p, q in zip(one, other, strict=True))
 

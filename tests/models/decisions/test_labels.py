@@ -38,7 +38,6 @@ A processor with matrix units (AMX) reads few rows by other instructions than ma
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where this file's measurements are kept."""
     return tmp_path_factory.mktemp("home")
 
 
@@ -46,9 +45,9 @@ async def first_read_of(engine: LabelScorer) -> Readings:
     """The first request of an engine, on a loop that turns only when the engine is through with it."""
     first = asyncio.create_task(engine.read_job(job(STATE, QUESTIONS[:1]), 1.0))
     await asyncio.sleep(0)
-    while not engine._engine.engine_core.busy:  # noqa: ASYNC110
+    while not engine.engine.engine_core.busy:  # noqa: ASYNC110
         await asyncio.sleep(0)
-    while engine._engine.engine_core.busy:
+    while engine.engine.engine_core.busy:
         pass
     async with asyncio.timeout(30):
         return await first
@@ -179,7 +178,7 @@ async def test_parallel_requests_do_not_mix(scorer: LabelScorer) -> None:
 async def test_the_questions_of_a_request_are_read_in_one_step(
     scorer: LabelScorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    core, steps = scorer._engine.engine_core, []
+    core, steps = scorer.engine.engine_core, []
     step = core.get_output
     monkeypatch.setattr(core, "get_output", lambda: steps.append(step()) or steps[-1])
     await scorer.decide(job(STATE, QUESTIONS, (), "one who asks three questions"))
@@ -199,12 +198,12 @@ async def test_a_state_beyond_the_window_is_too_large(scorer: LabelScorer) -> No
 
 async def test_a_cancelled_request_frees_the_engine(scorer: LabelScorer) -> None:
     task = asyncio.create_task(scorer.decide(job("word " * 3000, QUESTIONS, (), "leaves")))
-    await until(scorer._engine.output_processor.has_unfinished_requests)
+    await until(scorer.engine.output_processor.has_unfinished_requests)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await until(lambda: not scorer._engine.output_processor.has_unfinished_requests())
-    await until(lambda: not scorer._engine.engine_core.busy)
+    await until(lambda: not scorer.engine.output_processor.has_unfinished_requests())
+    await until(lambda: not scorer.engine.engine_core.busy)
 
 
 INJECTIONS = injections(load(CATALOG.presets), 300)

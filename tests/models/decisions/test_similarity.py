@@ -115,13 +115,13 @@ async def test_options_are_read_once_for_each_owner_and_billed_every_time(
     scorer: SimilarityScorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[list[str]] = []
-    windows = scorer._encoder.windows
+    windows = scorer.encoder.windows
 
     async def noted(texts: Sequence[str], owner: str) -> Any:
         read.append(list(texts))
         return await windows(texts, owner)
 
-    monkeypatch.setattr(scorer._encoder, "windows", noted)
+    monkeypatch.setattr(scorer.encoder, "windows", noted)
     question = choice("ripe pears", "rusty nails")
     jobs = [DecisionJob("late", (question,), (), owner) for owner in ("org-1", "org-1", "org-2")]
     found = [await scorer.decide(job) for job in jobs]

@@ -29,16 +29,12 @@ STATE = "My invoice is wrong and I was charged twice."
 
 
 def job(
-    state: str = STATE,
-    questions: Sequence[Question] = QUESTIONS,
-    images: Sequence[str] = (),
-    owner: str = "",
+    state: str = STATE, questions: Sequence[Question] = QUESTIONS, images: Sequence[str] = (), owner: str = ""
 ) -> DecisionJob:
     return DecisionJob(state, tuple(questions), tuple(images), owner)
 
 
 def stanza(**options: Any) -> DecisionModel:
-    """A decision model with small caches and one thread; `options` as in a stanza."""
     engine = {"dtype": "bfloat16", "enforce_eager": True, "max_num_seqs": 32, "kv_cache_memory_bytes": 1 << 27}
     serving = Serving(
         adapter="models.decisions:LabelScorer",
@@ -51,7 +47,6 @@ def stanza(**options: Any) -> DecisionModel:
 
 
 def start(path: Path, **options: Any) -> LabelScorer:
-    """A scorer of the weights in `path` that answers at once."""
     scorer = LabelScorer(stanza(**options), path)
     figures = {"questions": 1, "accuracy": 1.0, "label_mass": 1.0, "calibration_error": 0.0, "temperature": 1.0}
     scorer._measurement = Measurement(measured_at=0, fingerprint="f", prompt_version="1", latency_ms=1.0, **figures)

@@ -27,7 +27,6 @@ LOGGER = "parlance.models.llm.vllm_internals.cache"
 
 @pytest.fixture(scope="module")
 def cache() -> Any:
-    """The module, which imports vLLM."""
     for name in ("torch", "vllm"):
         pytest.importorskip(name)
     prepare_environment(True, True, 2)
@@ -110,7 +109,6 @@ def test_without_a_time_silence_is_not_told(cache: Any) -> None:
 
 @pytest.fixture
 async def llm(cache: Any, tmp_path: Path) -> AsyncIterator[Any]:
-    """An engine that rests soon. Its cache has room for what is written in these tests many times."""
     arguments = {"enforce_eager": True, "max_num_seqs": 4, "kv_cache_memory_bytes": CACHE_BYTES, "dtype": "float32"}
     spec = engine.EngineSpec(decoders.qwen2(tmp_path), 256, arguments, threads=2, rest_s=REST_S)
     llm = await asyncio.to_thread(engine.start, spec)

@@ -82,8 +82,7 @@ async def test_a_cheap_schema_passes_and_a_bomb_is_ended(grammars: Grammars) -> 
 async def test_what_is_no_schema_is_refused_with_the_reason(grammars: Grammars) -> None:
     with pytest.raises(Refused) as caught:
         await grammars.check("JSON", '{"type": "nonsense"}', "a")
-    assert caught.value.reason == "invalid"
-    assert "nonsense" in caught.value.detail
+    assert (caught.value.reason, caught.value.detail) == ("invalid", "")
     assert await reason(grammars, '{"$ref": "#/$defs/nowhere"}', kind="PARSE") == "invalid"
 
 
@@ -95,8 +94,8 @@ async def test_what_is_no_schema_is_refused_with_the_reason(grammars: Grammars) 
         (r"\bfoo\b", {"invalid"}),
         (r"\p{L}+", {"invalid"}),
         (r"(a)\1", {"invalid"}),
-        ("(" * 100_000 + ")" * 100_000, {"invalid", "memory", "time"}),
-        ("^" + "(a?){1000}" * 100 + "$", {"time", "memory", "invalid"}),
+        ("(" * 100_000 + ")" * 100_000, {"memory"}),
+        ("^" + "(a?){1000}" * 100 + "$", {"time", "memory"}),  # whichever is spent first on this machine
     ],
     ids=["date", "issue key", "edge of a word", "class of letters", "group again", "deep", "wide"],
 )
@@ -156,7 +155,6 @@ NOTHING = {"type": "string", "pattern": "[^\\s\\S]"}
     ids=["text", "field", "item", "itself", "last field"],
 )
 async def test_a_schema_that_no_answer_fits_is_refused(grammars: Grammars, schema: Any, text: str | None) -> None:
-    """With the text that nothing can follow."""
     with pytest.raises(Refused) as caught:
         await grammars.check("JSON", json.dumps(schema), "a")
     assert caught.value.reason == "empty"
@@ -164,7 +162,6 @@ async def test_a_schema_that_no_answer_fits_is_refused(grammars: Grammars, schem
 
 
 def array_of_itself(branches: int) -> dict[str, Any]:
-    """Every `[` of an answer has as many readings as there are branches."""
     return {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/a"}} for _ in range(branches)]}
 
 
@@ -194,7 +191,6 @@ FIELDS = {f"p{i}": {"type": "string"} for i in range(4)}
 async def test_a_schema_is_refused_by_what_its_tokens_cost(
     unhurried: Grammars, definition: Any, schema: dict[str, Any], why: str
 ) -> None:
-    """Not by its look: what can be read in two or eight ways is cheap."""
     assert await reason(unhurried, json.dumps({"$defs": {"a": definition}} | schema)) == why
 
 
@@ -237,7 +233,6 @@ async def test_every_tool_of_a_structural_tag_is_walked(unhurried: Grammars, sch
 
 @pytest.mark.parametrize("place", [0, 9])
 async def test_every_tool_of_a_forced_call_is_walked(unhurried: Grammars, place: int) -> None:
-    """In the form that vLLM makes of tools, where their model has no structural tag."""
     named = []
     for i in range(10):
         parameters = DEAR if i == place else {"type": "object"}
@@ -249,7 +244,6 @@ async def test_every_tool_of_a_forced_call_is_walked(unhurried: Grammars, place:
 
 
 async def test_verdicts_are_kept_for_their_owner_alone(vocabulary: Callable[[], str]) -> None:
-    """Who had a schema refused while he loaded the machine does not have it refused for others."""
     grammars = Grammars(vocabulary, CPU_S)
     assert await reason(grammars, CHEAP) == ""
     assert await reason(grammars, BOMB) == "time"
@@ -291,7 +285,6 @@ async def test_what_is_kept_is_bounded(vocabulary: Callable[[], str], monkeypatc
 
 
 async def test_bombs_of_one_owner_do_not_hold_up_another(grammars: Grammars) -> None:
-    """One place of two, however many bombs wait; more than OWNER_WAITING are sent away."""
     bombs = [strings(*range(500 + i, 514 + i)) for i in range(module.OWNER_WAITING + 3)]
     waiting = [asyncio.create_task(reason(grammars, bomb, "attacker")) for bomb in bombs]
     await asyncio.sleep(0)

@@ -19,7 +19,6 @@ from tests.twins import decoders
 
 @pytest.fixture(scope="module")
 def loading() -> Any:
-    """The module, which imports vLLM."""
     for name in ("torch", "vllm"):
         pytest.importorskip(name)
     prepare_environment(True, True, 2)
@@ -28,13 +27,11 @@ def loading() -> Any:
 
 @pytest.fixture(scope="module")
 def steps(loading: Any) -> Any:
-    """The module of steps on a CPU."""
     return importlib.import_module("models.llm.vllm_internals.cpu")
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["a head of its own", "one weight for both"])
 def embedding(loading: Any, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The embedding and the head of a started engine, and what has been laid out for products."""
     from safetensors.torch import load_file, save_file
 
     folder, laid_out = tmp_path_factory.mktemp("embedding"), list[Any]()
@@ -72,19 +69,21 @@ def mapped_at(address: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "dtype", "is_mapped"),
+    ("name", "shape", "dtype", "is_tied", "is_mapped"),
     [
-        ("embed.weight", (8, 4), "bfloat16", True),
-        ("embed.weight", (8, 4), "float32", False),
-        ("embed.weight", (7, 4), "bfloat16", False),
-        ("embed_tokens.weight", (8, 4), "bfloat16", False),
+        ("embed.weight", (8, 4), "float32", True, True),
+        ("embed.weight", (8, 4), "bfloat16", False, True),
+        ("embed.weight", (8, 4), "bfloat16", True, False),
+        ("embed.weight", (7, 4), "float32", True, False),
+        ("embed_tokens.weight", (8, 4), "float32", True, False),
     ],
 )
-def test_only_the_same_rows_of_the_same_type_are_taken_from_a_file(
+def test_only_the_same_rows_are_taken_from_a_file_and_of_another_type_where_no_head_needs_them(
     loading: Any,
     name: str,
     shape: tuple[int, int],
     dtype: str,
+    is_tied: bool,
     is_mapped: bool,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -93,12 +92,16 @@ def test_only_the_same_rows_of_the_same_type_are_taken_from_a_file(
     from safetensors.torch import save_file
 
     monkeypatch.setattr(loading, "VocabParallelEmbedding", torch.nn.Embedding)
-    model = torch.nn.ModuleDict({"embed": torch.nn.Embedding(8, 4, dtype=torch.bfloat16)})
+    model = torch.nn.ModuleDict({"embed": torch.nn.Embedding(8, 4)})
+    model["embed"].weight.data = model["embed"].weight.bfloat16().float()
     rows = model["embed"].weight.detach().clone()
     filed = rows[: shape[0]].to(getattr(torch, dtype))
     save_file({name: filed}, tmp_path / "model.safetensors")
-    loading.map_embeddings(SimpleNamespace(model_config=SimpleNamespace(model=str(tmp_path))), model)
-    assert model["embed"].weight.equal(rows)
+    settings = SimpleNamespace(model=str(tmp_path), hf_text_config=SimpleNamespace(tie_word_embeddings=is_tied))
+    loading.map_embeddings(SimpleNamespace(model_config=settings), model)
+    found = model["embed"](torch.arange(8))
+    assert found.dtype == torch.float32
+    assert found.equal(rows)
     assert mapped_at(model["embed"].weight.data_ptr()).startswith(str(tmp_path)) is is_mapped
 
 
@@ -130,7 +133,6 @@ def test_no_installed_package_but_vllm_refers_to_its_kernels() -> None:
 
 @pytest.fixture
 def tokenizer(loading: Any) -> Any:
-    """As transformers has them, of three words, and vLLM keeps them."""
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Whitespace
 
@@ -172,17 +174,19 @@ def test_copies_that_are_made_later_are_copies(loading: Any, tokenizer: Any) -> 
 def test_int8_takes_the_quicker_kernel_where_the_processor_has_vnni(
     steps: Any, vnni: bool, dtype: str, rows: int, columns: int, fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a processor without AMX, which vLLM asks for; its answer for weights of other types stays."""
-    torch, own = steps.torch, steps.scaled_mm.check_cpu_sgl_kernel
+    from models.llm.vllm_internals import int8
+
+    torch, own = steps.torch, int8.scaled_mm.check_cpu_sgl_kernel
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": vnni})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": vnni, "avx512_bf16": True})
+    with int8.int8_products(getattr(torch, dtype)):
+        assert int8.scaled_mm.check_cpu_sgl_kernel(rows, columns, torch.int8) is fits
+        assert not int8.scaled_mm.check_cpu_sgl_kernel(rows, columns, torch.bfloat16)
+    assert int8.scaled_mm.check_cpu_sgl_kernel is own
+
+
+def test_norms_take_our_implementation_where_the_stanza_says_nothing(steps: Any) -> None:
     priority = SimpleNamespace(rms_norm=["native"], fused_add_rms_norm=["of the stanza"])
-    config = SimpleNamespace(
-        kernel_config=SimpleNamespace(ir_op_priority=priority),
-        model_config=SimpleNamespace(dtype=getattr(torch, dtype)),
-    )
-    with steps.quick_steps(config):
-        assert steps.scaled_mm.check_cpu_sgl_kernel(rows, columns, torch.int8) is fits
-        assert not steps.scaled_mm.check_cpu_sgl_kernel(rows, columns, torch.bfloat16)
-    assert steps.scaled_mm.check_cpu_sgl_kernel is own
+    with steps.quick_steps(SimpleNamespace(kernel_config=SimpleNamespace(ir_op_priority=priority))):
+        pass
     assert (priority.rms_norm, priority.fused_add_rms_norm) == ([steps.PROVIDER, "native"], ["of the stanza"])

@@ -25,8 +25,6 @@ from tests.waiting import until
 
 
 class SilentCore:
-    """Gives an output whenever it is told to."""
-
     def __init__(self) -> None:
         self.outputs: asyncio.Queue[str] = asyncio.Queue()
 
@@ -72,7 +70,6 @@ def test_vllm_has_the_metrics_that_dashboards_show() -> None:
 
 @pytest.fixture
 async def stopped(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
-    """A real engine in processes of its own, all of which are stopped while a request is under way."""
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     arguments = {"dtype": "float32", "enforce_eager": True, "kv_cache_memory_bytes": 1 << 26, "max_num_seqs": 2}
     path = weights.ensure("smollm2-135m-instruct")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
@@ -14,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from models import cpu
 from models.llm import engine, quantization
-from models.llm.quantization import rotation, rounding
+from models.llm.quantization import rotation
 from tests.models.conftest import Fetched
 from tests.twins import decoders
 
 torch = pytest.importorskip("torch")
 
-BFLOAT16 = {"dtype": "bfloat16"}
 LOGGER = "parlance.models.llm.quantization"
 TEXTS = (
     "The lighthouse keeper climbed the stairs every evening, lit the lamp, and wrote the weather into a thick book.",
@@ -31,15 +30,10 @@ TEXTS = (
 Make = Callable[[Path], Path]
 
 
-def loaded(folder: Path) -> Any:
+def loaded(folder: Path, **changes: int) -> Any:
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-
-
-def ignored(folder: Path) -> set[str]:
-    """The products that a folder in 8 bits keeps in bfloat16."""
-    return set(json.loads((folder / "config.json").read_text())["quantization_config"]["ignore"])
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **changes)
 
 
 @pytest.mark.parametrize("size", [1, 32, 64, 576, 896, 1536])
@@ -50,112 +44,61 @@ def test_a_rotation_keeps_lengths_and_spreads_each_channel(size: int) -> None:
     assert torch.equal(turned, rotation.turned(torch.eye(size, dtype=torch.float64)))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1200)  # beside other work; the embedded model alone is measured for a minute
-@pytest.mark.parametrize("name", ["smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"])
-def test_what_is_known_of_weights_is_what_is_measured_anew(name: str, fetched: Fetched, tmp_path: Path) -> None:
-    """Without the hash of their file, the layers that stay are measured; they are those that the table has."""
-    from transformers import AutoTokenizer
-
-    folder = fetched(name)
-    (sha256,) = json.loads((folder / "pins.json").read_text())["made_from"]
-    known = tomllib.loads(quantization.SENSITIVE.read_text())[sha256]
-    quantization.save(loaded(folder), AutoTokenizer.from_pretrained(folder), tmp_path / "int8")
-    assert ignored(tmp_path / "int8") == {f"model.layers.{layer}.mlp.down_proj" for layer in known}
-
-
-def test_sensitive_layers_of_known_weights_are_not_measured_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of two layers one is measured to be sensitive, and the table has the other."""
-    from transformers import AutoTokenizer
-
-    source, table = decoders.llama(tmp_path), tmp_path / "sensitive.toml"
-    both = {f"model.layers.{layer}.mlp.down_proj" for layer in range(2)}
-    (measured,) = ignored(decoders.int8(source, tmp_path / "measured"))
-    (other,) = both - {measured}
-    table.write_text(f"known = [{other.split('.')[2]}]")
-    monkeypatch.setattr(quantization, "SENSITIVE", table)
-    for sha256, expected in {"known": other, "unknown": measured}.items():
-        quantization.save(loaded(source), AutoTokenizer.from_pretrained(source), tmp_path / sha256, sha256)
-        assert ignored(tmp_path / sha256) == {expected}
+@pytest.mark.parametrize("size", [1, 96, 256, 1280, 1536])
+def test_a_step_turns_inputs_in_blocks_and_keeps_lengths(size: int) -> None:
+    turned = rotation.InputTurn(size, torch.float64)(torch.eye(size, dtype=torch.float64))
+    assert torch.allclose(turned @ turned.T, torch.eye(size, dtype=torch.float64), atol=1e-12)
+    assert turned.count_nonzero(1).eq(min(size & -size, rotation.BLOCK)).all()
 
 
 @pytest.mark.parametrize("make", [decoders.llama, decoders.qwen2])
-def test_a_turned_and_balanced_model_computes_the_same(make: Make, tmp_path: Path) -> None:
+def test_a_turned_model_computes_the_same(make: Make, tmp_path: Path) -> None:
     model = loaded(make(tmp_path))
     tokens = torch.arange(100, 160)[None]
     with torch.no_grad():
         expected = model(tokens).logits
-        rotation.turn(model)
-        quantization.balance_with(model, inputs := quantization.inputs_of(model, [tokens]))
+        turn(model)
         assert torch.allclose(model(tokens).logits, expected, atol=1e-3, rtol=1e-3)
-        for part, (given,) in quantization.inputs_of(model, [tokens]).items():
-            assert torch.allclose(inputs[part][0], given, atol=1e-3, rtol=1e-3), "what comes now was not what is said"
-    assert torch.equal(model.model.norm.weight, torch.ones_like(model.model.norm.weight))
-    assert model.lm_head.weight is not model.model.embed_tokens.weight
+
+
+def turn(model: Any) -> None:
+    """Puts the weights that `model` would be rounded from in their places, and turns the inputs of `down_proj`."""
+    model.config.tie_word_embeddings = False
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
+    with torch.no_grad():
+        for name, tensor in list(rotation.turned_weights(model)):
+            model.get_parameter(name).copy_(tensor)
+    for layer in model.model.layers:
+        step = rotation.InputTurn(layer.mlp.down_proj.in_features, torch.float32)
+        layer.mlp.down_proj.register_forward_pre_hook(lambda _part, inputs, step=step: (step(inputs[0][0])[None],))
 
 
 def test_channels_that_stand_out_are_gone_after_turning(fetched: Fetched) -> None:
-    """What the largest channel of the hidden state is to a typical one, in the embedded model."""
-
     def ratio(model: Any) -> float:
         tokens = torch.arange(1000, 1100)[None]
         hidden = model(tokens, output_hidden_states=True).hidden_states[15][0, 1:]
         return float((hidden.abs().amax(-1) / hidden.pow(2).mean(-1).sqrt()).mean())
 
-    model = loaded(fetched("smollm2-135m-instruct"))
+    model = loaded(fetched("smollm2-135m-instruct"), num_hidden_layers=16)
     with torch.no_grad():
         before = ratio(model)
-        rotation.turn(model)
+        turn(model)
         assert ratio(model) < before / 2
 
 
-def test_each_row_has_its_scale_and_what_is_sensitive_stays(tmp_path: Path) -> None:
+def test_each_row_of_each_product_has_its_scale(tmp_path: Path) -> None:
     folder = decoders.int8(decoders.llama(tmp_path), tmp_path / "int8")
     from safetensors.torch import load_file
 
     tensors = load_file(folder / "model.safetensors")
-    kept = {f"{name}.weight" for name in ignored(folder)}
-    assert len(kept) == 1  # of two layers, a quarter at most, and at least one
+    assert quantization.turned_inputs(folder) == {"down_proj": rotation.BLOCK}
     for name, tensor in tensors.items():
         if name.endswith("proj.weight") or name == "lm_head.weight":
-            assert tensor.dtype == (torch.bfloat16 if name in kept else torch.int8), name
-        if tensor.dtype == torch.int8:
-            scale = tensors[f"{name}_scale"]
-            assert scale.shape == (len(tensor), 1)
-            assert tensor.abs().amax(1).ge(100).all()  # a channel that makes up for others may be the largest
-
-
-def test_the_sensitive_layers_are_those_that_the_whole_model_shows(fetched: Fetched) -> None:
-    """Only what lies behind a layer is computed again, without the keys of the pass before."""
-    model, sample = loaded(fetched("smollm2-135m-instruct")), torch.arange(1000, 1064).view(2, 32)
-    losses = []
-    with torch.no_grad():
-        expected = model(sample).logits.log_softmax(-1)
-        for layer in model.model.layers:
-            hook = layer.mlp.down_proj.register_forward_pre_hook(lambda _, inputs: (rounding.round_to_int8(inputs[0]),))
-            losses.append(float((expected.exp() * (expected - model(sample).logits.log_softmax(-1))).sum()))
-            hook.remove()
-        sensitive = rounding.sensitive_layers(model, sample)
-    worst = sorted(range(len(losses)), key=losses.__getitem__, reverse=True)
-    assert 1 <= len(sensitive) <= len(losses) / 4 + 1
-    assert sensitive == worst[: len(sensitive)]
-
-
-def test_channels_make_up_for_each_other() -> None:
-    """Where inputs go along with each other, what comes out is nearer than after plain rounding."""
-    random = torch.Generator().manual_seed(3)
-    inputs = torch.randn(400, 8, generator=random) @ torch.randn(8, 96, generator=random)
-    weight = torch.randn(40, 96, generator=random)
-    whole, scale = rounding.rounded(weight, rounding.spread_of(inputs))
-    plain = rounding.round_to_int8(weight)
-
-    def loss(rounded: Any) -> float:
-        return float((inputs @ (rounded - weight).T).norm())
-
-    assert whole.dtype == torch.int8
-    assert loss(whole * scale) < loss(plain) / 2
+            assert tensor.dtype == torch.int8, name
+            assert tensors[f"{name}_scale"].shape == (len(tensor), 1)
+            assert tensor.abs().amax(1).eq(127).all()
+        else:
+            assert tensor.dtype == (torch.float32 if name.endswith("_scale") else torch.bfloat16)
 
 
 @pytest.mark.parametrize(
@@ -173,31 +116,63 @@ def test_only_known_decoders_are_turned(architecture: str, width: int, fits: boo
     assert not quantization.fits(config, quantization.MOST_PARAMETERS + 1)
 
 
-def test_weights_in_8_bits_are_taken_where_they_are_and_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+SGL = {"avx512_vnni": True, "avx512_bf16": True, "avx2": True, "fma3": True}
+
+
+@pytest.mark.parametrize(
+    ("features", "dtype", "device", "kernel"),
+    [
+        (SGL, "bfloat16", "cpu", "sgl"),
+        (SGL, "float32", "cpu", "fbgemm"),
+        (SGL | {"avx512_bf16": False}, "bfloat16", "cpu", None),
+        ({"avx2": True, "fma3": True}, "float32", "cpu", "fbgemm"),
+        ({"avx2": True}, "float32", "cpu", None),
+        (SGL, "float16", "cpu", None),
+        (SGL, "bfloat16", "cuda", None),
+    ],
+)
+def test_the_kernel_for_8_bits_is_one_that_was_measured_on_such_a_processor(
+    features: dict[str, bool],
+    dtype: str,
+    device: str,
+    kernel: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    features = {"avx512_vnni": True}
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features)
+    assert cpu.int8_kernel(device, dtype) == kernel
+    arguments, quantized = {"dtype": dtype}, tmp_path / "int8"
+    quantized.mkdir()
     with caplog.at_level(logging.INFO, LOGGER):
-        assert quantization.fitting_folder(tmp_path, BFLOAT16, "cpu") == tmp_path
-        assert "has no weights in 8 bits: delete that folder and run `make weights`" in caplog.text
-        (tmp_path / "int8").mkdir()
-        assert quantization.fitting_folder(tmp_path, BFLOAT16, "cpu") == tmp_path / "int8"
-        caplog.clear()
-        assert quantization.fitting_folder(tmp_path, {"dtype": "float32"}, "cpu") == tmp_path
-        assert quantization.fitting_folder(tmp_path, BFLOAT16, "cuda") == tmp_path
-        features.clear()
-        assert quantization.fitting_folder(tmp_path, BFLOAT16, "cpu") == tmp_path
-    assert caplog.text.count("no instructions for int8") == 3
+        (quantized / "config.json").write_text("{}")
+        assert quantization.fitting_folder(tmp_path, arguments, device) == tmp_path
+        (quantized / "config.json").write_text(json.dumps({quantization.TURNS: {"down_proj": 256}}))
+        assert quantization.fitting_folder(tmp_path, arguments, device) == (quantized if kernel else tmp_path)
+    assert caplog.text.count("no kernel for 8 bits") == (0 if kernel else 2)
+    assert caplog.text.count("delete that folder and run `make weights`") == (1 if kernel else 0)
 
 
-async def likelihoods(folder: Path) -> list[float]:
-    """The log-probability of each token of the texts, by vLLM itself."""
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_a_product_in_8_bits_rounds_each_row_by_its_own_largest(rows: int, has_bias: bool) -> None:
+    """A row of zeros, and one that is a thousand times as large as the others, change nothing for these."""
+    int8 = pytest.importorskip("models.llm.vllm_internals.int8")
+    random = torch.Generator().manual_seed(5)
+    weight, scale = quantization.rounded(torch.randn(48, 576, generator=random))
+    x, bias = torch.randn(rows + 2, 576, generator=random), torch.randn(48, generator=random) if has_bias else None
+    x[rows], x[rows + 1] = 0, 1000 * x[0]
+    expected = torch.nn.functional.linear(x, weight * scale, bias)
+    product = int8.Int8Product(weight, scale)(x, bias)
+    assert ((product - expected).norm(dim=1) < 0.03 * (x @ (weight * scale).T).norm(dim=1) + 1e-6).all()
+
+
+async def likelihoods(folder: Path, dtype: str, quick: bool) -> list[float]:
     from vllm.sampling_params import SamplingParams
 
     params = SamplingParams(max_tokens=1, temperature=0, prompt_logprobs=0)
-    arguments = {"enforce_eager": True, "dtype": "bfloat16", "kv_cache_memory_bytes": 1 << 26, "max_num_seqs": 4}
-    spec = engine.EngineSpec(folder, 256, arguments, threads=2, quick_steps=False)
+    arguments = {"enforce_eager": True, "dtype": dtype, "kv_cache_memory_bytes": 1 << 26, "max_num_seqs": 4}
+    spec = engine.EngineSpec(folder, 256, arguments, threads=2, quick_steps=quick)
     llm = await asyncio.to_thread(engine.start, spec)
     figures = []
     try:
@@ -211,11 +186,23 @@ async def likelihoods(folder: Path) -> list[float]:
     return figures
 
 
-async def test_a_plain_vllm_reads_the_embedded_model_in_8_bits_alike(fetched: Fetched) -> None:
+@pytest.fixture(scope="module")
+def rounded(fetched: Fetched, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return decoders.int8(fetched("smollm2-135m-instruct"), tmp_path_factory.mktemp("rounded") / "int8")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("quick", [True, False])
+async def test_the_embedded_model_in_8_bits_reads_alike(
+    fetched: Fetched, request: pytest.FixtureRequest, dtype: str, quick: bool
+) -> None:
     pytest.importorskip("vllm")
+    if cpu.int8_kernel("cpu", dtype) is None:
+        pytest.skip(f"this processor has no kernel for 8 bits beside {dtype}")
     folder = fetched("smollm2-135m-instruct")
-    expected = await likelihoods(folder)
-    differences = [one - other for one, other in zip(await likelihoods(folder / "int8"), expected, strict=True)]
+    expected = await likelihoods(folder, dtype, quick)
+    given = await likelihoods(request.getfixturevalue("rounded"), dtype, quick)
+    differences = [one - other for one, other in zip(given, expected, strict=True)]
     assert fmean(map(abs, differences)) < 0.2
     assert abs(fmean(differences)) < 0.05
 

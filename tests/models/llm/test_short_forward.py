@@ -78,7 +78,6 @@ async def read(llm: Any, prompts: list[list[int]], tokens: int) -> tuple[list[li
 
 
 async def differences(folder: Path, **spec: Any) -> list[float]:
-    """Between log-probabilities by quick steps, prompt and then each token, and by vLLM's own over all at once."""
     async with started(folder, **spec) as quick:
         texts, figures = await read(quick, PROMPTS, TOKENS)
     async with started(folder, quick_steps=False, **spec) as plain:

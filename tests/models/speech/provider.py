@@ -35,8 +35,6 @@ def wav(samples: np.ndarray[Any, Any], rate: int = RATE) -> bytes:
 
 
 class Handler(serving.ProviderHandler):
-    """Speaks, unless the text says otherwise."""
-
     server: Provider
 
     def do_POST(self) -> None:
@@ -83,7 +81,6 @@ class Handler(serving.ProviderHandler):
         self.send(200, b"<html>please log in</html>", ("Content-Type", "text/html"))
 
     def _noise(self, body: dict[str, Any], _: str) -> None:
-        """Called audio, but is none."""
         if "voice_id" in body:
             return self._chunks("text/event-stream", [*deltas(b"<html>please log in</html>.." * 100), DONE])
         return self._chunks("audio/wav", blocks(b"<html>please log in</html>" * 1000))
@@ -95,11 +92,9 @@ class Handler(serving.ProviderHandler):
         self._chunks("text/event-stream" if "voice_id" in body else "audio/wav", [DONE] if "voice_id" in body else [])
 
     def _undone(self, body: dict[str, Any], _: str) -> None:
-        """A whole body, but the last event is missing."""
         self._chunks("text/event-stream", deltas(ramp().tobytes()))
 
     def _torn(self, body: dict[str, Any], _: str) -> None:
-        """A last sample that is not whole."""
         self._chunks("text/event-stream", [*deltas(ramp().tobytes()[:-1]), DONE])
 
     def _error(self, body: dict[str, Any], _: str) -> None:
@@ -107,14 +102,12 @@ class Handler(serving.ProviderHandler):
         self._chunks("text/event-stream", [*deltas(ramp().tobytes())[:2], failed])
 
     def _cut(self, body: dict[str, Any], _: str) -> None:
-        """The connection ends amid the body."""
         whole = b"".join([*deltas(ramp().tobytes()), DONE]) if "voice_id" in body else wav(ramp())
         self.start_chunks("text/event-stream" if "voice_id" in body else "audio/wav")
         self.chunk(whole[: len(whole) // 2])
         self.close_connection = True
 
     def _short(self, body: dict[str, Any], _: str) -> None:
-        """Less than `Content-Length` says."""
         data = wav(ramp())
         self.send_response(200)
         self.send_header("Content-Type", "audio/wav")
@@ -150,7 +143,6 @@ def blocks(data: bytes) -> list[bytes]:
 
 
 def deltas(data: bytes) -> list[bytes]:
-    """Events that carry `data`."""
     return [
         b'event: speech.audio.delta\ndata: {"type": "speech.audio.delta", "audio_data": "%s"}\n\n'
         % base64.b64encode(block)

@@ -25,7 +25,7 @@ from models.speech import cosyvoice_weights
 from models.speech.cosyvoice import DENSE_PART_CHARS, PART_CHARS, CosyVoice
 from models.weights.files import WeightsError
 from tests.models.refusals import refused
-from tests.models.weights.toy import put
+from tests.models.weights.hub import put
 
 END = "You are a helpful assistant.<|endofprompt|>"
 CLIP = Clip((np.arange(24_000) % 100).astype("<i2").tobytes(), 24_000)
@@ -38,7 +38,6 @@ Call = tuple[Any, ...]
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The official files, as far as they matter here, converted."""
     folder = tmp_path_factory.mktemp("cosyvoice")
     cosyvoice_weights.convert(official(folder / "official"), folder / "converted")
     return folder / "converted"
@@ -46,7 +45,6 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def code(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The stand-in, importable as the official code is in its environment."""
     monkeypatch.syspath_prepend(str(Path(__file__).with_name("cosyvoice_code")))
     yield
     for name in [name for name in sys.modules if name.split(".")[0] == "cosyvoice"]:
@@ -107,7 +105,6 @@ def calls() -> list[Call]:
 
 
 def said(engine: CosyVoice, text: str, language: str = "de", **fields: Any) -> list[Call]:
-    """The calls that one utterance makes."""
     calls().clear()
     list(engine.render(SpeechJob(text, language, **fields)))
     return calls()[:]
@@ -304,8 +301,6 @@ def test_what_a_conversion_leaves(weights: Path) -> None:
 
 
 class Trap:
-    """Runs a command when it is unpickled."""
-
     def __reduce__(self) -> Any:
         return os.system, ("touch trapped",)
 

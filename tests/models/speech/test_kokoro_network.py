@@ -13,11 +13,13 @@ from onnx import TensorProto, helper
 from benchmarks.quality.kokoro import CUT, PUBLISHED, REFERENCE, distance_db, networks_of, said_by_all
 from models.kokoro import network
 from models.kokoro.converter import convert
-from models.kokoro.network import CutNetwork, Network, PublishedNetwork, load_network
+from models.kokoro.network import CutNetwork, PublishedNetwork, load_network
 from models.kokoro.speaker import Kokoro
 from models.kokoro.styles import KokoroVoice
 from models.weights.files import WeightsError
 from tests.models.conftest import Fetched
+
+Network = CutNetwork | PublishedNetwork
 
 SENTENCES = (
     ("Please hold the line.", "en", {"af_kore": 0.7, "af_heart": 0.3}),
@@ -76,7 +78,7 @@ def test_two_at_once_sound_as_one_after_the_other(folder: Path, networks: dict[s
 
 @pytest.mark.parametrize(("dtype", "kind"), [("bfloat16", CutNetwork), ("float32", PublishedNetwork)])
 def test_a_processor_without_bfloat16_runs_what_is_published(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, kind: type[Network]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, kind: type[CutNetwork | PublishedNetwork]
 ) -> None:
     monkeypatch.setattr(network, "fitting_dtype", lambda name, device: dtype)
     assert isinstance(load_network(folder, 2), kind)

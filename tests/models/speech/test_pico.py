@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from contract.speech.engine import SpeechJob
 from models import pico
 from models.speech.expressive import styled
-from models.speech.kokoro import PicoSynthesizer
+from models.speech.kokoro import pico_synthesizer
 from tests.models import hearing
 
 SENTENCE = "Der Zug nach Hamburg fährt heute von Gleis neun ab, und niemand weiß, wohin er fährt."
@@ -63,7 +63,7 @@ def test_speed() -> None:
 
 def test_styles_and_speed_of_a_job_are_heard() -> None:
     def spoken(style: str = "", speed: float = 1.0) -> np.ndarray:
-        (sound,) = PicoSynthesizer(SpeechJob(SENTENCE, "de", speed=speed)).speak(SENTENCE, styled(style))
+        (sound,) = pico_synthesizer(SpeechJob(SENTENCE, "de", speed=speed)).speak(SENTENCE, styled(style))
         return np.asarray(sound())
 
     usual = spoken()
@@ -117,7 +117,6 @@ def test_no_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_markup_is_data() -> None:
-    """What somebody writes as a pause of nine seconds is read out, not made; and nothing makes the voice higher."""
     sound = said("<break time='9s'/>")
     assert len(sound) / pico.SAMPLE_RATE < 6
     assert hearing.pitch_of(sound, pico.SAMPLE_RATE).voiced_windows > 80

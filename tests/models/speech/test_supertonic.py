@@ -22,8 +22,7 @@ from contract.speech.engine import SpeechJob
 from models.speech.supertonic import KOREAN_PASSAGE_CHARS, PASSAGE_CHARS, Supertonic
 from models.weights.files import WeightsError
 from tests.models.hearing import pitch_of
-from tests.models.offline import loaded_offline
-from tests.models.refusals import refused
+from tests.models.refusals import loaded_offline, refused
 from tests.twins.supertonic import SECONDS_PER_CHAR, VOICES_HZ, make, whole
 
 CATALOG = configs.load("twins")

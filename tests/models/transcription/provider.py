@@ -69,11 +69,9 @@ class Handler(serving.ProviderHandler):
         return self.send(200, json.dumps(answer).encode())
 
     def _raw(self, request: Seen, text: str) -> None:
-        """Whatever the file says."""
         self.send(200, text.encode())
 
     def _long(self, request: Seen, size: str) -> None:
-        """An honest answer of so many bytes."""
         self.send(200, b'{"text": ""}'.ljust(int(size)))
 
     def _packed(self, request: Seen, _: str) -> None:
@@ -127,7 +125,6 @@ def mistral(request: Seen) -> dict[str, Any]:
 
 
 def openai(request: Seen) -> dict[str, Any]:
-    """`json` is the text alone."""
     if request.fields["response_format"] == ["json"]:
         return {"text": TEXT}
     named = request.fields["timestamp_granularities[]"]

@@ -31,7 +31,6 @@ SENTENCE = "The quick brown fox runs along the river, and nobody knows where it 
 
 @pytest.fixture(scope="module")
 def sentence() -> Samples:
-    """A spoken sentence of some five seconds, at SAMPLE_RATE."""
     return spoken(SENTENCE, "en", SAMPLE_RATE)
 
 
@@ -56,7 +55,6 @@ def model(**options: Any) -> TranscriptionModel:
 
 
 def recorded(*parts: Samples | float) -> Recording:
-    """Sounds, and seconds of silence, one after the other."""
     pieces = [np.zeros(round(p * SAMPLE_RATE), np.float32) if isinstance(p, float) else p for p in parts]
     samples = (np.concatenate(pieces).clip(-1, 1) * 32767).astype("<i2")
     return Recording(b"", Sound(samples.tobytes(), SAMPLE_RATE, len(samples) / SAMPLE_RATE))
@@ -76,7 +74,7 @@ async def spans(recording: Recording) -> list[Any]:
 
 def is_idle(engine: Voxtral) -> bool:
     """Neither the engine nor its core, which is told of what was left a moment later, has a request."""
-    return not engine.unfinished and not engine._engine.engine_core.busy
+    return not engine.unfinished and not engine.engine.engine_core.busy
 
 
 async def test_sentences_apart_become_passages_with_their_true_times(sentence: Samples) -> None:

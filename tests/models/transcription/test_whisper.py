@@ -14,6 +14,7 @@ import jiwer
 import numpy as np
 import pytest
 import soundfile
+from faster_whisper import vad
 
 import configs
 import models
@@ -100,6 +101,22 @@ def test_recordings_beside_their_words_are_judged(tmp_path: Path, capsys: pytest
     assert all(float(share) / 100 < WORST[name.partition(".")[0]] for name, _, share in rows[:-1])
 
 
+def test_clips_are_judged_beside_the_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    soundfile.write(tmp_path / "en.flac", say(SAID["en"]), SAMPLE_RATE)
+    soundfile.write(tmp_path / "hum.flac", noise("hum", SAMPLE_RATE), SAMPLE_RATE)
+    listed = [("en.flac", SAID["en"], "en", "close"), ("hum.flac", "", "", "noise")]
+    keys = ("file", "text", "language", "kind")
+    clips = ["\n".join(["[[clip]]", *map("{} = {!r}".format, keys, values)]) for values in listed]
+    (tmp_path / "clips.toml").write_text("\n".join(clips))
+    quality(["transcription", "--clips", str(tmp_path)])
+    printed = capsys.readouterr().out
+    rows = re.findall(r"^\| ([\w ]+) \| 1 \| 19 \| ([\d.]+)% \| ([\d.]+)% \|$", printed, re.MULTILINE)
+    assert [name for name, *_ in rows] == ["en", "all", "close", "all"]
+    assert all(float(share) / 100 < WORST["en"] for _, *shares in rows for share in shares)
+    assert re.findall(r"^\| (\w+) \| 1 \| 0 \| \d \| 0 \| \d+ \|$", printed, re.MULTILINE) == ["noise", "all"]
+    assert SAID["en"][:12] not in printed
+
+
 async def test_words_and_passages_have_times_in_order(engine: FasterWhisper) -> None:
     samples = say(SAID["en"])
     silence = np.zeros(2 * SAMPLE_RATE, np.float32)
@@ -175,7 +192,7 @@ async def test_who_leaves_frees_the_engine_after_a_batch() -> None:
             seen.append(part)
             if part.segments:
                 break
-    await until(lambda: not engine._stepper.stalls.started_s)
+    await until(lambda: not engine._workers.stalls.started_s)
     assert seen[-1].done_s < seen[-1].duration_s / 2
     assert seen[-1].segments
     await engine.check_health()
@@ -223,13 +240,19 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
         FasterWhisper(MODEL, tmp_path)
 
 
-async def test_long_recordings_are_heard_quickly() -> None:
-    """With the beam of one that hears the same, word for word."""
-    samples = say(SAID["de"], "de")
-    texts = []
-    for options in ({"beam_size": 1}, {"beam_size": 5, "greedy_after_s": 1}, {"beam_size": 5, "greedy_after_s": 600}):
-        engine = models.load(with_options(**options))
-        texts.append(segments_of(await heard(engine.transcribe(job(samples, language="de")))))
-        engine.close()
-    quick, long, short = ([segment.avg_logprob for segment in segments] for segments in texts)
-    assert quick == long != short
+async def test_a_long_recording_is_transcribed_like_a_short_one(engine: FasterWhisper) -> None:
+    speech = say(SAID["de"], "de")
+    short, long = (np.concatenate([speech, np.zeros(seconds * SAMPLE_RATE, np.float32)]) for seconds in (5, 605))
+    texts = [segments_of(await heard(engine.transcribe(job(samples, language="de")))) for samples in (short, long)]
+    assert texts[0]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(("highest", "is_transcribed"), [(0.3, False), (0.45, True)])
+async def test_a_soft_voice_is_transcribed(
+    engine: FasterWhisper, highest: float, is_transcribed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = vad.get_vad_model()
+    monkeypatch.setattr(vad, "get_vad_model", lambda: lambda samples: highest * network(samples))
+    text = text_of(await heard(engine.transcribe(job(say(SAID["en"]), language="en"))))
+    assert ("quiet in the early" in text) is is_transcribed

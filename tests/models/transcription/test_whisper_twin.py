@@ -22,8 +22,7 @@ from models.transcription.faster_whisper import FasterWhisper
 from models.transcription.voice_activity import Block, Span, Window
 from models.weights.files import WeightsError
 from tests.models.hearing import babble
-from tests.models.offline import loaded_offline
-from tests.models.refusals import refused
+from tests.models.refusals import loaded_offline, refused
 from tests.twins.whisper import make
 
 MODEL = configs.load("twins").transcription["whisper-large-v3"]
@@ -63,14 +62,13 @@ async def test_a_recording_is_heard_to_its_end(engine: FasterWhisper, language: 
 
 
 async def test_a_batch_has_words_with_times_whatever_is_asked(engine: FasterWhisper) -> None:
-    """What comes of a window before it is judged: the true calls of the library, with all their arguments."""
     from models.transcription.faster_whisper import Task
 
     samples = babble(SAMPLE_RATE, 20)
     windows = [Window(2.0, 11.0, (Span(2.0, 11.0),)), Window(11.0, 20.0, (Span(11.0, 20.0),))]
     block = Block(0.0, samples, tuple(windows), 20.0)
     for prompt in (None, "a prompt", "longer than Whisper reads " * 200):
-        found = engine.batch(Task("yue", prompt, words=True, beam_size=2, owner=""), block, windows)
+        found = engine.batch(Task("yue", prompt, words=True, owner=""), block, windows)
         assert len(found) == 2
         assert found[0].words
         assert all(type(word.start) is float for word in found[0].words)
@@ -82,7 +80,6 @@ async def test_all_languages_of_the_api_are_known(engine: FasterWhisper) -> None
 
 
 def spoilt(home: Path, folder: Path, **changes: object) -> Path:
-    """A copy of the twin whose file of that name has other keys."""
     shutil.copytree(home / "twins" / "whisper-large-v3", folder)
     for name, keys in changes.items():
         file = folder / f"{name}.json"
@@ -106,7 +103,6 @@ def test_a_language_that_is_said_to_lack_is_found(home: Path) -> None:
 
 @contextmanager
 def endless(path: Path) -> Iterator[Path]:
-    """A file that never goes on."""
     os.mkfifo(path)
     held = os.open(path, os.O_RDWR)
     yield path

@@ -1,4 +1,4 @@
-"""What `test_qwen` looks at, run by the interpreter of Qwen3-TTS: `python -m ... FOLDER`, JSON at the end.
+"""Checks of Qwen3-TTS's designer, run by its interpreter: `python -m tests.models.voice_design.qwen_child FOLDER`.
 
 The true package, its true loader and classes; only the weights are a twin's, which makes noise. It is made in FOLDER.
 """
@@ -16,59 +16,73 @@ import numpy as np
 from contract.catalog import Serving, VoiceDesignModel
 from contract.voice_design.engine import DesignJob
 from models import qwen_tts
-from tests.models.qwen import counted, error, relabelled, report
+from tests.models.qwen import counted, error, relabelled, run_checks
 from tests.models.voice_design.jobs import job
 
 JOB = job("de", 110, text="Guten Tag.", instruct="A deep man.", gender="m", age_years=40, attempts=3, seed=7)
-SERVING = Serving(
-    adapter="models.voice_design.qwen:QwenDesigner",
-    runtime="twin",
-    max_ongoing_requests=1,
-    options={"dtype": "float32"},
-)
+OPTIONS = {"dtype": "float32"}
 
 
-def look(twin: Path) -> dict[str, Any]:
-    """Everything that the designer does."""
-    designer = load(twin)
-    asked = counted(designer._tts, "generate_voice_design")
-
-    def sound(job: DesignJob = JOB, **changes: Any) -> str:
-        first = designer.propose(job, [])
-        return hashlib.sha256(designer.speak(job, replace(first, **changes)).tobytes()).hexdigest()
-
-    first = designer.propose(JOB, [])
-    samples = designer.speak(JOB, first)
-    found: dict[str, Any] = {
-        "type": [str(samples.dtype), samples.ndim, len(samples) % 1_920, len(samples) > 0],
-        "loudest": float(np.abs(samples).max()),
-        "same": sound() == sound(),
-        "other_seed": sound() != sound(seed=8),
-        "other_description": sound() != sound(instruct="A bright woman."),
-        "other_language": sound() != sound(replace(JOB, language="fr")),
-        "other_temperature": sound() != sound(temperature=1.0),
-    }
-    limits = qwen_tts.SPARE_FRAMES, qwen_tts.FRAMES_PER_CHAR
-    qwen_tts.SPARE_FRAMES, qwen_tts.FRAMES_PER_CHAR = 1, 1
-    found["never_ends"] = len(designer.speak(replace(JOB, text="A"), first))
-    qwen_tts.SPARE_FRAMES, qwen_tts.FRAMES_PER_CHAR = limits
-    asked.clear()
-    found["noise"] = error(lambda: asyncio.run(designer.design(JOB)))
-    found["asked"] = [[call["instruct"], call["language"], call["temperature"]] for call in asked]
-    found["recipe"] = designer.recipe(first)
-    found["other_variant"] = error(lambda: load(relabelled(twin, "base")))
-    designer.close()
-    return found
-
-
-def load(twin: Path, **options: Any) -> Any:
-    """The true adapter."""
+def load(twin: Path) -> Any:
     from models.voice_design.qwen import QwenDesigner
 
-    serving = SERVING.model_copy(update={"options": SERVING.options | options})
+    adapter = "models.voice_design.qwen:QwenDesigner"
+    serving = Serving(adapter=adapter, runtime="twin", max_ongoing_requests=1, options=OPTIONS)
     model = VoiceDesignModel(id="qwen3-tts", owned_by="t", provider="qwen", languages=("de", "fr"), serving=serving)
     return QwenDesigner(model, twin)
 
 
+def a_description_makes_a_voice(designer: Any) -> None:
+    first = designer.propose(JOB, [])
+    samples = designer.speak(JOB, first)
+    assert (samples.dtype, samples.ndim, len(samples) % 1_920) == (np.float32, 1, 0)
+    assert 0 < np.abs(samples).max() <= 1
+    assert designer.recipe(first) is None
+
+
+def seed_description_language_and_temperature_decide(designer: Any) -> None:
+    def sound(job: DesignJob = JOB, **changes: Any) -> str:
+        first = designer.propose(job, [])
+        return hashlib.sha256(designer.speak(job, replace(first, **changes)).tobytes()).hexdigest()
+
+    assert sound() == sound()
+    changes: list[dict[str, Any]] = [{"seed": 8}, {"instruct": "A bright woman."}, {"temperature": 1.0}]
+    assert sound() not in [*(sound(**change) for change in changes), sound(replace(JOB, language="fr"))]
+
+
+def a_sentence_without_end_is_no_voice(designer: Any) -> None:
+    limits = qwen_tts.SPARE_FRAMES, qwen_tts.FRAMES_PER_CHAR
+    qwen_tts.SPARE_FRAMES, qwen_tts.FRAMES_PER_CHAR = 1, 1
+    samples = designer.speak(replace(JOB, text="A"), designer.propose(JOB, []))
+    qwen_tts.SPARE_FRAMES, qwen_tts.FRAMES_PER_CHAR = limits
+    assert len(samples) == 0
+
+
+def noise_is_tried_anew_and_never_delivered(designer: Any) -> None:
+    asked = counted(designer._tts, "generate_voice_design")
+    assert error(lambda: asyncio.run(designer.design(JOB))) == "ApiError: UPSTREAM_ERROR"
+    told = [[call["instruct"], call["language"], call["temperature"]] for call in asked]
+    assert told == [["A deep man.", "German", temperature] for temperature in (0.9, 1.0, 1.0)]
+
+
+def other_weights_are_refused(designer: Any) -> None:
+    assert "contains `base`, but `voice_design` is needed" in error(lambda: load(relabelled(designer.twin, "base")))
+
+
+CHECKS = (
+    a_description_makes_a_voice,
+    seed_description_language_and_temperature_decide,
+    a_sentence_without_end_is_no_voice,
+    noise_is_tried_anew_and_never_delivered,
+    other_weights_are_refused,
+)
+
+
+def start(twin: Path) -> Any:
+    designer = load(twin)
+    designer.twin = twin
+    return designer
+
+
 if __name__ == "__main__":
-    report("voice_design", look)
+    run_checks("voice_design", start, CHECKS)

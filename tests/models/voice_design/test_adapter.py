@@ -91,8 +91,7 @@ async def test_attempts_are_counted_to_the_budget(attempts: int, used: int, is_i
 
 
 @pytest.mark.parametrize(
-    ("band_hz", "is_in_band"),
-    [((190.0, 210.0), True), ((190.0, 199.0), False), ((201.0, 210.0), False)],
+    ("band_hz", "is_in_band"), [((190.0, 210.0), True), ((190.0, 199.0), False), ((201.0, 210.0), False)]
 )
 async def test_the_band_has_two_ends(band_hz: tuple[float, float], is_in_band: bool) -> None:
     made = await Humming(hum(200)).design(job(band_hz=band_hz))
@@ -226,7 +225,6 @@ def test_settings_follow_what_is_expected(target_hz: float, setting: float) -> N
 
 
 def test_one_measurement_moves_the_whole_curve() -> None:
-    """A voice that came out a semitone low is expected to be a semitone low everywhere."""
     low_hz = 141.4 / 2 ** (1 / 12)
     assert setting_for(141.4, EXPECTED, [Point(0.5, low_hz)]) == pytest.approx(0.5 + 1 / 12, abs=0.003)
 

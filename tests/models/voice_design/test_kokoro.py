@@ -70,7 +70,6 @@ def test_a_mixture_is_of_both_ends(above: float, names: set[str]) -> None:
 
 
 def drawn_styles(job: DesignJob) -> Counter[str]:
-    """How often each style is drawn, in 200 draws."""
     return Counter(name for seed in range(200) for end in ends(job, NAMES, Random(seed)) for name in end)
 
 
@@ -156,7 +155,6 @@ async def test_a_voice_comes_out_at_the_pitch_that_was_ordered(
 
 
 async def test_the_recipe_is_the_voice(designer: KokoroDesigner) -> None:
-    """What speaks by it later sounds as the clip does, in Kokoro's languages and in others."""
     made = await designer.design(job(gender="m", target_hz=110, speed=1.2))
     assert made.recipe is not None
     voice = KokoroVoice.model_validate_json(made.recipe)

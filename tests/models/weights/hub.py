@@ -1,14 +1,16 @@
-"""A model hub on a real socket, with one repository."""
+"""A model hub on a real socket, with one repository, and weights that a manifest declares as `toy`."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.models import serving
-from tests.models.weights.toy import digest
 
 OLD, NEW = "1" * 40, "2" * 40
 LARGE = "model.safetensors"
@@ -34,7 +36,6 @@ class Hub:
     address: str = ""
 
     def answer(self, path: str) -> tuple[int, bytes, dict[str, str]]:
-        """Status, body and headers."""
         if path == "/api/models/owner/toy/revision/main":
             rows = [self._row(name, data) for name, data in self.files.items()]
             body = {"id": "owner/toy", "sha": self.commit, "tags": self.tags, "siblings": rows}
@@ -60,7 +61,6 @@ class Hub:
 
 @contextmanager
 def shelved() -> Iterator[Hub]:
-    """A hub that answers at its `address`."""
     hub = Hub()
 
     class Handler(serving.Handler):
@@ -72,3 +72,61 @@ def shelved() -> Iterator[Hub]:
 
     with serving.served(Handler) as hub.address:
         yield hub
+
+
+FILES = {
+    "config.json": b"{}",
+    "model.safetensors": b"weights" * 1000,
+    "1_Pooling/config.json": b'{"pooling_mode": "cls"}',
+}
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def pins(files: dict[str, bytes]) -> str:
+    rows = [f'"{name}" = {{ size = {len(data)}, sha256 = "{digest(data)}" }}' for name, data in files.items()]
+    return "[toy.files]\n" + "\n".join(rows)
+
+
+def declare(home: Path, *lines: str, files: dict[str, bytes] | None = None) -> None:
+    home.mkdir(exist_ok=True)
+    text = "\n".join(["[toy]", 'licence = "MIT"', *lines, pins(files) if files is not None else ""])
+    (home / "weights.toml").write_text(text)
+
+
+def put(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def declare_wheel(home: Path, path: Path, *lines: str, files: dict[str, bytes] = FILES, inside: str = "model") -> None:
+    source = ['source = "wheel:toy-weights==1.0"', f'inside = "toy_weights/{inside}"']
+    declare(home, *source, f'sha256 = "{digest(path.read_bytes())}"', *lines, files=files)
+
+
+def found(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def write_wheel(index: Path, package: str, files: dict[str, bytes]) -> Path:
+    """A wheel 1.0 of `package` with `files` and a module that must not be imported, in the folder `index`."""
+    index.mkdir(exist_ok=True)
+    path = index / f"{package}-1.0-py3-none-any.whl"
+    info = f"{package}-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(f"{package}/{name}", content)
+        archive.writestr(f"{package}/__init__.py", "raise SystemExit")
+        name = package.replace("_", "-")
+        archive.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: no-such\n"
+        )
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+    return path

@@ -15,8 +15,7 @@ from models.weights.lock import resolve, update
 from models.weights.stanzas import SHIPPED, Repository, read, repositories
 from models.weights.store import WeightsError
 from tests.docs.pages import ROOT
-from tests.models.weights.hub import LARGE, NEW, OLD, Hub
-from tests.models.weights.toy import digest
+from tests.models.weights.hub import LARGE, NEW, OLD, Hub, digest
 
 WANTED = Repository(repository="owner/toy", licence="MIT")
 
@@ -27,13 +26,11 @@ def lock(tmp_path: Path) -> Path:
 
 
 def want(home: Path, repository: str = "owner/toy") -> None:
-    """`toy` is wanted from `repository`, but is not locked."""
     home.mkdir(exist_ok=True)
     (home / "repositories.toml").write_text(f'[toy]\nrepository = "{repository}"\nlicence = "MIT"\n')
 
 
 def run(program: str, hub: Hub) -> str:
-    """What a program prints that looks for weights in `hub`."""
     environ = os.environ | {"HF_ENDPOINT": hub.address}
     command = [sys.executable, "-c", program]
     child = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)

@@ -14,7 +14,7 @@ import pytest
 from models.weights.store import WeightsError, ensure, manifest
 from tests.models.serving import Handler
 from tests.models.serving import served as served_by
-from tests.models.weights.toy import declare, digest, found, write_wheel
+from tests.models.weights.hub import declare, digest, found, write_wheel
 
 TABLE = b"\x00\x01" * 500
 RUINOUS = b"raise SystemExit('an sdist was run')"
@@ -52,7 +52,6 @@ def declare_sdist(home: Path, sdist: Path, member: str = "styles/one.bin", wheel
 
 @pytest.fixture
 def index(home: Path) -> Path:
-    """The folder in which pip looks."""
     return home.parent / "index"
 
 
@@ -96,8 +95,6 @@ def test_an_sdist_that_is_nowhere_is_named(home: Path, index: Path) -> None:
 
 
 class Files(Handler, SimpleHTTPRequestHandler):
-    """An index of folders; notes what it was asked for."""
-
     asked: list[str]
 
     def do_GET(self) -> None:
@@ -107,7 +104,6 @@ class Files(Handler, SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """Address and folder of a local index."""
     Files.asked = []
     folder = tmp_path / "served"
     folder.mkdir()

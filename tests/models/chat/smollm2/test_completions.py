@@ -17,6 +17,7 @@ from models.chat import VllmChat
 from models.chat.choices import CompletionPrompt
 from tests.models.chat.smollm2.asking import WINDOW, idle
 from tests.models.refusals import refused
+from tests.sdk import completion_chunk
 from tests.waiting import until
 
 CAPITALS = "The capital of France is Paris. The capital of Germany is"
@@ -34,7 +35,7 @@ def texts(reply: CompletionReply) -> list[str]:
 async def streamed(chat: VllmChat, job: CompletionJob) -> tuple[list[ChatBatch], list[dict[str, Any]]]:
     batches = [batch async for batch in chat.write_stream(job)]
     events = b"".join(batch.events for batch in batches).decode().split("\n\n")
-    return batches, [json.loads(event.removeprefix("data: ")) for event in events if event]
+    return batches, [completion_chunk(json.loads(event.removeprefix("data: "))) for event in events if event]
 
 
 async def test_a_prompt_is_continued(chat: VllmChat) -> None:

@@ -1,15 +1,21 @@
-"""Inputs of a chat: what is cut, and what is found again of an earlier one."""
+"""Inputs of a chat: what is cut, what is found again of an earlier one, token ids, and clients that leave."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from contract.chat.engine import ChatJob
+from contract.chat.engine import ChatBatch, ChatJob, ChatReply
+from contract.chat.request import ChatRequest
+from contract.errors import ApiError
+from contract.tokens import DetokenizeJob, TokenizeJob
 from models.chat import VllmChat
-from tests.models.chat.smollm2.asking import PARIS, WINDOW, ask, batches, chunks_of
+from tests.models.chat.smollm2.asking import PARIS, WEATHER, WINDOW, ask, batches, chunks_of, idle
+from tests.waiting import until
 
 
 async def test_a_long_input_is_cut_at_the_top_and_the_reply_tells(chat: VllmChat) -> None:
@@ -60,3 +66,111 @@ async def test_several_answers_find_nothing_cached_that_they_left_themselves(cha
     first = (await batches(chat, job))[-1] if streamed else await chat.complete(job)
     again = (await batches(chat, job))[-1] if streamed else await chat.complete(job)
     assert first.cached_tokens == 0 < again.cached_tokens < again.prompt_tokens
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"tools": [WEATHER]}, {"messages": [{"role": "system", "content": "é <|im_end|>"}]}]
+)
+async def test_tokens_of_messages_are_those_that_a_chat_reads(chat: VllmChat, fields: dict[str, Any]) -> None:
+    body = {"model": "small", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    request = ChatRequest.model_validate(body | fields)
+    found = await chat.tokenize(TokenizeJob(request, with_strings=True))
+    assert len(found.ids) == (await chat.complete(ChatJob(request))).prompt_tokens
+    assert found.strings
+    assert found.strings[0] == "<|im_start|>"
+    assert "assistant" in await chat.detokenize(DetokenizeJob(tuple(found.ids[-4:])))
+    closed = await chat.tokenize(TokenizeJob(request, add_generation_prompt=False))
+    assert closed.ids == found.ids[: len(closed.ids)] != found.ids
+
+
+async def test_tokens_beyond_the_window_are_counted(chat: VllmChat) -> None:
+    request = ChatRequest.model_validate({"model": "small", "messages": [{"role": "user", "content": "no " * WINDOW}]})
+    assert len((await chat.tokenize(TokenizeJob(request))).ids) > WINDOW
+
+
+async def test_chats_that_are_cut_and_long_texts_read_one_tokenizer_at_a_time(chat: VllmChat) -> None:
+    """They share it, and it must stay as it is: what one of them would cut, the others would lose."""
+    texts = ["no " * 20 * WINDOW, "<|im_end|> so " * 4 * WINDOW]
+    alone = [len((await chat.tokenize(TokenizeJob(text=text))).ids) for text in texts]
+    tokenizing = [chat.tokenize(TokenizeJob(text=text)) for text in texts * 3]
+    chats = [chat.complete(ask(f"{number} {text}", max_tokens=8)) for number, text in enumerate(texts * 3)]
+    *found, first, second, _, _, _, _ = await asyncio.gather(*tokenizing, *chats)
+    assert [len(tokens.ids) for tokens in found] == alone * 3
+    assert first.prompt_tokens == second.prompt_tokens == WINDOW - 8
+    assert len((await chat.tokenize(TokenizeJob(text=texts[0]))).ids) == alone[0]
+
+
+async def test_text_becomes_tokens_and_text_again(chat: VllmChat, tokenizer: Any) -> None:
+    for text in ("", "Hello, world", "é 😀\n\n\t x", "<|im_end|><|endoftext|>"):
+        found = await chat.tokenize(TokenizeJob(text=text, add_special_tokens=True))
+        assert await chat.detokenize(DetokenizeJob(tuple(found.ids))) == text
+    assert (await chat.tokenize(TokenizeJob(text="Hello, world"))).ids == tokenizer("Hello, world")["input_ids"]
+
+
+async def test_an_id_beyond_the_vocabulary_is_refused(chat: VllmChat) -> None:
+    assert await chat.detokenize(DetokenizeJob((49_151,)))
+    with pytest.raises(ApiError, match="token id 49152 is not in the vocabulary of `small`, whose ids are 0 to 49151"):
+        await chat.detokenize(DetokenizeJob((1, 49_152)))
+
+
+async def test_a_client_that_leaves_a_stream_frees_the_engine(chat: VllmChat) -> None:
+    stream = chat.stream(ask("Count to a thousand.", n=2, max_tokens=400))
+    async for batch in stream:
+        if batch.completion_tokens >= 4:
+            break
+    assert chat.unfinished
+    await stream.aclose()  # type: ignore[attr-defined]
+    await idle(chat)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_cancelled_call_frees_the_engine(chat: VllmChat, streamed: bool) -> None:
+    job = ask("Count to a thousand.", max_tokens=400)
+    task = asyncio.ensure_future(batches(chat, job) if streamed else chat.complete(job))
+    await until(lambda: chat.unfinished > 0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await idle(chat)
+
+
+@pytest.mark.usefixtures("often")
+async def test_a_whole_answer_says_how_far_it_is(chat: VllmChat) -> None:
+    job = ask("Count to a thousand.", max_tokens=40)
+    *counts, reply = [count async for count in chat.counted(job)]
+    assert isinstance(reply, ChatReply)
+    assert reply.text == (await chat.complete(job)).text
+    so_far = [count.completion_tokens for count in counts if isinstance(count, ChatBatch)]
+    assert len(so_far) == len(counts) > 0
+    assert sorted({*so_far}) == so_far
+    assert 0 < so_far[0] <= so_far[-1] <= reply.completion_tokens
+    assert {count.prompt_tokens for count in counts} == {reply.prompt_tokens}
+
+
+@pytest.mark.usefixtures("often")
+async def test_a_client_that_leaves_a_counted_answer_frees_the_engine(chat: VllmChat) -> None:
+    counts = chat.counted(ask("Count to a thousand.", max_tokens=400))
+    assert (await anext(counts)).completion_tokens > 0
+    assert chat.unfinished
+    await counts.aclose()
+    await idle(chat)
+
+
+async def test_a_healthy_engine_that_stands_still_is_not_healthy(
+    chat: VllmChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await chat.check_health()
+    core = chat.engine.engine_core
+    held, go_on = threading.Event(), threading.Event()
+    core._command(lambda: (held.set(), go_on.wait()))
+    try:
+        assert held.wait(30)
+        pending = asyncio.ensure_future(chat.complete(ask(max_tokens=1)))
+        await until(lambda: core.busy)
+        await chat.check_health()
+        monkeypatch.setattr(core.stalls, "most_s", 0.0)
+        with pytest.raises(RuntimeError, match="no step"):
+            await chat.check_health()
+    finally:
+        go_on.set()
+    await pending

@@ -21,7 +21,7 @@ async def test_z_the_death_of_the_engine_reaches_everyone(chat: VllmChat) -> Non
     def die() -> None:
         raise RuntimeError("out of memory")
 
-    chat._engine.engine_core._command(die)
+    chat.engine.engine_core._command(die)
     for result in await asyncio.gather(*waiting, streaming, return_exceptions=True):
         assert isinstance(result, ApiError)
         assert result.fault.status == 502

@@ -11,8 +11,6 @@ import torch
 
 
 class InterpolationMode(Enum):
-    """By the names of torch."""
-
     NEAREST = "nearest"
     NEAREST_EXACT = "nearest-exact"
     BILINEAR = "bilinear"

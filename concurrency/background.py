@@ -1,0 +1,54 @@
+"""Work that a process does beside its requests, for as long as it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+
+log = logging.getLogger(f"parlance.{__name__}")
+Step = Callable[[], Awaitable[object]]
+
+PAUSE_S, MAX_PAUSE_S = 1.0, 60.0
+"""Between an error and the next attempt, at first and at most. It doubles with each error in a row."""
+
+
+async def attempted(name: str, step: Step) -> bool:
+    """Returns whether `step` succeeds. Logs an error with its frames.
+
+    Its text is left out: it may quote a client.
+    """
+    try:
+        await step()
+    except Exception as error:
+        log.error("could not %s: %s\n%s", name, type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+        return False
+    return True
+
+
+def supervised(name: str, *steps: Step, every_s: float | None = None, at_once: bool = False) -> asyncio.Task[None]:
+    """Runs `steps` every `every_s` seconds, the first time `at_once` or after that; without `every_s` only once.
+
+    An error is logged, ends no other step, and has them all run again after a pause. Cancel the task to end it.
+    """
+    # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
+    work = _supervise(name, steps, every_s, at_once)
+    return asyncio.get_running_loop().create_task(work, name=name, context=Context())
+
+
+async def _supervise(name: str, steps: tuple[Step, ...], every_s: float | None, at_once: bool) -> None:
+    loop, pause_s = asyncio.get_running_loop(), 0.0
+    most_s = MAX_PAUSE_S if every_s is None else max(PAUSE_S, min(MAX_PAUSE_S, every_s))
+    await asyncio.sleep(0 if at_once or every_s is None else every_s)
+    while True:
+        began_s = loop.time()
+        if all([await attempted(name, step) for step in steps]):
+            pause_s = 0.0
+            if every_s is None:
+                return
+        else:
+            has_lasted = loop.time() - began_s > MAX_PAUSE_S  # a loop of its own, which had gone well until then
+            pause_s = PAUSE_S if has_lasted or not pause_s else min(2 * pause_s, most_s)
+        await asyncio.sleep(pause_s or every_s or 0)

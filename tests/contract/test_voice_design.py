@@ -1,0 +1,400 @@
+"""Voice design: what an order may say, the pitch that it aims at, and the states of a draft."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from itertools import pairwise
+from typing import Any, get_args
+
+import pytest
+
+from configs import load
+from contract.limits import AGE_YEARS, FREE_TEXT_CHARS, INSTRUCT_CHARS, SPEECH_SPEED, TARGET_HZ, VOICE_LABEL_CHARS
+from contract.speech.voices import SLUG_CHARS
+from contract.voice_design.draft import (
+    DRAFT_STATES,
+    NOT_READY,
+    TRANSITIONS,
+    DraftEvent,
+    DraftState,
+    VoiceSpec,
+    refuse_adoption,
+)
+from contract.voice_design.order import AdoptRequest, DesignOrder, voice_spec
+from contract.voice_design.pitch import (
+    ANCHORS_HZ,
+    DERIVED_SEMITONES,
+    ORDERED_SEMITONES,
+    band_hz,
+    pitch_words,
+    target_hz,
+    usual_hz,
+)
+from contract.voice_design.replies import options
+from contract.voice_design.traits import AXES, Axis, Gender
+from tests.contract.bodies import read, refusal
+
+CATALOG = load("embedded")
+TRAITS = CATALOG.traits
+DESIGNER = CATALOG.voice_design["qwen3-tts"]
+
+WOMAN = {"gender": "f", "age_years": 34}
+
+
+def planned(seed: int = 1, **fields: Any) -> VoiceSpec:
+    return voice_spec(read(DesignOrder, WOMAN | fields), TRAITS, DESIGNER, random.Random(seed))
+
+
+def adopt(**fields: Any) -> AdoptRequest:
+    return read(AdoptRequest, fields)
+
+
+def test_gender_and_age_are_enough() -> None:
+    decided = planned()
+    assert (decided.gender, decided.age_years, decided.language) == ("f", 34, "de")
+    assert set(decided.traits) == set(AXES)
+    assert (decided.slug, decided.auto_adopt) == (None, False)
+
+
+@pytest.mark.parametrize("age", [16, 17, 89, 90])
+def test_an_age_within_the_limits(age: int) -> None:
+    assert planned(age_years=age).age_years == age
+
+
+HIDDEN = ["a\x00b", "a\x7f", "a\u202eb", "\u2066a", "a\ue000"]
+NO_TEXT = [5, ["a"], {"a": 1}]
+REFUSED: dict[str, list[Any]] = {
+    "gender": ["x", "male", "F", "", None, 1],
+    "age_years": [15, 91, 0, -1, 10**30, 34.0, 34.5, "34", True, [34]],
+    "target_hz": [59, 401, 0, -60, 120.5, 120.0, "120", True, 10**20],
+    "instruct": ["x" * (INSTRUCT_CHARS + 1), "", "  \n\t ", "a\x00b", "a\x1b[31m", *NO_TEXT],
+    "free_text": ["x" * (FREE_TEXT_CHARS + 1), *HIDDEN, *NO_TEXT],
+    "label": ["x" * (VOICE_LABEL_CHARS + 1), *HIDDEN, *NO_TEXT],
+    "auto_adopt": ["true", 1, [], {}],
+}
+
+
+@pytest.mark.parametrize("field", REFUSED)
+def test_another_value_is_refused_by_the_name_of_its_field(field: str) -> None:
+    for value in REFUSED[field]:
+        assert refusal(planned, **{field: value}).param == field, value
+
+
+@pytest.mark.parametrize("group", TRAITS.age_groups)
+def test_an_age_group_gives_an_age_of_its_own(group: str) -> None:
+    named = TRAITS.age_groups[group]
+    ages = {planned(seed, age_years=None, age_group=group).age_years for seed in range(400)}
+    assert ages == set(range(named.from_years, named.to_years + 1))
+
+
+@pytest.mark.parametrize("age", [{"age_years": None}, {"age_group": "30-39"}, {"age_years": None, "age_group": None}])
+def test_both_or_neither_of_age_and_age_group_are_refused(age: dict[str, Any]) -> None:
+    assert "exactly one of `age_years` and `age_group`" in refusal(planned, **age).message
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_an_unknown_trait_is_refused_with_all_that_are_allowed(axis: Axis) -> None:
+    for id in ("purple", "", "Deep", "x" * 5000, "../etc"):
+        error = refusal(planned, **{axis: id})
+        assert error.param == axis
+        assert all(known in error.message for known in TRAITS.axes[axis])
+        assert len(error.message) < 400
+
+
+def test_an_unknown_age_group_is_refused_with_all_that_are_allowed() -> None:
+    error = refusal(planned, age_years=None, age_group="old")
+    assert error.param == "age_group"
+    assert all(known in error.message for known in TRAITS.age_groups)
+
+
+@pytest.mark.parametrize(
+    ("code", "language"), [("de-DE", "de"), ("en", "en"), ("EN_us", "en"), (" ja ", "ja"), (None, "de")]
+)
+def test_regions_are_cut(code: str | None, language: str) -> None:
+    assert planned(language=code).language == language
+
+
+@pytest.mark.parametrize("code", ["xx", "", "auto", "tr", "d", "deutsch", "de" * 500])
+def test_a_language_of_no_designer_is_refused_with_all_that_are_allowed(code: str) -> None:
+    error = refusal(planned, language=code)
+    assert error.param == "language"
+    assert error.extra["supported"] == list(DESIGNER.languages)
+    assert len(error.message) < 200
+
+
+@pytest.mark.parametrize("hz", [60, 61, 399, 400])
+def test_an_ordered_pitch_is_the_target_whatever_the_traits(hz: int) -> None:
+    decided = planned(target_hz=hz, timbre="deep")
+    assert decided.target_hz == hz
+    assert decided.band_hz == (round(hz / 2 ** (1.5 / 12), 1), round(hz * 2 ** (1.5 / 12), 1))
+    assert f"around {hz} Hz" in decided.instruct
+
+
+@pytest.mark.parametrize("timbre", TRAITS.axes["timbre"])
+def test_a_timbre_moves_the_target(timbre: str) -> None:
+    decided = planned(timbre=timbre)
+    assert decided.target_hz == target_hz("f", 34, TRAITS.axes["timbre"][timbre].semitones)
+    assert decided.band_hz[0] < decided.target_hz < decided.band_hz[1]
+
+
+@pytest.mark.parametrize("length", [1, INSTRUCT_CHARS - 1, INSTRUCT_CHARS])
+def test_a_given_description_replaces_the_built_one_as_it_is(length: int) -> None:
+    text = ("A voice like honey,\n deep \U0001f3a7 " * 100)[:length]
+    assert planned(instruct=text, timbre="deep", free_text="x").instruct == text
+
+
+def test_a_description_begins_with_gender_age_and_pitch_and_ends_with_the_words_of_the_client() -> None:
+    decided = planned(
+        gender="m",
+        age_years=48,
+        timbre="deep",
+        character="warm",
+        tempo="slow",
+        use_case="audiobook",
+        language="en",
+        free_text="A hint\nof salt.",
+    )
+    assert decided.instruct == (
+        "A 48-year-old man with a low-pitched voice around 99 Hz. The timbre is deep, dark and resonant. "
+        "The speaker sounds warm and trustworthy and talks at a slow pace. "
+        "A native speaker of English, as heard in audiobooks. A hint of salt."
+    )
+    assert (decided.label, decided.speed) == ("Male, 48, deep, warm", 0.9)
+
+
+@pytest.mark.parametrize(("age", "article"), [(18, "An"), (80, "An"), (89, "An"), (79, "A"), (90, "A"), (28, "A")])
+def test_the_article_is_that_of_the_number(age: int, article: str) -> None:
+    assert planned(age_years=age).instruct.startswith(f"{article} {age}-year-old woman with a ")
+
+
+@pytest.mark.parametrize("length", [1, FREE_TEXT_CHARS - 1, FREE_TEXT_CHARS])
+def test_the_words_of_the_client_fit_in(length: int) -> None:
+    decided = planned(free_text="x" * length)
+    assert decided.instruct.endswith(" " + "x" * length)
+    assert len(decided.instruct) <= INSTRUCT_CHARS
+
+
+@pytest.mark.parametrize("text", [None, "", " ", "\n"])
+def test_a_field_that_was_left_empty_was_not_given(text: str | None) -> None:
+    assert planned(free_text=text, label=text) == planned()
+
+
+@pytest.mark.parametrize(("field", "limit"), [("free_text", FREE_TEXT_CHARS), ("label", VOICE_LABEL_CHARS)])
+def test_characters_of_a_text_are_counted_and_not_bytes(field: str, limit: int) -> None:
+    assert planned(**{field: "ü" * limit})
+
+
+def test_a_label_is_kept_in_one_line() -> None:
+    assert planned(label="  Meine\n Stimme 👩🏽‍🔬 ").label == "Meine Stimme 👩🏽‍🔬"
+
+
+@pytest.mark.parametrize("slug", ["ab", "a1", "0-0", "a-b-c", "x" * SLUG_CHARS[1]])
+def test_a_slug_is_kept(slug: str) -> None:
+    assert planned(slug=slug).slug == slug
+    assert adopt(slug=slug).slug == slug
+
+
+@pytest.mark.parametrize(
+    "slug", ["", "a", "A1", "-a", "a-", "a--b", "a b", "ä1", "a/b", "../x", "a\n", "x" * 41, "x" * 9999]
+)
+def test_a_malformed_slug_is_refused(slug: str) -> None:
+    for ask in (planned, adopt):
+        error = refusal(ask, slug=slug)
+        assert error.param == "slug"
+        assert len(error.message) < 200
+
+
+@pytest.mark.parametrize("field", ["timber", "voice", "age", "model", "constructor"])
+def test_a_field_that_does_not_exist_is_refused(field: str) -> None:
+    assert refusal(planned, **{field: "deep"}).param == field
+    assert refusal(adopt, **{field: "deep"}).param == field
+
+
+def test_a_voice_may_be_adopted_at_once() -> None:
+    assert planned(auto_adopt=True).auto_adopt
+
+
+def test_nothing_is_required_to_adopt() -> None:
+    assert adopt() == AdoptRequest()
+    assert adopt(label=" My voice ").label == "My voice"
+
+
+def test_equal_orders_differ_and_equal_chances_do_not() -> None:
+    assert planned(1) == planned(1)
+    plans = [planned(seed) for seed in range(50)]
+    assert len({tuple(sorted(p.traits.items())) for p in plans}) > 20
+    assert len({p.seed for p in plans}) == 50
+
+
+def test_every_trait_is_drawn_sooner_or_later() -> None:
+    drawn = [planned(seed).traits for seed in range(400)]
+    for axis in AXES:
+        assert {traits[axis] for traits in drawn} == set(TRAITS.axes[axis])
+
+
+def test_what_is_ordered_is_not_drawn() -> None:
+    wanted = {"timbre": "high", "character": "serious", "tempo": "very_fast", "use_case": "news"}
+    assert all(planned(seed, **wanted).traits == wanted for seed in range(20))
+
+
+def order_by_chance(draw: random.Random) -> dict[str, Any]:
+    body: dict[str, Any] = {"gender": draw.choice("mf")}
+    body |= draw.choice([{"age_years": draw.randint(*AGE_YEARS)}, {"age_group": draw.choice(list(TRAITS.age_groups))}])
+    possible: dict[str, Any] = {axis: draw.choice(list(TRAITS.axes[axis])) for axis in AXES}
+    possible |= {
+        "language": draw.choice(DESIGNER.languages),
+        "free_text": "".join(draw.choices("aä \n,.{}%👩🏽日", k=draw.randint(0, FREE_TEXT_CHARS))),
+        "label": "".join(draw.choices("aä -日", k=draw.randint(0, VOICE_LABEL_CHARS))),
+        "slug": "x" * draw.randint(*SLUG_CHARS),
+        "auto_adopt": draw.random() < 0.5,
+        "instruct": "i" * draw.randint(1, INSTRUCT_CHARS),
+        "target_hz": draw.randint(*TARGET_HZ),
+    }
+    return body | {name: value for name, value in possible.items() if draw.random() < 0.4}
+
+
+def test_whatever_is_ordered_the_limits_hold() -> None:
+    draw = random.Random(11)
+    for _ in range(2000):
+        body = order_by_chance(draw)
+        decided = voice_spec(read(DesignOrder, body), TRAITS, DESIGNER, draw)
+        assert AGE_YEARS[0] <= decided.age_years <= AGE_YEARS[1]
+        assert TARGET_HZ[0] <= decided.target_hz <= TARGET_HZ[1]
+        assert decided.band_hz[0] < decided.target_hz < decided.band_hz[1]
+        assert SPEECH_SPEED[0] <= decided.speed <= SPEECH_SPEED[1]
+        assert 1 <= len(decided.instruct) <= INSTRUCT_CHARS
+        assert 1 <= len(decided.label) <= VOICE_LABEL_CHARS
+        assert decided.label.isprintable() or "\u200d" in decided.label
+        assert 0 <= decided.seed < 2**31
+        given = {axis: body[axis] for axis in AXES if axis in body}
+        assert decided.traits | given == decided.traits
+        assert decided.language == body.get("language", "de")
+
+
+def test_options_name_everything_that_an_order_takes() -> None:
+    offered = options(TRAITS, DESIGNER, True)
+    assert offered["available"] is True
+    assert options(TRAITS, DESIGNER, False)["available"] is False
+    for axis in AXES:
+        for trait in offered["traits"][axis]:
+            assert planned(**{axis: trait["id"]}).traits[axis] == trait["id"]
+            assert {"de", "en"} <= trait["labels"].keys()
+    for group in offered["age_groups"]:
+        assert group["from_years"] <= planned(age_years=None, age_group=group["id"]).age_years <= group["to_years"]
+    assert [language["id"] for language in offered["languages"]] == list(DESIGNER.languages)
+    assert [gender["id"] for gender in offered["genders"]] == ["f", "m"]
+    limits = offered["limits"]
+    assert (limits["adopted_voices"], limits["concurrent_drafts"], limits["draft_timeout_s"]) == (10, 3, 1200)
+    assert (limits["instruct_chars"], limits["age_years"], limits["target_hz"]) == (2000, [16, 90], [60, 400])
+    assert limits["sample_url_s"] == 3600
+    assert json.loads(json.dumps(offered)) == offered
+
+
+GENDERS: tuple[Gender, ...] = ("m", "f")
+AGES = range(AGE_YEARS[0], AGE_YEARS[1] + 1)
+
+
+def semitones(hz: float, other: float) -> float:
+    return 12 * math.log2(hz / other)
+
+
+@pytest.mark.parametrize("gender", GENDERS)
+def test_an_anchor_is_met_and_between_two_the_pitch_is_linear(gender: Gender) -> None:
+    for age, hz in ANCHORS_HZ[gender]:
+        assert usual_hz(gender, age) == hz
+        assert target_hz(gender, age, 0) == hz
+    (age, hz), (later, other) = ANCHORS_HZ[gender][1:3]
+    assert usual_hz(gender, (age + later) // 2) == (hz + other) / 2
+
+
+@pytest.mark.parametrize("gender", GENDERS)
+def test_every_age_that_can_be_ordered_has_a_pitch_and_none_beyond(gender: Gender) -> None:
+    assert (ANCHORS_HZ[gender][0][0], ANCHORS_HZ[gender][-1][0]) == AGE_YEARS
+    pitches = [usual_hz(gender, age) for age in AGES]
+    assert all(abs(semitones(one, other)) < 0.5 for one, other in pairwise(pitches))
+    with pytest.raises(ValueError, match="91 years"):
+        usual_hz(gender, AGE_YEARS[1] + 1)
+
+
+def test_the_pitch_is_as_the_literature_has_it() -> None:
+    assert min(AGES, key=lambda age: usual_hz("m", age)) == 40
+    falls = [usual_hz("f", age) for age in AGES]
+    assert falls == sorted(falls, reverse=True)
+    assert semitones(210, usual_hz("f", 30)) == pytest.approx(0, abs=1)
+    assert semitones(120, usual_hz("m", 30)) == pytest.approx(0, abs=1.5)
+    young, old = (semitones(usual_hz("f", age), usual_hz("m", age)) for age in (25, 70))
+    assert 8.5 < young < 10.5
+    assert 5.5 < old < 6.5
+
+
+@pytest.mark.parametrize("shift", [-2, -1, 0, 1, 2])
+def test_a_shift_is_in_semitones(shift: float) -> None:
+    for gender in GENDERS:
+        assert semitones(target_hz(gender, 40, shift), usual_hz(gender, 40)) == pytest.approx(shift, abs=0.1)
+
+
+def test_a_target_stays_within_what_can_be_ordered() -> None:
+    assert target_hz("m", 40, -12) == TARGET_HZ[0]
+    assert target_hz("f", 16, 12) == TARGET_HZ[1]
+    assert isinstance(target_hz("f", 33, 1), int)
+
+
+@pytest.mark.parametrize("target", [60, 61, 97, 120, 210, 399, 400])
+@pytest.mark.parametrize("half_width", [DERIVED_SEMITONES, ORDERED_SEMITONES])
+def test_a_band_is_as_wide_below_the_target_as_above(target: int, half_width: float) -> None:
+    low, high = band_hz(target, half_width)
+    assert low < target < high
+    assert semitones(target, low) == pytest.approx(half_width, abs=0.02)
+    assert semitones(high, target) == pytest.approx(half_width, abs=0.02)
+
+
+def test_the_band_of_an_ordered_pitch_is_the_narrower() -> None:
+    assert (DERIVED_SEMITONES, ORDERED_SEMITONES) == (2.0, 1.5)
+    assert band_hz(120, 2.0) == (106.9, 134.7)
+    assert band_hz(120, 1.5) == (110.0, 130.9)
+
+
+@pytest.mark.parametrize(
+    ("hz", "words"), [(60, "very low"), (95, "low"), (108, "medium"), (120, "high"), (400, "very high")]
+)
+def test_a_pitch_is_called_by_what_is_usual_for_the_voice(hz: int, words: str) -> None:
+    assert pitch_words("m", 40, hz) == f"{words}-pitched"
+
+
+TABLE: dict[DraftState, dict[DraftEvent, DraftState]] = {
+    "pending": {"finish": "ready", "fail": "failed", "expire": "failed", "discard": "discarded"},
+    "ready": {"adopt": "adopted", "discard": "discarded"},
+    "adopted": {"discard": "discarded"},
+    "discarded": {"discard": "discarded"},
+    "failed": {"discard": "discarded"},
+}
+"""The transitions of a draft; an event that is missing changes nothing."""
+
+
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(DRAFT_STATES, get_args(DraftEvent))))
+def test_every_event_in_every_state(state: DraftState, event: DraftEvent) -> None:
+    sources, target = TRANSITIONS[event]
+    assert (target if state in sources else None) == TABLE[state].get(event)
+
+
+def test_the_states_are_those_of_the_spec() -> None:
+    assert set(DRAFT_STATES) == {"pending", "ready", "adopted", "discarded", "failed"} == TABLE.keys()
+
+
+@pytest.mark.parametrize("state", DRAFT_STATES)
+def test_only_a_ready_draft_can_be_adopted(state: DraftState) -> None:
+    if state == "ready":
+        refuse_adoption(state)
+        return
+    assert NOT_READY[state] in refusal(refuse_adoption, state).message
+
+
+def test_no_draft_comes_back_once_it_was_discarded() -> None:
+    reached, found = set(), {"discarded"}
+    while found != reached:
+        reached = set(found)
+        found |= {after for sources, after in TRANSITIONS.values() if found.intersection(sources)}
+    assert reached == {"discarded"}
