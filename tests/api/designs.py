@@ -11,7 +11,6 @@ import pytest
 
 from tests.api.conftest import Api
 from tests.engines import ObedientDesigner
-from tests.state.books import eventually
 from tests.waiting import until
 
 DESIGNS = "/v1/audio/voices/designs"
@@ -64,7 +63,7 @@ async def arrived(api: Api, draft: Draft, *statuses: str) -> Draft:
         found = await api.state.drafts.read(draft["id"])
         return found is not None and found.state in statuses
 
-    await eventually(is_there)
+    await until(is_there)
     return await poll(api, draft)
 
 

@@ -13,7 +13,7 @@ from starlette.types import Message
 
 from tests.api.asgi import exchange, http_scope
 from tests.api.conftest import Api, app_over, events, refused
-from tests.state.books import eventually
+from tests.waiting import until
 
 
 async def write(api: Api, prompt: Any = "say hello", key: str | None = None, **fields: Any) -> httpx.Response:
@@ -62,7 +62,7 @@ async def test_a_client_that_leaves_frees_the_engine_and_pays_for_what_was_made(
     async def is_billed() -> bool:
         return adapter.under_way == 0 and len(await api.usage()) == 1
 
-    await eventually(is_billed)
+    await until(is_billed)
     (line,) = await api.usage()
     assert 7 < line.quantity < 1000
 

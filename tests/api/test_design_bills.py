@@ -29,7 +29,7 @@ from tests.api.designs import (
     until_designed,
     until_idle,
 )
-from tests.state.books import eventually, pass_time
+from tests.state.books import pass_time
 from tests.waiting import until
 
 __all__ = ["held"]
@@ -73,7 +73,7 @@ async def test_discarding_what_a_designer_fails_at_costs_nothing(api: Api) -> No
         found = await api.state.drafts.read(draft["id"])
         return found is not None and found.failures == 1
 
-    await eventually(has_failed)
+    await until(has_failed)
     await discard(api, draft)
     assert await api.usage() == []
 

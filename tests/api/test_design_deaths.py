@@ -20,7 +20,7 @@ from state.drafts.store import LEASE_S
 from tests.api.conftest import Api, client_of, local_engines
 from tests.api.designs import DESIGNS, ORDER
 from tests.catalogs import behaving, chat
-from tests.state.books import eventually
+from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -44,7 +44,7 @@ class Client:
         async def done() -> bool:
             return bool((await self.http.get(f"{DESIGNS}/{draft_id}")).json()["status"] == status)
 
-        await eventually(done)
+        await until(done)
         return draft_id
 
     async def in_every_state(self) -> dict[str, str]:
@@ -107,7 +107,7 @@ async def test_every_draft_is_as_it_was_and_the_pending_one_is_finished(
     async def finished() -> bool:
         return await heir.state.voices.find(1, "orphan") is not None
 
-    await eventually(finished)
+    await until(finished)
     assert (await heir.send("GET", f"{DESIGNS}/{found['pending']}")).json()["voice"]["slug"] == "orphan"
     assert len(await heir.usage()) == 4
     sample = (await heir.send("GET", f"{DESIGNS}/{found['ready']}")).json()["sample_url"]

@@ -32,7 +32,7 @@ from tests.api.designs import (
     poll,
     stored,
 )
-from tests.state.books import eventually
+from tests.waiting import until
 
 __all__ = ["held"]
 
@@ -168,7 +168,7 @@ async def test_auto_adopt_completes_with_polls(api: Api) -> None:
     async def adopted() -> bool:
         return (await poll(api, draft))["status"] == "adopted"
 
-    await eventually(adopted)
+    await until(adopted)
 
 
 async def test_auto_adopt_that_is_refused_leaves_the_draft_ready_and_says_why(api: Api, held: Draft) -> None:
@@ -179,7 +179,7 @@ async def test_auto_adopt_that_is_refused_leaves_the_draft_ready_and_says_why(ap
     async def told() -> bool:
         return bool((await poll(api, mine))["error"])
 
-    await eventually(told)
+    await until(told)
     draft = await poll(api, mine)
     assert (draft["status"], draft["voice"]) == ("ready", None)
     assert "`our-anna` is in use" in draft["error"]

@@ -18,7 +18,6 @@ from contract.access import Scope
 from contract.chat.engine import ChatJob, ChatReply
 from contract.errors import WARMING_UP
 from tests.api.conftest import Api
-from tests.state.books import eventually
 from tests.waiting import until
 
 MODES = ("legacy", "2026-07-28")
@@ -307,4 +306,4 @@ async def test_a_client_that_leaves_a_stream_frees_the_engine_and_pays_for_what_
     async def is_billed() -> bool:
         return [line.cost_micro_eur for line in await served.api.usage()] == [7 + 2 * 1]
 
-    await eventually(is_billed)
+    await until(is_billed)

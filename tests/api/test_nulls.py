@@ -18,7 +18,7 @@ import pytest
 from tests.api.bodies import BODIES
 from tests.api.conftest import Api
 from tests.catalogs import REAL
-from tests.state.books import eventually
+from tests.waiting import until
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ADDRESS = f"data:image/png;base64,{PIXEL}"
@@ -306,7 +306,7 @@ async def test_null_is_absent_in_an_adoption(api: Api) -> None:
     async def is_ready() -> bool:
         return bool((await api.send("GET", f"{ORDER}/{ordered['id']}")).json()["status"] == "ready")
 
-    await eventually(is_ready)
+    await until(is_ready)
     body = {"slug": None, "label": None}
     reply = await api.send("POST", ADOPTION.format(design_id=ordered["id"]), json=body)
     assert (reply.status_code, reply.json()["label"]) == (200, ordered["label"])

@@ -19,7 +19,7 @@ from docs.made.reference import replies
 from tests.api.bodies import BODIES
 from tests.api.conftest import Api, refused
 from tests.docs.pages import ROOT
-from tests.state.books import eventually
+from tests.waiting import until
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ async def test_a_verdict_is_as_documented(api: Api, document: dict[str, Any]) ->
         check(document, operation_of(document, VERDICT), str(reply.status_code), reply.json())
         return reply.status_code == 200
 
-    await eventually(is_there)
+    await until(is_there)
 
 
 async def test_a_draft_is_as_documented_in_all_its_states(api: Api, document: dict[str, Any]) -> None:
@@ -202,7 +202,7 @@ async def test_a_draft_is_as_documented_in_all_its_states(api: Api, document: di
     async def is_ready() -> bool:
         return bool((await call(GET, design_id=draft_id))["status"] == "ready")
 
-    await eventually(is_ready)
+    await until(is_ready)
     await call(ADOPT, design_id=draft_id)
     assert (await call(GET, design_id=draft_id))["voice"]
     assert (await call(LIST))["data"]

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from deployments.ingress.front.bodies import ReplyPace, StepTimeout, with_timeout
+from tests.waiting import ManualClock
 
 
 async def at_once() -> str:
@@ -97,27 +98,19 @@ async def test_a_generator_gives_its_next_item() -> None:
         await with_timeout(60, source.__anext__())
 
 
-class Clock:
-    """Shows what it is told."""
-
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    async def pass_by(self, seconds: float) -> None:
-        await asyncio.sleep(0)
-        self.now_s += seconds
-
-
 @pytest.mark.parametrize(("waited_s", "is_dropped"), [(70.0, False), (70.1, True)])
 async def test_all_waits_together_are_bounded_by_what_was_sent(waited_s: float, is_dropped: bool) -> None:
-    clock, event = Clock(), asyncio.Event()
+    clock, event = ManualClock(), asyncio.Event()
+
+    async def take(seconds: float) -> None:
+        await asyncio.sleep(0)
+        clock.now_s += seconds
+
     asyncio.get_running_loop().call_soon(event.set)
     pace = ReplyPace(60, 10, clock)
-    await pace.step(100, clock.pass_by(20))
-    await clock.pass_by(1000)  # nothing was there to be sent
-    await pace.step(0, clock.pass_by(waited_s - 20 - 1e-6))
+    await pace.step(100, take(20))
+    await take(1000)  # nothing was there to be sent
+    await pace.step(0, take(waited_s - 20 - 1e-6))
     if is_dropped:
         with pytest.raises(StepTimeout):
             await pace.step(0, asyncio.Event().wait())

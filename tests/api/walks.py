@@ -42,7 +42,7 @@ from state.database.migrate import upgrade_schema
 from tests.api.conftest import Api
 from tests.api.tracing import Tracer, Walk, in_all
 from tests.catalogs import behaving, chat
-from tests.state.books import eventually
+from tests.waiting import until
 
 APP_NAME = "walks"
 METRICS = Metrics(lambda *_: None)
@@ -210,7 +210,7 @@ async def voice_design(api: Api) -> None:
     async def is_ready() -> bool:
         return (await api.send("GET", f"{path}/{draft['id']}")).json()["status"] == "ready"
 
-    await eventually(is_ready)
+    await until(is_ready)
     reply = await api.send("POST", f"{path}/{draft['id']}/adopt", json={"slug": f"voice-{draft['id'][-6:].lower()}"})
     assert reply.status_code == 200, reply.text
 

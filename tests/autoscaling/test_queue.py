@@ -10,7 +10,7 @@ import pytest
 from autoscaling.engine import NOBODY
 from autoscaling.queue import QueueTimeout, SlotQueue
 from autoscaling.room import PRESENT_S, Slot, SlotScheduler
-from tests.state.doubles import StandingClock
+from tests.waiting import ManualClock, settled
 
 
 async def ready() -> None:
@@ -21,11 +21,6 @@ async def come(room: SlotQueue, organisation: int, count: int = 1) -> list[async
     tasks = [asyncio.create_task(room.enter(organisation, ready, 60)) for _ in range(count)]
     await settled()
     return tasks
-
-
-async def settled() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 def outcomes(tasks: list[asyncio.Task[Slot]]) -> Counter[str]:
@@ -209,7 +204,7 @@ def filled(room: SlotScheduler[object], owner: str) -> list[Slot]:
     ],
 )
 def test_a_share_that_does_not_divide_evenly_is_rounded_up(slots: int, processes: int, for_one: int) -> None:
-    room = SlotScheduler[object](lambda: slots, 10, StandingClock(), sharers=lambda: processes)
+    room = SlotScheduler[object](lambda: slots, 10, ManualClock(), sharers=lambda: processes)
     visit = room.try_enter("other")
     assert visit
     room.release(visit)
@@ -223,7 +218,7 @@ def test_a_share_that_does_not_divide_evenly_is_rounded_up(slots: int, processes
 def test_an_organisation_is_present_until_a_minute_after_its_call_has_ended(
     lasted_s: float, ago_s: float, for_one: int
 ) -> None:
-    clock = StandingClock()
+    clock = ManualClock()
     room = SlotScheduler[object](lambda: 4, 10, clock)
     visit = room.try_enter("other")
     assert visit
@@ -235,7 +230,7 @@ def test_an_organisation_is_present_until_a_minute_after_its_call_has_ended(
 
 def test_a_newcomer_never_passes_a_call_that_is_lined_up() -> None:
     slots = 1
-    room = SlotScheduler[str](lambda: slots, 10, StandingClock(), reserves=False)
+    room = SlotScheduler[str](lambda: slots, 10, ManualClock(), reserves=False)
     assert room.try_enter("one")
     room.join("one", "waits")
     room.line_up("one", "waits")

@@ -19,6 +19,7 @@ from autoscaling.turns import Grant, begins, turns
 from autoscaling.waits import Wait
 from tests.autoscaling.doubles import run
 from tests.autoscaling.promises import Crowd, Promise, crowd, errors, kept, lognormal
+from tests.waiting import settled
 
 SERVICE_S, START_S = 2.0, 8.0
 
@@ -40,12 +41,12 @@ class Room:
     async def come(self, owner: str) -> None:
         self.count += 1
         self.tasks.add(asyncio.create_task(self._call(owner, self.count)))
-        await self._settled()
+        await settled()
 
     async def leave(self, place: int = 0) -> None:
         if self.working:
             self.queue.leave(self.working.pop(place % len(self.working)))
-            await self._settled()
+            await settled()
 
     def places(self, *, with_arrivals: bool = False) -> dict[object, int]:
         line = self.queue.line(self.slots)
@@ -64,10 +65,6 @@ class Room:
         slot = self.queue.try_enter(owner) or await self.queue.enter(owner, ready, 10_000, name=number)
         self.begun.append(number)
         self.working.append(slot)
-
-    async def _settled(self) -> None:
-        for _ in range(5):
-            await asyncio.sleep(0)
 
 
 def in_order(places: dict[object, int]) -> list[object]:

@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,8 @@ import httpx
 import openai
 import psutil
 import pytest
+
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parent.parent.parent
 MEMORY = 10 * 2**30
@@ -118,15 +119,6 @@ def run_state(environment: dict[str, str], *arguments: str) -> str:
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
-
-
-def eventually(condition: Callable[[], Any], within_s: float, why: str) -> Any:
-    """Waits until `condition` is true; fails with `why` after `within_s`."""
-    end = time.monotonic() + within_s
-    while not (result := condition()):
-        assert time.monotonic() < end, why
-        time.sleep(0.05)
-    return result
 
 
 def _answers(url: str, process: subprocess.Popen[bytes]) -> bool:

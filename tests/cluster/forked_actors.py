@@ -20,7 +20,8 @@ import ray
 from ray.exceptions import RayError
 
 from deployments.fork_server.plan import ENTER
-from tests.fork_server.node import eventually, is_alive, open_paths
+from tests.fork_server.node import is_alive, open_paths
+from tests.waiting import eventually
 
 PLAN = json.dumps({"quiet_s": 0, "modules": ["ray"], "environment": {}})
 PYTHON = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(str(ENTER))} {shlex.quote(PLAN)}"
@@ -60,7 +61,7 @@ def ready() -> int:
     ray.get(Forked.remote().look.remote())
     folder = Path(ray._private.worker.global_worker.node.get_session_dir_path())
     eventually(
-        lambda: any("ready" in log.read_text() for log in folder.glob("logs/fork_server_*")), lambda: "no server"
+        lambda: any("ready" in log.read_text() for log in folder.glob("logs/fork_server_*")), why=lambda: "no server"
     )
     (server,) = servers()
     return server
@@ -110,7 +111,7 @@ def forgotten(server: int) -> bool:
 
 
 def await_end(pid: int, way: str) -> None:
-    eventually(lambda: not is_alive(pid), lambda: f"{pid} is alive after {way}", within_s=60)
+    eventually(lambda: not is_alive(pid), why=lambda: f"{pid} is alive after {way}", within_s=60)
 
 
 def restarted(server: int) -> bool:
@@ -131,7 +132,7 @@ def left() -> list[int]:
     """Processes of this session's forks that outlive Ray, some seconds later."""
     those = [*servers(), ray.get(Forked.remote().look.remote())["pid"]]
     ray.shutdown()
-    eventually(lambda: not any(map(is_alive, those)), lambda: f"{those} outlive Ray", within_s=30)
+    eventually(lambda: not any(map(is_alive, those)), why=lambda: f"{those} outlive Ray", within_s=30)
     return [pid for pid in those if is_alive(pid)]
 
 

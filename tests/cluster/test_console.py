@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.conftest import Server, eventually
+from tests.cluster.conftest import Server
 from tests.console.panels import Panel
 from tests.console.tabs import WATCH, Tab, browser
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.browser]
 

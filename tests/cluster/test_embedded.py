@@ -9,7 +9,8 @@ from itertools import islice
 import openai
 import pytest
 
-from tests.cluster.conftest import Server, eventually
+from tests.cluster.conftest import Server
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

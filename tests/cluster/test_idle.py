@@ -14,7 +14,8 @@ from ray._private.runtime_env.context import RuntimeEnvContext
 
 from benchmarks.speed.idle_memory import memory_mib, title
 from deployments.fork_server.plan import ENTER
-from tests.cluster.conftest import Server, eventually
+from tests.cluster.conftest import Server
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

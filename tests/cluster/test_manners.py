@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from contract.errors import FAULTS
-from tests.cluster.conftest import ROOT, Server, eventually
+from tests.cluster.conftest import ROOT, Server
 from tests.cluster.survival import bills
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

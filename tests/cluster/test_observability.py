@@ -21,8 +21,9 @@ from contract.access import OPERATORS, Scope
 from contract.telemetry import EngineState
 from docs.made.alerts import ALERTS, GROUPS, Alert
 from docs.made.panels import DASHBOARDS, INTERVAL, STATES, Panel, Row
-from tests.cluster.conftest import ROOT, Server, eventually, free_ports
+from tests.cluster.conftest import ROOT, Server, free_ports
 from tests.prometheus import Prometheus, program, running
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

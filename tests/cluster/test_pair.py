@@ -20,9 +20,10 @@ import httpx
 import pytest
 
 from contract.limits import KEY_CACHE_S
-from tests.cluster.conftest import ROOT, Server, eventually, run_state
+from tests.cluster.conftest import ROOT, Server, run_state
 from tests.cluster.pair import NAME
 from tests.state.servers import Postgres, Redis, run_server
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

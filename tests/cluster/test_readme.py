@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cluster.conftest import ROOT, Server, eventually
+from tests.cluster.conftest import ROOT, Server
 from tests.docs.answers import check_answer
 from tests.docs.pages import PAGES, README, Example, examples
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests.cluster.conftest import eventually
 from tests.cluster.test_pair import PRICE_MICRO_EUR, Pair, pair
+from tests.waiting import eventually
 
 __all__ = ["pair"]
 

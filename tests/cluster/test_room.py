@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.cluster.conftest import Server, eventually
+from tests.cluster.conftest import Server
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

@@ -14,7 +14,8 @@ import openai
 import pytest
 import soundfile
 
-from tests.cluster.conftest import Server, eventually
+from tests.cluster.conftest import Server
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

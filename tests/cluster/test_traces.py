@@ -18,9 +18,10 @@ import httpx
 import pytest
 
 from contract.tracing import INFERENCE, LOAD_IMPORT, LOAD_PHASES, LOAD_PROCESS, LOAD_WEIGHTS, Stage
-from tests.cluster.conftest import ROOT, Server, eventually, run_state
+from tests.cluster.conftest import ROOT, Server, run_state
 from tests.cluster.traced import NAME
 from tests.collector import Collector, SentSpan, collecting
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

@@ -10,7 +10,8 @@ import jiwer
 import openai
 import pytest
 
-from tests.cluster.conftest import Server, eventually
+from tests.cluster.conftest import Server
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

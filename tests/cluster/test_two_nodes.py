@@ -23,10 +23,10 @@ import pytest
 import yaml
 
 from tests.cluster import survival
-from tests.cluster.conftest import eventually
 from tests.cluster.nodes import BIN, Node, allowed, doors, network, node, outside, run
 from tests.docs.pages import ROOT, marked
 from tests.state.servers import Postgres, Redis, Seaweed, run_server, temporary_folder
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 

@@ -19,8 +19,9 @@ import pytest
 import ray
 
 from deployments.fork_server.enter import Place
-from tests.cluster.conftest import ROOT, Server, eventually
+from tests.cluster.conftest import ROOT, Server
 from tests.fork_server.node import is_alive, open_paths
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

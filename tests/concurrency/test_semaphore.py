@@ -12,7 +12,7 @@ import pytest
 
 from concurrency.fairness import OwnerCounter, QueueFull
 from concurrency.semaphore import FairSemaphore
-from tests.waiting import until_in_thread
+from tests.waiting import eventually, settled
 
 
 class Watched(OwnerCounter):
@@ -63,12 +63,6 @@ class Visitors:
             self.order.append(name)
             await self._sent[name].wait()
             self.inside.remove(name)
-
-
-async def settled() -> None:
-    """Lets everybody go on who can."""
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 async def test_places_are_few_and_owners_take_turns() -> None:
@@ -256,7 +250,7 @@ def test_threads_wait_where_they_are() -> None:
     with semaphore.blocking("a"):
         thread = threading.Thread(target=visit, daemon=True)
         thread.start()
-        until_in_thread(lambda: semaphore.waiting)
+        eventually(lambda: semaphore.waiting)
         assert not inside.acquire(blocking=False)
     thread.join(60)
     assert inside.acquire(blocking=False)
@@ -278,7 +272,7 @@ def test_a_thread_is_sent_away_as_well() -> None:
         first = semaphore._request("a")
         thread = threading.Thread(target=visit, daemon=True)
         thread.start()
-        until_in_thread(lambda: semaphore.waiting == 2)
+        eventually(lambda: semaphore.waiting == 2)
         other = semaphore._request("b")
         assert sent_away.wait(10)
         assert (first.done(), other.done(), semaphore.waiting) == (False, False, 2)

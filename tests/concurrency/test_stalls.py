@@ -9,32 +9,23 @@ from contextlib import suppress
 import pytest
 
 from concurrency.stalls import FACTOR, RECENT, StallDetector, Stalled
+from tests.waiting import ManualClock
 
 LEAST_S, MOST_S = 60.0, 150.0
 
 
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1000)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def stalls(clock: Clock) -> StallDetector:
+def stalls(clock: ManualClock) -> StallDetector:
     return StallDetector(LEAST_S, MOST_S, now=clock)
 
 
 @pytest.fixture
-def take(stalls: StallDetector, clock: Clock) -> Callable[..., None]:
+def take(stalls: StallDetector, clock: ManualClock) -> Callable[..., None]:
     """Some operations, one after the other, that each take so long."""
 
     def take(seconds: float, times: int = 1, size: float = 1.0) -> None:
@@ -53,7 +44,7 @@ def is_well(stalls: StallDetector) -> bool:
     return True
 
 
-def silent_for(stalls: StallDetector, clock: Clock, seconds: float) -> bool:
+def silent_for(stalls: StallDetector, clock: ManualClock, seconds: float) -> bool:
     """Whether it is well after so long with one operation more."""
     stalls.begin("one")
     clock.now_s += seconds
@@ -76,7 +67,7 @@ def silent_for(stalls: StallDetector, clock: Clock, seconds: float) -> bool:
 @pytest.mark.parametrize(("beside_s", "healthy"), [(-0.5, True), (0.0, True), (0.5, False)])
 def test_silence_may_be_ten_times_what_was_measured_within_bounds(
     stalls: StallDetector,
-    clock: Clock,
+    clock: ManualClock,
     take: Callable[..., None],
     before_s: float | None,
     allowed_s: float,
@@ -88,7 +79,9 @@ def test_silence_may_be_ten_times_what_was_measured_within_bounds(
     assert silent_for(stalls, clock, allowed_s + beside_s) is healthy
 
 
-def test_what_is_idle_is_well_however_long(stalls: StallDetector, clock: Clock, take: Callable[..., None]) -> None:
+def test_what_is_idle_is_well_however_long(
+    stalls: StallDetector, clock: ManualClock, take: Callable[..., None]
+) -> None:
     assert is_well(stalls)
     take(0.01, times=5)
     clock.now_s += 1e6
@@ -96,7 +89,9 @@ def test_what_is_idle_is_well_however_long(stalls: StallDetector, clock: Clock, 
     assert silent_for(stalls, clock, LEAST_S)  # the time before it began does not count
 
 
-def test_many_short_calls_and_one_that_hangs(stalls: StallDetector, clock: Clock, take: Callable[..., None]) -> None:
+def test_many_short_calls_and_one_that_hangs(
+    stalls: StallDetector, clock: ManualClock, take: Callable[..., None]
+) -> None:
     take(0.05, times=1000)
     stalls.begin("hung")
     clock.now_s += LEAST_S + 1
@@ -107,7 +102,7 @@ def test_many_short_calls_and_one_that_hangs(stalls: StallDetector, clock: Clock
 
 
 def test_a_slow_call_among_fast_ones_is_well_while_they_are_finished(
-    stalls: StallDetector, clock: Clock, take: Callable[..., None]
+    stalls: StallDetector, clock: ManualClock, take: Callable[..., None]
 ) -> None:
     take(0.05, times=10)
     stalls.begin("slow")
@@ -117,7 +112,7 @@ def test_a_slow_call_among_fast_ones_is_well_while_they_are_finished(
 
 
 def test_where_no_operation_waits_for_another_none_may_take_for_ever(
-    stalls: StallDetector, clock: Clock, take: Callable[..., None]
+    stalls: StallDetector, clock: ManualClock, take: Callable[..., None]
 ) -> None:
     stalls.each_s = MOST_S
     stalls.begin("lost")
@@ -128,7 +123,7 @@ def test_where_no_operation_waits_for_another_none_may_take_for_ever(
 
 
 def test_a_stream_that_gives_an_item_a_second_is_well_for_ever(
-    stalls: StallDetector, clock: Clock, take: Callable[..., None]
+    stalls: StallDetector, clock: ManualClock, take: Callable[..., None]
 ) -> None:
     for _ in range(4 * 3600):
         take(1.0)
@@ -137,7 +132,7 @@ def test_a_stream_that_gives_an_item_a_second_is_well_for_ever(
 
 
 def test_time_between_items_is_the_clients_and_does_not_count(
-    stalls: StallDetector, clock: Clock, take: Callable[..., None]
+    stalls: StallDetector, clock: ManualClock, take: Callable[..., None]
 ) -> None:
     for _ in range(5):
         take(0.1)
@@ -145,7 +140,7 @@ def test_time_between_items_is_the_clients_and_does_not_count(
         assert is_well(stalls)
 
 
-def test_what_goes_on_inside_an_answer_counts(stalls: StallDetector, clock: Clock) -> None:
+def test_what_goes_on_inside_an_answer_counts(stalls: StallDetector, clock: ManualClock) -> None:
     stalls.begin("transcribe")
     for _ in range(4 * 60):
         clock.now_s += 60
@@ -156,13 +151,15 @@ def test_what_goes_on_inside_an_answer_counts(stalls: StallDetector, clock: Cloc
     assert not is_well(stalls)
 
 
-def test_what_went_on_before_an_operation_began_does_not_make_it_older(stalls: StallDetector, clock: Clock) -> None:
+def test_what_went_on_before_an_operation_began_does_not_make_it_older(
+    stalls: StallDetector, clock: ManualClock
+) -> None:
     stalls.begin("new")
     stalls.went_on(clock.now_s - 500)
     assert stalls.silence_s == 0
 
 
-def test_who_leaves_proves_nothing(stalls: StallDetector, clock: Clock) -> None:
+def test_who_leaves_proves_nothing(stalls: StallDetector, clock: ManualClock) -> None:
     stalls.begin("hung")
     for _ in range(200):
         stalls.begin("leaves")
@@ -171,7 +168,7 @@ def test_who_leaves_proves_nothing(stalls: StallDetector, clock: Clock) -> None:
     assert not is_well(stalls)
 
 
-def test_clients_that_leave_early_do_not_make_an_engine_unwell(stalls: StallDetector, clock: Clock) -> None:
+def test_clients_that_leave_early_do_not_make_an_engine_unwell(stalls: StallDetector, clock: ManualClock) -> None:
     for number in range(1000):
         stalls.begin(number)
         clock.now_s += 1
@@ -180,7 +177,7 @@ def test_clients_that_leave_early_do_not_make_an_engine_unwell(stalls: StallDete
 
 
 def test_one_that_stood_still_for_once_is_forgotten_after_a_hundred(
-    stalls: StallDetector, clock: Clock, take: Callable[..., None]
+    stalls: StallDetector, clock: ManualClock, take: Callable[..., None]
 ) -> None:
     take(14.0)
     take(0.1, times=RECENT - 1)
@@ -189,7 +186,7 @@ def test_one_that_stood_still_for_once_is_forgotten_after_a_hundred(
     assert not silent_for(stalls, clock, 139)
 
 
-def test_what_is_large_may_take_longer(stalls: StallDetector, clock: Clock, take: Callable[..., None]) -> None:
+def test_what_is_large_may_take_longer(stalls: StallDetector, clock: ManualClock, take: Callable[..., None]) -> None:
     take(0.1, size=10)
     stalls.begin("long text", size=900)
     clock.now_s += 89
@@ -199,7 +196,7 @@ def test_what_is_large_may_take_longer(stalls: StallDetector, clock: Clock, take
 
 
 def test_a_clock_that_jumps_is_forgiven_with_the_next_item(
-    stalls: StallDetector, clock: Clock, take: Callable[..., None]
+    stalls: StallDetector, clock: ManualClock, take: Callable[..., None]
 ) -> None:
     take(1.0)
     with stalls.watching():
@@ -211,7 +208,7 @@ def test_a_clock_that_jumps_is_forgiven_with_the_next_item(
 
 @pytest.mark.parametrize(("error", "finished"), [(ValueError, True), (asyncio.CancelledError, False)])
 def test_an_error_finishes_an_operation_and_leaving_it_does_not(
-    stalls: StallDetector, clock: Clock, error: type[BaseException], finished: bool
+    stalls: StallDetector, clock: ManualClock, error: type[BaseException], finished: bool
 ) -> None:
     with suppress(error), stalls.watching():
         raise error

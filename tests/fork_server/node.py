@@ -11,19 +11,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deployments.fork_server.enter import AT_ONCE, Place, server_command
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 ENTER = ROOT / "deployments/fork_server/enter.py"
-SERVED_WITHIN_S = 120
-
 WORKER = """
 import ctypes, json, os, random, signal, sys, threading, uuid
 def drawn():
@@ -116,7 +114,7 @@ class Node:
 
     def await_server(self) -> int:
         """The pid of the server, once it listens."""
-        eventually(lambda: Path(self.place.socket).exists(), lambda: f"no server: {self.log}")
+        eventually(lambda: Path(self.place.socket).exists(), why=lambda: f"no server: {self.log}")
         return self.server_pids()[0]
 
     def server_pids(self) -> list[int]:
@@ -131,14 +129,6 @@ def open_paths(pid: int) -> list[str]:
         return [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
     except OSError:
         return []
-
-
-def eventually(condition: Callable[[], object], why: Callable[[], str], within_s: float = SERVED_WITHIN_S) -> None:
-    """Waits until `condition` holds."""
-    end_s = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end_s, why()
-        time.sleep(0.02)
 
 
 def is_alive(pid: int) -> bool:
@@ -167,5 +157,5 @@ def running(*modules: str, **environment: str) -> Iterator[Node]:
         raylet.wait()
         for pid in servers:
             os.kill(pid, signal.SIGCONT)
-        eventually(lambda: not any(map(is_alive, servers)), lambda: "a server outlives its raylet", within_s=30)
+        eventually(lambda: not any(map(is_alive, servers)), why=lambda: "a server outlives its raylet", within_s=30)
         shutil.rmtree(folder)

@@ -13,7 +13,8 @@ import pytest
 import configs
 import models
 from deployments.fork_server.plan import ENTER, OF_EVERY_REPLICA, commands
-from tests.fork_server.node import ROOT, eventually, running
+from tests.fork_server.node import ROOT, running
+from tests.waiting import eventually
 
 EMBEDDED = configs.load("embedded")
 
@@ -112,4 +113,4 @@ def test_what_the_embedded_profile_names_can_be_forked() -> None:
         assert {"vllm", "onnxruntime", "faster_whisper", "transformers"} < set(worker["modules"])
         assert worker["threads"] == 1
         assert sorted(worker["files"]) == ["0", "1", "2"]
-        eventually(lambda: f"forked {worker['pid']}" in own.log, lambda: own.log)
+        eventually(lambda: f"forked {worker['pid']}" in own.log, why=lambda: own.log)

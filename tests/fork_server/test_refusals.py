@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from deployments.fork_server.worker import MOST_BYTES
-from tests.fork_server.node import Node, eventually, is_alive
+from tests.fork_server.node import Node, is_alive
+from tests.waiting import eventually
 
 
 def good(node: Node, **changes: Any) -> dict[str, Any]:
@@ -96,25 +97,25 @@ def test_files_that_are_not_three_are_refused_and_closed(node: Node, files: int)
     before = len(os.listdir(f"/proc/{server}/fd"))
     for _ in range(3):
         assert reply_to(node, body, files=files) == b""
-    eventually(lambda: len(os.listdir(f"/proc/{server}/fd")) == before, lambda: "the server keeps files open")
+    eventually(lambda: len(os.listdir(f"/proc/{server}/fd")) == before, why=lambda: "the server keeps files open")
 
 
 @pytest.mark.parametrize(("size", "reason"), [(MOST_BYTES, "ends after"), (MOST_BYTES + 1, "at most")])
 def test_a_request_has_a_longest_length(node: Node, size: int, reason: str) -> None:
     before = len(node.log)
     assert reply_to(node, b"{}", says_size=size) == b""
-    eventually(lambda: reason in node.log[before:], lambda: node.log)
+    eventually(lambda: reason in node.log[before:], why=lambda: node.log)
 
 
 def test_who_says_nothing_holds_nobody_up_for_long(node: Node) -> None:
     before = len(node.log)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(node.place.socket)
-        eventually(lambda: "it cannot be read: timed out" in node.log[before:], lambda: node.log)
+        eventually(lambda: "it cannot be read: timed out" in node.log[before:], why=lambda: node.log)
     assert node.start()["pid"]
 
 
 def test_a_fork_whose_asker_has_gone_ends_and_has_run_nothing(node: Node) -> None:
     pid, output = reply_and_output(node, json.dumps(good(node)).encode())
     assert output == b""
-    eventually(lambda: not is_alive(int(pid)), lambda: "a fork runs that nobody wants")
+    eventually(lambda: not is_alive(int(pid)), why=lambda: "a fork runs that nobody wants")

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from deployments.fork_server.enter import AT_ONCE
-from tests.fork_server.node import ENTER, Node, eventually, is_alive, running
+from tests.fork_server.node import ENTER, Node, is_alive, running
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -34,16 +35,16 @@ def test_the_first_worker_leaves_a_server_and_workers_at_once_leave_one(node: No
     first = [node.popen() for _ in range(3)]
     assert all('"argv"' in worker.communicate(timeout=100)[0] for worker in first)
     server = node.await_server()
-    eventually(lambda: node.server_pids() == [server], lambda: f"several servers run: {node.server_pids()}")
+    eventually(lambda: node.server_pids() == [server], why=lambda: f"several servers run: {node.server_pids()}")
     assert node.reason(node.start()) == ""
 
 
 def test_a_killed_server_is_replaced(node: Node, server: int) -> None:
     os.kill(server, signal.SIGKILL)
-    eventually(lambda: not is_alive(server), lambda: "it lives")
+    eventually(lambda: not is_alive(server), why=lambda: "it lives")
     worker = node.start()
     assert "Connection refused" in node.reason(worker)
-    eventually(lambda: node.log.count("ready") == 2, lambda: node.log)
+    eventually(lambda: node.log.count("ready") == 2, why=lambda: node.log)
     assert node.reason(node.start()) == ""
 
 
@@ -53,7 +54,7 @@ def test_running_forks_outlive_the_server(node: Node, server: int) -> None:
     assert '"argv"' in worker.stdout.readline()
     pid = int(node.log.rsplit("forked ", 1)[1])
     os.kill(server, signal.SIGKILL)
-    eventually(lambda: not is_alive(server), lambda: "it lives")
+    eventually(lambda: not is_alive(server), why=lambda: "it lives")
     assert is_alive(pid)
     os.kill(pid, signal.SIGKILL)
     assert worker.communicate(timeout=60)[0] == ""
@@ -64,9 +65,9 @@ def test_a_stopped_server_is_not_waited_for_and_forks_nothing_later(node: Node, 
     worker = node.start()
     assert "timed out" in node.reason(worker)
     os.kill(server, signal.SIGCONT)
-    eventually(lambda: "forked" in node.log, lambda: node.log)  # what has waited
+    eventually(lambda: "forked" in node.log, why=lambda: node.log)  # what has waited
     late = int(node.log.rsplit("forked ", 1)[1])
-    eventually(lambda: not is_alive(late), lambda: "a second worker of the same id runs")
+    eventually(lambda: not is_alive(late), why=lambda: "a second worker of the same id runs")
     assert node.reason(node.start()) == ""
 
 
@@ -75,8 +76,8 @@ def test_another_version_is_not_used_and_makes_way(node: Node, server: int) -> N
     with node.popen(plan=other) as worker:
         assert worker.stdout
         assert "it refused" in node.reason(json.loads(worker.stdout.readline()))
-    eventually(lambda: not is_alive(server), lambda: "the old one stays")
-    eventually(lambda: node.log.count("ready") == 2, lambda: node.log)
+    eventually(lambda: not is_alive(server), why=lambda: "the old one stays")
+    eventually(lambda: node.log.count("ready") == 2, why=lambda: node.log)
     assert "needs a fork server of another version" in node.log
 
 
@@ -86,8 +87,8 @@ def test_a_module_that_leaves_a_thread_makes_no_server(tmp_path: Path) -> None:
     with running("lingers") as node:
         worker = node.start(PYTHONPATH=str(tmp_path))
         assert node.reason(worker)
-        eventually(lambda: "it runs 2 threads" in node.log, lambda: node.log)
-        eventually(lambda: not node.server_pids(), lambda: "it stays")
+        eventually(lambda: "it runs 2 threads" in node.log, why=lambda: node.log)
+        eventually(lambda: not node.server_pids(), why=lambda: "it stays")
         assert not Path(node.place.socket).exists()
 
 
@@ -95,7 +96,7 @@ def test_a_module_that_leaves_a_file_open_makes_no_server(tmp_path: Path) -> Non
     (tmp_path / "keeps.py").write_text("import socket\nkept = socket.socket()")
     with running("keeps") as node:
         node.start(PYTHONPATH=str(tmp_path))
-        eventually(lambda: "it has open files" in node.log, lambda: node.log)
+        eventually(lambda: "it has open files" in node.log, why=lambda: node.log)
 
 
 def test_a_folder_that_others_may_write_is_not_used(node: Node) -> None:
@@ -128,10 +129,10 @@ def test_a_worker_waits_for_a_server_that_was_started_with_the_graph(
     (tmp_path / "gated.py").write_text(imports_until(tmp_path / "gate"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with running("gated") as node, node.start_server() as server:
-        eventually(lambda: AT_ONCE in lock_text(node), lambda: "it does not import")
+        eventually(lambda: AT_ONCE in lock_text(node), why=lambda: "it does not import")
         with node.popen() as worker:
             assert worker.stdout
-            eventually(lambda: waits(worker.pid), lambda: "the worker does not wait")
+            eventually(lambda: waits(worker.pid), why=lambda: "the worker does not wait")
             (tmp_path / "gate").touch()
             assert node.reason(json.loads(worker.stdout.readline())) == ""
         node.raylet.kill()
@@ -144,7 +145,7 @@ def test_a_worker_does_not_wait_for_a_server_that_ended_amid_its_imports(
     (tmp_path / "gated.py").write_text(imports_until(tmp_path / "gate"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with running("gated") as node, node.start_server() as server:
-        eventually(lambda: AT_ONCE in lock_text(node), lambda: "it does not import")
+        eventually(lambda: AT_ONCE in lock_text(node), why=lambda: "it does not import")
         server.kill()
         assert node.reason(node.start()) == "no fork server is running yet"
 
@@ -153,7 +154,7 @@ def test_a_worker_does_not_wait_for_a_server_that_a_worker_left(tmp_path: Path) 
     (tmp_path / "gated.py").write_text(imports_until(tmp_path / "gate"))
     with running("gated") as node:
         node.start(PYTHONPATH=str(tmp_path))
-        eventually(lambda: lock_text(node), lambda: "it does not import")
+        eventually(lambda: lock_text(node), why=lambda: "it does not import")
         assert node.reason(node.start()) == "no fork server is running yet"
 
 
@@ -198,5 +199,5 @@ def test_a_server_ends_with_its_raylet_also_while_it_imports(tmp_path: Path) -> 
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(600)")
     with running("slow") as node:
         node.start(PYTHONPATH=str(tmp_path))
-        eventually(lambda: node.server_pids(), lambda: "no server")
+        eventually(lambda: node.server_pids(), why=lambda: "no server")
     # `running` ends the raylet, and fails where a server stays

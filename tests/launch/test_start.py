@@ -15,7 +15,7 @@ from launch.check.faults import Plan, Site
 from launch.environment import StartError
 from models.weights import store
 from tests.docs.pages import ROOT
-from tests.waiting import until_in_thread
+from tests.waiting import eventually
 
 
 @pytest.mark.parametrize("argument", ["--port=0", "--weights-only"])
@@ -56,11 +56,11 @@ def test_what_fetches_the_other_weights_ends_with_the_server(tmp_path: Path, mon
     program.chmod(0o755)
     monkeypatch.setattr(start.sys, "executable", str(program))
     with start._fetching(["kokoro-82m"]):
-        until_in_thread((tmp_path / "call").exists)
+        eventually((tmp_path / "call").exists)
         child = Path(f"/proc/{pid.read_text().strip()}")
         assert child.exists()
         assert os.getpriority(os.PRIO_PROCESS, int(child.name)) == start.FETCH_NICENESS
-    until_in_thread(lambda: not child.exists())
+    eventually(lambda: not child.exists())
     assert (tmp_path / "call").read_text() == "-m launch weights fetch --when-idle kokoro-82m\n"
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -89,13 +88,6 @@ async def money(database: Database, caller: Caller) -> tuple[int, int]:
         return row.spent_micro_eur, row.held_micro_eur
 
     return await database.run(transaction)
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float = 20.0) -> None:
-    """Returns as soon as `condition` holds; fails the test if it does not in time."""
-    async with asyncio.timeout(within_s):
-        while not await condition():  # noqa: ASYNC110  # what is awaited is in another process or thread
-            await asyncio.sleep(0.005)
 
 
 async def rows(database: Database, table: Table) -> int:

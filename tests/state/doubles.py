@@ -11,16 +11,6 @@ from state.blobs.base import Blobs
 from state.database.base import Database, T, connect
 
 
-class StandingClock:
-    """A clock that stands until a test moves `now_s`."""
-
-    def __init__(self, now_s: float = 1_800_000_000) -> None:
-        self.now_s = float(now_s)
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 class WatchedDatabase:
     """A database that counts its transactions, and fails those that a test chooses.
 

@@ -17,7 +17,7 @@ from state.database.tables import drafts, reservations
 from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim, Drafts
 from state.voices import OwnVoice, Voices, check_slug, insert_voice
 from tests.state.books import make_caller, money, rows
-from tests.state.doubles import StandingClock
+from tests.waiting import ManualClock
 
 HOLD = 60
 COST = 15
@@ -68,7 +68,7 @@ class Workshop:
     database: Database
     blobs: Blobs
     caller: Caller
-    clock: StandingClock = field(default_factory=StandingClock)
+    clock: ManualClock = field(default_factory=ManualClock)
     store: Drafts = field(init=False)
 
     def __post_init__(self) -> None:

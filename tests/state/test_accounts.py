@@ -15,8 +15,9 @@ from state.accounts.authentication import PEPPER, Accounts
 from state.database.base import Database
 from state.keys import Keyring, Secrets
 from tests.state.books import fault_of, refusal, set_limit
-from tests.state.doubles import StandingClock, WatchedDatabase
+from tests.state.doubles import WatchedDatabase
 from tests.state.test_keys import malformed_headers
+from tests.waiting import ManualClock
 
 NEW, OLD = b"n" * 32, b"o" * 32
 
@@ -68,12 +69,12 @@ async def key(database: Database) -> keys.Key:
 
 
 @pytest.fixture
-def clock() -> StandingClock:
-    return StandingClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def authenticating(database: Database, clock: StandingClock) -> Accounts:
+def authenticating(database: Database, clock: ManualClock) -> Accounts:
     return Accounts(database, pepper(), clock)
 
 
@@ -114,9 +115,9 @@ async def test_a_key_with_the_id_of_another_is_refused(authenticating: Accounts,
 
 
 async def test_a_key_that_expires_ends_at_its_second_for_new_requests_and_for_those_under_way(
-    database: Database, clock: StandingClock
+    database: Database, clock: ManualClock
 ) -> None:
-    key, wall = await make_key(database, expires_at=1_800_000_010), StandingClock(1_800_000_000)
+    key, wall = await make_key(database, expires_at=1_800_000_010), ManualClock(1_800_000_000)
     fresh = Accounts(database, pepper(), clock, wall)
     caller = await fresh.authenticate(bearer(key))
     wall.now_s += 9.99
@@ -136,9 +137,9 @@ async def test_a_key_that_expires_ends_at_its_second_for_new_requests_and_for_th
 
 
 async def test_an_expired_key_ends_what_has_begun_although_the_database_does_not_answer(
-    database: Database, clock: StandingClock
+    database: Database, clock: ManualClock
 ) -> None:
-    key, wall = await make_key(database, expires_at=1_800_000_010), StandingClock(1_800_000_000)
+    key, wall = await make_key(database, expires_at=1_800_000_010), ManualClock(1_800_000_000)
     fresh = Accounts(database, pepper(), clock, wall)
     caller = await fresh.authenticate(bearer(key))
     fresh._database = WatchedDatabase(database, lambda _: STATE_UNAVAILABLE())
@@ -164,7 +165,7 @@ async def test_expired_keys_hold_up_no_rotation(database: Database) -> None:
 
 @pytest.mark.parametrize(("passed_s", "fault"), [(0.0, None), (4.99, None), (5.0, "INVALID_API_KEY")])
 async def test_a_revoked_key_dies_within_five_seconds_for_new_requests_and_for_those_under_way(
-    authenticating: Accounts, database: Database, key: keys.Key, clock: StandingClock, passed_s: float, fault: str
+    authenticating: Accounts, database: Database, key: keys.Key, clock: ManualClock, passed_s: float, fault: str
 ) -> None:
     caller = await authenticating.authenticate(bearer(key))
     await revoke(database, key)
@@ -176,7 +177,7 @@ async def test_a_revoked_key_dies_within_five_seconds_for_new_requests_and_for_t
 
 
 async def test_a_database_that_does_not_answer_ends_nothing_that_has_begun(
-    authenticating: Accounts, database: Database, key: keys.Key, clock: StandingClock
+    authenticating: Accounts, database: Database, key: keys.Key, clock: ManualClock
 ) -> None:
     caller = await authenticating.authenticate(bearer(key))
     authenticating._database = away = WatchedDatabase(database, lambda _: STATE_UNAVAILABLE())
@@ -189,7 +190,7 @@ async def test_a_database_that_does_not_answer_ends_nothing_that_has_begun(
 
 
 async def test_streams_of_one_key_share_a_look_up(
-    authenticating: Accounts, database: Database, key: keys.Key, clock: StandingClock
+    authenticating: Accounts, database: Database, key: keys.Key, clock: ManualClock
 ) -> None:
     caller = await authenticating.authenticate(bearer(key))
     authenticating._database = counting = WatchedDatabase(database)
@@ -207,7 +208,7 @@ async def test_streams_of_one_key_share_a_look_up(
 
 
 async def test_a_limit_is_known_to_what_was_begun_without_one(
-    authenticating: Accounts, database: Database, key: keys.Key, clock: StandingClock
+    authenticating: Accounts, database: Database, key: keys.Key, clock: ManualClock
 ) -> None:
     caller = await authenticating.authenticate(bearer(key))
     await set_limit(database, caller, 10)

@@ -17,18 +17,7 @@ from state.billing.reservation import Reservation
 from state.billing.usage import Bill, Entry, Usage
 from state.database.base import Database, RowRefused
 from state.database.tables import reservations
-from tests.state.books import (
-    SLACK_S,
-    eventually,
-    fault_of,
-    line_count,
-    make_caller,
-    money,
-    opened,
-    pass_time,
-    reserve,
-    rows,
-)
+from tests.state.books import SLACK_S, fault_of, line_count, make_caller, money, opened, pass_time, reserve, rows
 from tests.state.doubles import WatchedDatabase
 from tests.waiting import until
 
@@ -216,7 +205,7 @@ async def test_a_database_that_is_away_closes_the_door_and_loses_no_line(
     async def both_recorded() -> bool:
         return await line_count(database) == 2
 
-    await eventually(both_recorded)
+    await until(both_recorded)
     await ledger.close()
     assert await money(database, limited) == (9, 0)
     assert await money(database, free) == (9, 0)

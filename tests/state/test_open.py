@@ -10,8 +10,9 @@ from state import open_state
 from state.accounts import demo
 from state.idempotency import Idempotency
 from state.keys import SECRET_VARIABLE, rotate
-from tests.state.books import eventually, make_caller, money, reserve
+from tests.state.books import make_caller, money, reserve
 from tests.state.drafts import COST, HOLD, Workshop
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ async def test_the_sweeper_survives_a_fault_of_the_program_and_logs_its_type_wit
     async def failed() -> bool:
         return "could not renew leases and clean up: ValueError" in caplog.text and "forget_old" in caplog.text
 
-    await eventually(failed)
+    await until(failed)
     await reserve(state.ledger, caller, 9)
     state.ledger._open.clear()
     await state.database.run(lambda c: c.exec_driver_sql("UPDATE reservations SET lease_until = 1") and None)
@@ -135,7 +136,7 @@ async def test_the_sweeper_survives_a_fault_of_the_program_and_logs_its_type_wit
     async def given_back() -> bool:
         return await money(state.database, caller) == (0, 0)
 
-    await eventually(given_back)
+    await until(given_back)
     await state.close()
     assert "ValueError" in caplog.text
     assert secret not in caplog.text

@@ -16,8 +16,9 @@ from contract.errors import ApiError
 from contract.limits import KEYLESS_REQUESTS
 from state import rates as rates_module
 from state.rates import LocalWindows, Rates, whole_reset_s
-from tests.state.books import eventually, refusal
+from tests.state.books import refusal
 from tests.state.servers import Redis
+from tests.waiting import ManualClock, until
 
 Open = Callable[..., Rates]
 
@@ -85,25 +86,14 @@ async def test_addresses_are_counted_by_themselves(open_rates: Open, url: str | 
         assert (await rates.hit(caller(10, key_id=address))).allowed
 
 
-class _Clock:
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def time(self) -> float:
-        return self.now_s
-
-    monotonic = time
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
-    clock = _Clock()
-    for module in ("state.rates",):
-        monkeypatch.setattr(f"{module}.time", clock)
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    clock = ManualClock(0)
+    monkeypatch.setattr("state.rates.time", clock)
     return clock
 
 
-async def test_no_window_admits_much_more_than_the_limit(open_rates: Open, clock: _Clock) -> None:
+async def test_no_window_admits_much_more_than_the_limit(open_rates: Open, clock: ManualClock) -> None:
     """A million milliseconds of random traffic: at most the limit and a twentieth in any 60 s."""
     chance, rates, of, passed = random.Random(3), open_rates(), caller(100), []
     while clock.now_s < 1_000:
@@ -139,7 +129,7 @@ async def test_without_redis_each_replica_allows_its_share_and_comes_back(
         before = rates.fallbacks
         return (await rates.hit(of)).limit == 10 and rates.fallbacks == before
 
-    await eventually(counted_in_redis)
+    await until(counted_in_redis)
 
 
 async def test_streams_of_a_key_are_bounded_and_given_back(open_rates: Open) -> None:
@@ -195,7 +185,7 @@ async def test_streams_of_a_replica_that_died_are_free_when_their_lease_ends(
         except ApiError:
             return False
 
-    await eventually(is_free)
+    await until(is_free)
 
 
 async def test_open_stream_is_renewed(open_rates: Open, redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +209,7 @@ async def test_without_redis_each_replica_allows_its_share_of_streams(open_rates
             redis.restart()
 
 
-async def test_old_counters_are_swept(open_rates: Open, clock: _Clock) -> None:
+async def test_old_counters_are_swept(open_rates: Open, clock: ManualClock) -> None:
     rates = open_rates()
     for number in range(100):
         await rates.hit(caller(key_id=f"key-{number}"))
@@ -230,7 +220,7 @@ async def test_old_counters_are_swept(open_rates: Open, clock: _Clock) -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 90), st.sampled_from(["one", "two"])), max_size=60), st.integers(1, 7))
 def test_in_memory_it_counts_as_the_library_does(steps: list[tuple[float, str]], limit: int) -> None:
-    clock, window = _Clock(), RateLimitItemPerSecond(limit, 60)
+    clock, window = ManualClock(0), RateLimitItemPerSecond(limit, 60)
     clock.now_s = 6_000_000.0  # near zero the library takes the present window for the one before as well
     with pytest.MonkeyPatch.context() as patch:
         for module in ("limits.storage.memory", "limits.strategies", "state.rates"):

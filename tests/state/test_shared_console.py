@@ -26,7 +26,6 @@ from state import shared_console
 from state.rates import Rates
 from state.shared_console import SharedConsole
 from tests.catalogs import behaving, chat
-from tests.state.books import eventually
 from tests.state.servers import Redis
 from tests.waiting import until
 
@@ -116,7 +115,7 @@ async def test_a_process_that_leaves_or_dies_is_part_of_the_picture_no_more(
     assert await processes(3)
     await second.close()
     assert await processes(2)
-    await eventually(lambda: processes(1))
+    await until(lambda: processes(1))
 
 
 async def test_a_request_is_shown_by_whichever_process_is_asked(shared: SharedConsole) -> None:
@@ -249,4 +248,4 @@ async def test_without_redis_each_process_shows_what_it_knows_and_says_so_once(
         await first.share()
         return await second.find(CALLER, request_id) is not None
 
-    await eventually(has_come_back)
+    await until(has_come_back)

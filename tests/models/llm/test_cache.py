@@ -18,6 +18,7 @@ import pytest
 from models.llm import engine
 from models.llm.engine import prepare_environment
 from tests.twins import decoders
+from tests.waiting import until
 
 CACHE_BYTES = 1 << 26
 REST_S = 1.0
@@ -122,11 +123,11 @@ async def test_an_engine_at_rest_gives_its_cache_back_and_answers_as_before(
     (pages,) = llm.engine_core._pages._mapped
     with caplog.at_level(logging.INFO, LOGGER):
         first, again = await answer(llm), await answer(llm)
-        await until_rests(caplog, 1)
+        await until(lambda: sum("at rest" in each for each in caplog.messages) >= 1)
         assert not any(pages[place] for place in range(0, CACHE_BYTES, 64))
         rested = await answer(llm)
         assert any(pages[place] for place in range(0, CACHE_BYTES, 64))
-        await until_rests(caplog, 2)
+        await until(lambda: sum("at rest" in each for each in caplog.messages) >= 2)
     assert first.outputs[0].token_ids == again.outputs[0].token_ids == rested.outputs[0].token_ids
     assert (again.num_cached_tokens > 0, rested.num_cached_tokens) == (True, 0)
 
@@ -139,9 +140,3 @@ async def answer(llm: Any) -> Any:
     async for output in llm.generate(tokens_input(PROMPT), params, f"{asyncio.get_running_loop().time()}"):
         last = output
     return last
-
-
-async def until_rests(caplog: pytest.LogCaptureFixture, times: int) -> None:
-    async with asyncio.timeout(60):
-        while sum("at rest" in each for each in caplog.messages) < times:  # noqa: ASYNC110 - another thread logs it
-            await asyncio.sleep(0.02)
