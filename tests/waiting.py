@@ -31,9 +31,9 @@ async def until(condition: Callable[[], Any], within_s: float = WITHIN_S) -> Non
             await asyncio.sleep(0.001)
 
 
-async def settled(turns: int = 10) -> None:
+async def settled() -> None:
     """Lets every task of the loop continue that can."""
-    for _ in range(turns):
+    for _ in range(10):
         await asyncio.sleep(0)
 
 
