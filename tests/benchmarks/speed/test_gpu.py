@@ -7,9 +7,7 @@ import sys
 
 import pytest
 
-import configs
 from benchmarks.speed.asks import ASKS
-from benchmarks.speed.gpu import main
 from contract.catalog import CATALOG_TYPES
 from tests.docs.pages import ROOT
 
@@ -30,24 +28,3 @@ def test_without_a_gpu_it_says_so_in_one_sentence() -> None:
     assert refused.stderr.strip() == (
         "torch finds no GPU here, and this shows nothing without one: run it where `nvidia-smi` lists a GPU"
     )
-
-
-def test_its_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--help"])
-    assert ended.value.code == 0
-    told = capsys.readouterr().out
-    for word in ("launch weights lock production", "--list", "--recording", "decision-v1"):
-        assert word in told
-
-
-def test_it_lists_every_model(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--list"]) == 0
-    told = capsys.readouterr().out
-    assert all(model.id in told for model in configs.load("production").deployed())
-
-
-def test_an_unknown_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["gemma-9"])
-    assert "profile `production` has no model `gemma-9`" in capsys.readouterr().err
