@@ -82,114 +82,109 @@ def _histogram(name: str, labels: tuple[str, ...], help: str, buckets: tuple[flo
 REQUEST_DURATION = _histogram(
     "parlance_request_duration_seconds",
     ("capability", "model", "outcome"),
-    "From the first byte of a request to the last of its reply. `outcome` is ok, refused (status below 500), failed, "
-    "or left (by its client).",
+    "First byte of a request to last byte of its reply. `outcome`: ok, refused (status below 500), failed, left (by "
+    "its client).",
 )
 REQUEST_TIME = _counter(
     "parlance_request_time_seconds",
     ("model", "part"),
-    "The same time, split: `gateway`, `queue` (for a slot), `load` (of the model), `engine`.",
+    "The same time by `part`: gateway, queue (for a slot), load (of the model), engine.",
 )
 FIRST_OUTPUT = _histogram(
     "parlance_time_to_first_output_seconds",
     ("engine",),
-    "From asking an engine to its first token, sound or segment, with all waiting. Streams only.",
+    "Call of an engine to its first token, sound or segment, waiting included. Streams only.",
 )
 OUTPUT_TOKEN = _histogram(
     "parlance_time_per_output_token_seconds",
     ("model",),
-    "Between two tokens of a chat stream, as a mean over the stream.",
+    "Mean time between two tokens of a chat stream.",
     SHORT_SECONDS,
 )
-QUEUE = _histogram("parlance_queue_seconds", ("engine",), "How long a call waited for a slot of its engine.")
-LOAD = _histogram(
-    "parlance_load_seconds", ("engine",), "How long a call waited for a cold engine to start. Its count is cold hits."
-)
+QUEUE = _histogram("parlance_queue_seconds", ("engine",), "Wait for a slot.")
+LOAD = _histogram("parlance_load_seconds", ("engine",), "Wait for a cold engine to start. Its count is cold hits.")
 REFUSALS = _counter(
     "parlance_refusals",
     ("model", "code"),
-    "Requests that were answered with an error, by `error.code`.",
+    "Requests answered with an error, by `error.code`.",
 )
 UNITS = _counter(
     "parlance_units",
     ("model", "unit"),
-    "What was billed, in units that have prices: tokens, characters, seconds of audio, questions.",
+    "Billed tokens, characters, seconds of audio, questions.",
 )
 CACHED_TOKENS = _counter(
     "parlance_cached_tokens",
     ("model",),
-    "Tokens of prompts that an earlier request had left in the cache, whether they have a price of their own or not.",
+    "Prompt tokens found in the cache, whether they have a price of their own or not.",
 )
-COST = _counter("parlance_cost_micro_eur", ("model",), "What was billed, in millionths of a euro.")
-WAITING = _gauge("parlance_waiting", ("engine",), "Calls that wait for a slot, or for their engine to start.")
+COST = _counter("parlance_cost_micro_eur", ("model",), "Billed millionths of a euro.")
+WAITING = _gauge("parlance_waiting", ("engine",), "Calls that wait for a slot or a start.")
 WAITING_ORGANISATIONS = _gauge(
     "parlance_waiting_organisations",
     ("engine",),
-    "Organisations that those calls are of. Many calls of one are its own queue; calls of many are a full engine.",
+    "Organisations of those calls. One: its own queue; many: a full engine.",
 )
 SLOTS = _gauge(
     "parlance_slots",
     ("engine", "state"),
-    "`used` by calls of this ingress process; `all` that the running replicas have.",
+    "`used` by this ingress process; `all` of the running replicas.",
 )
 ENGINE_STATE = _gauge(
     "parlance_engine_state",
     ("engine", "state"),
-    "1 for the state that an engine is in, else 0: cold, starting, ready, busy, failed. It is there at zero, too.",
+    "1 for the present state, 0 for the others. Exported at zero replicas, too.",
 )
-REQUESTS = _gauge("parlance_requests", (), "Requests that run in an ingress process.")
-STREAMS = _gauge("parlance_open_streams", (), "Streams that keys hold open in an ingress process.")
-BODY_BYTES = _gauge("parlance_held_body_bytes", (), "Bytes of bodies and long replies that an ingress process holds.")
+REQUESTS = _gauge("parlance_requests", (), "Running requests of an ingress process.")
+STREAMS = _gauge("parlance_open_streams", (), "Open streams of an ingress process.")
+BODY_BYTES = _gauge("parlance_held_body_bytes", (), "Bodies and long replies that an ingress process holds.")
 LOOP_DELAY = _histogram(
     "parlance_loop_delay_seconds",
     (),
-    "How late the event loop of an ingress process runs what is due, looked at once a second.",
+    "Delay of the event loop of an ingress process, measured once a second.",
     SHORT_SECONDS,
 )
 LEDGER_BACKLOG = _gauge(
-    "parlance_ledger_backlog", (), "Bills that the database has not recorded yet. They are retried until it has."
+    "parlance_ledger_backlog", (), "Bills that the database has not recorded yet. They are retried."
 )
 ENGINE_STALLS = _counter(
     "parlance_engine_stalls",
     ("engine",),
-    "How often a replica had work and finished nothing for longer than allowed, reported by the replica itself. It is "
-    "replaced unless it continues within seconds.",
+    "Times that a replica had work and finished none of it for longer than allowed. It is replaced unless it continues "
+    "within seconds.",
 )
 ENGINE_START = _histogram(
     "parlance_engine_start_seconds",
     ("engine", "way"),
-    "Time in which a replica loaded its model, reported by the replica itself. `way` is fork (of the fork server), or "
-    "import (by a process of its own).",
+    "Time to load a model in a replica. `way`: fork (of the fork server), or import (in a new process).",
 )
 SCALING_REPLICAS = _gauge(
     "parlance_scaling_replicas",
     ("engine",),
-    "Replicas that the scaling policy wants. Where it runs dry, Serve's default decides, and this is what it would do.",
+    "Replicas that the scaling policy wants, also in a dry run.",
 )
 SCALING_FAILURES = _counter(
     "parlance_scaling_failures",
     ("engine",),
-    "Looks at an engine in which its scaling policy failed, so that Serve's default decided.",
+    "Failures of the scaling policy, after which Serve's default decided.",
 )
 FORK_SERVER = _gauge(
     "parlance_fork_server_bytes",
     (),
-    "Memory of the fork servers on the node of an ingress process, which their forks share; 0 where none runs.",
+    "Memory of the fork servers on the node of an ingress process, which their forks share.",
 )
 VERDICTS = _counter(
     "parlance_speech_verdicts",
     ("model", "verdict"),
-    "Verified speech: faithful, differs, or not_verifiable.",
+    "Verified speech: faithful, differs, not_verifiable.",
 )
-LIVE_SESSIONS = _gauge("parlance_live_sessions", (), "Live sessions that an ingress process holds open.")
+LIVE_SESSIONS = _gauge("parlance_live_sessions", (), "Open live sessions of an ingress process.")
 LIVE_SECONDS = _counter(
     "parlance_live_seconds",
     ("kind",),
-    "Audio of ended live sessions: heard (transcribed), unheard (speech without a transcript), or silence.",
+    "Audio of ended live sessions: heard (transcribed), unheard (speech without a transcript), silence.",
 )
 LIVE_TURNS = _counter(
     "parlance_live_turns", ("model", "outcome"), "Turns of live sessions: text delivered (ok), or lost (failed)."
 )
-SPANS_LOST = _counter(
-    "parlance_spans_lost", (), "Spans that no collector took: it was away, slow or failing, or too many came at once."
-)
+SPANS_LOST = _counter("parlance_spans_lost", (), "Spans that no collector took.")

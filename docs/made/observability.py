@@ -12,24 +12,20 @@ from docs.made.panels import DASHBOARDS, Row
 
 VALUES = f"""
 `state` of an engine is one of {", ".join(f"`{state}`" for state in EngineState)};
-`outcome` is one of {", ".join(f"`{outcome}`" for outcome in Outcome)}. Each ingress process tells what it sees:
-add up what processes have (`sum`), and take the largest of what they see (`max`).
+`outcome` is one of {", ".join(f"`{outcome}`" for outcome in Outcome)}. Each ingress process exports its own view:
+add up what processes hold (`sum`), and take the largest of what they observe (`max`).
 """
 
 
 def page() -> str:
     """The whole page."""
     metrics = (_cells(f"`{row.exported}`", row.kind, ", ".join(row.labels), row.help) for row in METRICS.values())
-    dashboards = (
-        _cells(f"`{name}.json`", _heading(row), ", ".join(panel.title for panel in row.panels))
-        for name, rows in DASHBOARDS.items()
-        for row in rows
-    )
+    dashboards = (_cells(f"`{name}.json`", ", ".join(map(_heading, rows))) for name, rows in DASHBOARDS.items())
     return filled(
         "observability.md",
         metrics=_table(("metric", "kind", "labels", "what it is"), metrics),
         values=VALUES,
-        dashboards=_table(("file", "row", "panels"), dashboards),
+        dashboards=_table(("file", "rows of panels"), dashboards),
         alerts="".join(map(_alert, ALERTS)),
     )
 
@@ -48,10 +44,7 @@ def _heading(row: Row) -> str:
 
 def _alert(alert: Alert) -> str:
     summary = re.sub(r" \{\{ \$labels\.\w+ \}\}", "", alert.summary).replace("{{ $value }} bills", "Bills")
-    return (
-        f"\n### {alert.name}\n\n**{alert.severity}**, after {_words(alert.lasts)}. {summary} {alert.action}\n\n"
-        f"```promql\n{alert.expression}\n```\n"
-    )
+    return f"\n### {alert.name}\n\n**{alert.severity}**, after {_words(alert.lasts)}. {summary} {alert.action}\n"
 
 
 def _words(duration: str) -> str:

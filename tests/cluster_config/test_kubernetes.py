@@ -34,6 +34,8 @@ OBJECTS: list[dict[str, Any]] = [
 (SERVICE,) = [found for found in OBJECTS if found["kind"] == "RayService"]
 PLAIN = [found for found in OBJECTS if found is not SERVICE]
 """What Kubernetes knows by itself."""
+FIRST = {found["kind"]: found for found in yaml.safe_load_all((ROOT / "cluster/first.yaml").read_text("utf-8"))}
+"""One pod without KubeRay, by kinds."""
 CLUSTER = SERVICE["spec"]["rayClusterConfig"]
 GROUPS = {group["groupName"]: group for group in CLUSTER["workerGroupSpecs"]}
 TEMPLATES = {"head": CLUSTER["headGroupSpec"]["template"]} | {id: group["template"] for id, group in GROUPS.items()}
@@ -57,6 +59,30 @@ def test_the_service_is_as_kuberay_defines_it() -> None:
     jsonschema.validate(SERVICE, RAY_SERVICE)
 
 
+def test_the_first_pod_starts_the_image_as_it_is_and_keeps_its_folder() -> None:
+    pod, name = FIRST["Deployment"]["spec"]["template"], FIRST["PersistentVolumeClaim"]["metadata"]["name"]
+    (weights,), (container,) = pod["spec"]["initContainers"], pod["spec"]["containers"]
+    assert weights["image"] == container["image"] == CONTAINERS["ingress"]["image"].replace("-ingress", "-embedded")
+    assert "command" not in container
+    assert "args" not in container
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    # Ray's folder is refused in a /tmp that others may write, as that of a volume is.
+    assert mounts == {"home": "/var/lib/parlance", "shm": "/dev/shm"}
+    assert weights["command"][-2:] == [f"{mounts['home']}/.", weights["volumeMounts"][0]["mountPath"]]
+    assert pod["spec"]["volumes"][0] == {"name": "home", "persistentVolumeClaim": {"claimName": name}}
+    assert pod["spec"]["securityContext"] == TEMPLATES["ingress"]["spec"]["securityContext"]
+    assert FIRST["Service"]["spec"]["selector"] == pod["metadata"]["labels"]
+    assert FIRST["Deployment"]["spec"]["replicas"] == 1
+    assert FIRST["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_the_page_gives_the_first_pod_its_secret() -> None:
+    page = (ROOT / "docs/cluster.md").read_text("utf-8")
+    (name,) = re.findall(r"create secret generic (\S+) --from-literal=PARLANCE_SECRET=", page)
+    container = FIRST["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["envFrom"] == [{"secretRef": {"name": name}}]
+
+
 def test_a_misspelt_field_is_refused() -> None:
     with pytest.raises(jsonschema.ValidationError, match="minReplica"):
         jsonschema.validate(
@@ -64,7 +90,9 @@ def test_a_misspelt_field_is_refused() -> None:
         )
 
 
-@pytest.mark.parametrize("found", PLAIN, ids=lambda found: f"{found['kind']}-{found['metadata']['name']}")
+@pytest.mark.parametrize(
+    "found", [*PLAIN, *FIRST.values()], ids=lambda found: f"{found['kind']}-{found['metadata']['name']}"
+)
 def test_objects_are_as_kubernetes_defines_them(found: dict[str, Any]) -> None:
     kubernetes_validate.validate(found, "1.37", strict=True)
     misspelt = {**found, "metadata": found["metadata"] | {"lables": {}}}
