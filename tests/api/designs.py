@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
 
+from deployments.ingress.draft_worker import DraftWorker
 from tests.api.conftest import Api
 from tests.engines import ObedientDesigner
 from tests.waiting import until
@@ -81,20 +81,14 @@ async def discard(api: Api, draft: Draft, key: str | None = None) -> httpx.Respo
     return await api.send("DELETE", f"{DESIGNS}/{draft['id']}", key)
 
 
-async def stored(api: Api) -> list[str]:
-    """Names of all bytes of drafts."""
-    folder = api.state.blobs._folder  # type: ignore[attr-defined]
-    return sorted(str(path.relative_to(folder)) for path in folder.glob("drafts/**/*") if path.is_file())
+async def until_designed(api: Api, voices: int = 1) -> None:
+    """Returns once the designer is at work on that number of voices."""
+    await until(lambda: designer(api).under_way == voices)
 
 
-async def until_designed(api: Api) -> None:
-    """Returns once the designer is at work."""
-    await until(lambda: designer(api).under_way == 1)
-
-
-async def until_idle(api: Api) -> None:
-    """Returns once this process works on no draft."""
-    await until(lambda: not api.service.drafts._working)
+async def until_idle(*workers: DraftWorker) -> None:
+    """Returns once these processes work on no draft."""
+    await until(lambda: not any(worker._working for worker in workers))
 
 
 @pytest.fixture
@@ -104,20 +98,3 @@ async def held(api: Api) -> AsyncIterator[Draft]:
     await until_designed(api)
     yield draft
     designer(api).go.set()
-
-
-@asynccontextmanager
-async def draft_in(api: Api, state: str) -> AsyncIterator[Draft]:
-    """A draft in any state."""
-    if state == "pending":
-        yield await ordered(api, instruct="hold")
-        designer(api).go.set()
-        return
-    draft = await made(api, instruct="fail" if state == "failed" else "a voice")
-    if state == "adopted":
-        assert (await adopt(api, draft)).status_code == 200
-    if state == "discarded":
-        assert (await discard(api, draft)).status_code == 200
-    found = await poll(api, draft)
-    assert found["status"] == state
-    yield found

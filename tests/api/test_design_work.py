@@ -1,21 +1,19 @@
-"""Who works on drafts: designers that fail, processes that end, and one that goes on with what another left."""
+"""Work on drafts and its bills: designers that fail, processes that end, drafts that are discarded or sent twice."""
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
-import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contract.errors import BUSY, WARMING_UP
 from contract.limits import DRAFT_S
-from contract.voice_design.order import DesignOrder, voice_spec
 from deployments.ingress import draft_worker
 from deployments.ingress.draft_worker import TRIES, DraftWorker
 from state.drafts import Drafts
@@ -24,21 +22,24 @@ from tests.api.conftest import Api, refused
 from tests.api.designs import (
     COST_MICRO_EUR,
     DEPLOYMENT,
+    DESIGNS,
     HELD_MICRO_EUR,
-    ORDER,
     Draft,
+    adopt,
     arrived,
     designer,
+    discard,
     held,
     listed,
     made,
     order,
     ordered,
     poll,
-    stored,
+    until_designed,
     until_idle,
 )
-from tests.waiting import until
+from tests.api.uploads import stored
+from tests.waiting import settled, until
 
 __all__ = ["held"]
 
@@ -55,8 +56,7 @@ async def test_a_designer_that_always_fails_ends_the_draft_and_nothing_is_billed
     draft = await made(api, instruct=instruct)
     assert (draft["status"], draft["error"], draft["cost_micro_eur"]) == ("failed", draft_worker.FAILED, 0)
     assert "secret" not in json.dumps(draft)
-    assert len(designer(api).jobs) == TRIES
-    assert await api.usage() == []
+    assert (len(designer(api).jobs), await api.usage()) == (TRIES, [])
     assert (await order(api)).status_code == 202  # nothing is held any more
 
 
@@ -78,17 +78,12 @@ async def test_a_fault_of_our_own_ends_the_draft(api: Api, monkeypatch: pytest.M
     assert (await made(api))["error"] == draft_worker.FAILED
 
 
-# --- processes that end -----------------------------------------------------------------------------------------------
-
-
 def later(api: Api, seconds: float) -> Drafts:
     """The drafts as another process sees them `seconds` later."""
-    return seen_by(api, lambda: time.time() + seconds)
+    return Drafts(api.state.database, api.state.blobs, lambda: time.time() + seconds)
 
 
-def seen_by(api: Api, clock: Callable[[], float]) -> Drafts:
-    """The drafts as a process with this clock sees them."""
-    return Drafts(api.state.database, api.state.blobs, clock)
+# --- processes that end -----------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -103,77 +98,46 @@ async def another_ingress(api: Api, drafts: Drafts) -> AsyncIterator[DraftWorker
 
 
 async def kill(api: Api) -> None:
-    """This process ends between two steps, and its lease stays."""
+    """Ends this process between two steps; its lease stays."""
     state: Any = api.state.drafts
-    keep, state.release = state.release, _nothing
+    keep, state.release = state.release, nothing
     await api.service.drafts.close()
     state.release = keep
 
 
-async def _nothing(*_: object) -> None:
-    """What a dead process does."""
+async def nothing(*_: object) -> None:
+    """Stands for the work of a dead process."""
 
 
 async def test_a_draft_whose_process_died_is_taken_up_by_the_next_poll(api: Api, held: Draft) -> None:
     await kill(api)
     designer(api).go.set()
-    assert (await poll(api, held))["status"] == "pending"
-    assert not api.service.drafts._working  # its lease has not ended yet
-    api.state.drafts = later(api, LEASE_S)
-    vars(api.service)["drafting"] = DraftWorker(api.service.catalog, api.service.engines, api.state)
-    assert (await poll(api, held))["status"] == "pending"
+    for drafts in (later(api, 0), later(api, LEASE_S)):
+        api.state.drafts = drafts
+        vars(api.service)["drafting"] = DraftWorker(api.service.catalog, api.service.engines, api.state)
+        assert (await poll(api, held))["status"] == "pending"
     assert (await arrived(api, held, "ready"))["cost_micro_eur"] == COST_MICRO_EUR
     assert len(await api.usage()) == 1
 
 
-async def test_a_draft_whose_process_died_is_taken_up_without_polls(api: Api, held: Draft) -> None:
-    await kill(api)
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_a_draft_whose_process_has_ended_is_taken_up_without_polls(
+    api: Api, held: Draft, is_stopped: bool
+) -> None:
+    """One that died keeps its lease; one that was stopped gives it back at once."""
+    await (api.service.drafts.close() if is_stopped else kill(api))
     designer(api).go.set()
-    left = await api.state.drafts.read(held["id"])
-    assert left
-    async with another_ingress(api, seen_by(api, lambda: left.work_at - 1)) as early:
-        await early.poll()
-        assert not early._working
-    async with another_ingress(api, seen_by(api, lambda: left.work_at)) as second:
-        await second.poll()
-        assert (await arrived(api, held, "ready"))["status"] == "ready"
-
-
-async def test_a_process_that_is_stopped_gives_its_drafts_back_at_once(api: Api, held: Draft) -> None:
-    await api.service.drafts.close()
-    designer(api).go.set()
-    async with another_ingress(api, later(api, 0)) as second:
+    assert await later(api, 0).waiting(1) == [held["id"]] * is_stopped
+    async with another_ingress(api, later(api, 0 if is_stopped else LEASE_S)) as second:
         await second.poll()
         assert (await arrived(api, held, "ready"))["status"] == "ready"
     assert len(await api.usage()) == 1
-
-
-async def test_of_many_processes_one_works_on_a_draft(api: Api) -> None:
-    designer(api).go.set()
-    draft = await api.state.drafts.order(
-        *await anybody(api), model="qwen3-tts", line="l", estimate_micro_eur=1, request_id="r"
-    )
-    many = [DraftWorker(api.service.catalog, api.service.engines, api.state) for _ in range(5)]
-    for process in many:
-        process.enqueue(draft.id)
-        process.enqueue(draft.id)
-    await arrived(api, {"id": draft.id}, "ready")
-    assert len(designer(api).jobs) == 1
-    for process in many:
-        await process.close()
-
-
-async def anybody(api: Api) -> tuple[Any, Any]:
-    """A caller and a plan."""
-    catalog = api.service.catalog
-    plan = voice_spec(DesignOrder(**ORDER), catalog.traits, catalog.voice_design["qwen3-tts"], random.Random(1))
-    return await api.caller(), plan
 
 
 async def test_a_process_that_died_before_the_adoption_leaves_it_to_the_next(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api.service.drafts, "_adopt_if_ordered", _nothing)
+    monkeypatch.setattr(api.service.drafts, "_adopt_if_ordered", nothing)
     draft = await made(api, auto_adopt=True)
     assert draft["status"] == "ready"
     async with another_ingress(api, later(api, 0)) as second:
@@ -181,56 +145,139 @@ async def test_a_process_that_died_before_the_adoption_leaves_it_to_the_next(
         assert (await arrived(api, draft, "adopted"))["voice"] is not None
 
 
-async def test_work_that_was_taken_over_is_billed_once(api: Api, held: Draft) -> None:
+async def test_work_that_was_taken_over_is_billed_once(api: Api, held: Draft, tmp_path: Path) -> None:
     # The first process is slow, not dead: its lease ends, and both make a voice.
     async with another_ingress(api, later(api, LEASE_S)) as second:
         await second.poll()
-        await until(lambda: designer(api).under_way == 2)
+        await until_designed(api, 2)
         designer(api).go.set()
         draft = await arrived(api, held, "ready")
-        await until(lambda: not second._working and not api.service.drafts._working)
+        await until_idle(second, api.service.drafts)
     assert [line.cost_micro_eur for line in await api.usage()] == [COST_MICRO_EUR]
     assert (await api.client.get(draft["sample_url"])).status_code == 200
-    assert len(await stored(api)) == 2
+    assert len(stored(tmp_path)) == 2
 
 
-@pytest.mark.parametrize(("after_s", "status"), [(DRAFT_S - 2, "pending"), (DRAFT_S, "failed")])
-async def test_a_draft_that_is_not_finished_after_20_minutes_has_failed(
-    api: Api, held: Draft, after_s: int, status: str
+async def test_a_draft_that_is_not_finished_after_20_minutes_has_failed_and_frees_its_money(
+    api: Api, held: Draft
 ) -> None:
-    await kill(api)
-    api.state.drafts = later(api, after_s)
-    (late,) = await listed(api)
-    assert late["status"] == status
-    if status == "failed":
-        assert "20 minutes" in late["error"]
-        assert await poll(api, held) == late
-        assert await api.usage() == []
-
-
-async def test_a_draft_expires_without_polls_and_frees_its_money(api: Api) -> None:
     await api.limit(HELD_MICRO_EUR)
-    await ordered(api, instruct="hold")
     await kill(api)
-    refused(await order(api), 402, "quota_exceeded")
-    await later(api, DRAFT_S).expire()
-    assert (await order(api)).status_code == 202
-
-
-async def test_the_work_goes_on_when_the_client_leaves(api: Api) -> None:
-    asking = asyncio.create_task(order(api, instruct="hold"))
-    await asyncio.wait({asking})
-    designer(api).go.set()
-    assert (await arrived(api, asking.result().json(), "ready"))["status"] == "ready"
+    for after_s, status in ((DRAFT_S - 2, "pending"), (DRAFT_S, "failed")):
+        api.state.drafts = later(api, after_s)
+        (late,) = await listed(api)
+        assert late["status"] == status
+    assert "20 minutes" in late["error"]
+    assert await poll(api, held) == late
+    assert (await api.usage(), (await order(api)).status_code) == ([], 202)
 
 
 async def test_a_process_works_on_a_bounded_number_of_drafts(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draft_worker, "AT_ONCE", 1)
     first, second = await ordered(api, instruct="hold"), await ordered(api)
-    assert len(api.service.drafts._working) == 1
+    await until_designed(api)
     assert (await poll(api, second))["status"] == "pending"
+    await settled()
+    assert len(designer(api).jobs) == 1
     designer(api).go.set()
     await arrived(api, first, "ready")
-    await until_idle(api)
+    await until_idle(api.service.drafts)
     await api.service.drafts.poll()
     assert (await arrived(api, second, "ready"))["status"] == "ready"
+
+
+# --- bills ------------------------------------------------------------------------------------------------------------
+
+
+async def test_discarding_bills_the_time_that_the_designer_had_spent(api: Api) -> None:
+    await api.limit(HELD_MICRO_EUR)
+    draft = await ordered(api, instruct="hold")
+    await until_designed(api)
+    assert (await api.spend())["held_micro_eur"] == HELD_MICRO_EUR
+    reply = (await discard(api, draft)).json()
+    (line,) = await api.usage()
+    assert line.quantities == {"synthesis_ms": line.quantity}
+    assert 0 < reply["cost_micro_eur"] == line.cost_micro_eur == line.quantity < HELD_MICRO_EUR
+    me = await api.spend()
+    assert (me["spent_micro_eur"], me["held_micro_eur"]) == (line.cost_micro_eur, 0)
+    assert (await discard(api, draft)).json()["cost_micro_eur"] == line.cost_micro_eur
+    assert len(await api.usage()) == 1
+
+
+async def test_discarding_what_no_designer_has_begun_or_one_fails_at_costs_nothing(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.limit(HELD_MICRO_EUR)
+    api.service.drafts.pause_s = 60
+    draft = await ordered(api, instruct="fail")
+
+    async def has_failed() -> bool:
+        found = await api.state.drafts.read(draft["id"])
+        return found is not None and found.failures == 1
+
+    await until(has_failed)
+    await discard(api, draft)
+    monkeypatch.setattr(draft_worker, "AT_ONCE", 0)
+    assert (await discard(api, await ordered(api))).json()["cost_micro_eur"] == 0
+    assert (await api.usage(), (await api.spend())["held_micro_eur"]) == ([], 0)
+
+
+async def test_what_a_designer_made_of_a_discarded_draft_is_thrown_away_and_billed(
+    api: Api, held: Draft, tmp_path: Path
+) -> None:
+    # Discarded by another process, which this one does not know yet.
+    await api.state.drafts.discard(1, held["id"])
+    designer(api).go.set()
+    await until_idle(api.service.drafts)
+    (line,) = await api.usage()
+    after = await poll(api, held)
+    assert (after["status"], after["cost_micro_eur"]) == ("discarded", line.cost_micro_eur)
+    assert (stored(tmp_path), line.unit) == ([], "synthesis_ms")
+
+
+async def test_discarding_an_adopted_draft_frees_its_slug_at_once(api: Api, tmp_path: Path) -> None:
+    first = await made(api)
+    await adopt(api, first, slug="our-anna")
+    for _ in range(2):
+        reply = await discard(api, first)
+        gone = reply.json()
+        assert (reply.status_code, gone["status"], gone["sample_url"], gone["voice"]) == (200, "discarded", None, None)
+    assert stored(tmp_path) == []
+    assert (await api.send("POST", "/v1/audio/speech", json={"input": "x", "voice": "our-anna"})).status_code == 400
+    assert (await adopt(api, await made(api), slug="our-anna")).status_code == 200
+
+
+# --- money and repetition ---------------------------------------------------------------------------------------------
+
+
+async def test_one_usage_line_by_synthesis_time(api: Api) -> None:
+    await api.limit(2 * HELD_MICRO_EUR)
+    draft = await made(api)
+    (line,) = await api.usage()
+    assert (line.line, line.model) == ("voice-design:qwen3-tts", "qwen3-tts")
+    assert (line.quantity, line.unit, line.cost_micro_eur) == (1500, "synthesis_ms", COST_MICRO_EUR)
+    assert line.quantities == {"synthesis_ms": 1500}
+    me = await api.spend()
+    assert (me["spent_micro_eur"], me["held_micro_eur"]) == (COST_MICRO_EUR, 0)
+    await adopt(api, draft)
+    await discard(api, draft)
+    assert len(await api.usage()) == 1
+
+
+async def test_an_order_sent_twice_is_one_draft(api: Api) -> None:
+    headers = {"Idempotency-Key": "k1"}
+    first, second = await order(api, headers=headers), await order(api, headers=headers)
+    assert (first.status_code, second.status_code, second.json()) == (202, 202, first.json())
+    assert second.headers["idempotent-replayed"] == "true"
+    await arrived(api, first.json(), "ready")
+    assert (len(await listed(api)), len(await api.usage())) == (1, 1)
+    assert (await order(api, headers=headers, age_years=35)).status_code == 422
+
+
+async def test_an_adoption_sent_twice_is_one_voice(api: Api) -> None:
+    draft, headers = await made(api), {"Idempotency-Key": "k1"}
+    path = f"{DESIGNS}/{draft['id']}/adopt"
+    first, second = [await api.send("POST", path, headers=headers) for _ in range(2)]
+    assert (first.status_code, second.status_code, second.json()) == (200, 200, first.json())
+    refused(await adopt(api, draft), 400, "invalid_request_error")
+    assert len(await api.state.voices.of(1)) == 1

@@ -1,38 +1,38 @@
-"""The way of a draft over the real app: ordered, polled, heard, adopted, discarded."""
+"""The way of a draft over the real app: ordered, polled, heard, adopted; and what is refused, with which code.
+
+What becomes of a draft in each state: tests/contract/test_voice_design.py, tests/state/test_draft_ends.py.
+"""
 
 from __future__ import annotations
 
-import io
 import json
-import wave
 from typing import Any
 
 import pytest
 
 from autoscaling.engine import owner_name
-from contract.limits import KEPT_DRAFTS, OWN_VOICES
-from contract.voice_design.draft import DRAFT_STATES
+from contract.access import Scope
+from contract.limits import KEPT_DRAFTS, OWN_VOICES, PENDING_DRAFTS
 from tests.api.conftest import Api, refused
 from tests.api.designs import (
     COST_MICRO_EUR,
     DEPLOYMENT,
     DESIGNS,
+    HELD_MICRO_EUR,
     OPTIONS,
     Draft,
     adopt,
     arrived,
     designer,
     discard,
-    draft_in,
     held,
     listed,
     made,
     order,
     ordered,
     poll,
-    stored,
+    until_designed,
 )
-from tests.waiting import until
 
 __all__ = ["held"]
 
@@ -64,26 +64,22 @@ async def test_a_poll_of_a_finished_draft_is_ready_with_all_that_was_measured(ap
     assert "sample" in sample.json()
 
 
-async def test_the_designer_serves_organisations_in_turn(api: Api) -> None:
-    await made(api)
-    assert api.engine(DEPLOYMENT).callers == [owner_name((await api.caller()).org_id)]
-
-
-async def test_the_designer_gets_the_plan_and_the_sample_sentence(api: Api) -> None:
+async def test_the_designer_gets_the_plan_the_sample_sentence_and_the_organisation(api: Api) -> None:
     draft = await made(api, language="de", target_hz=180)
     (job,) = designer(api).jobs
     assert job.text == api.service.catalog.sentences["de"]
     assert (job.gender, job.age_years, job.language, job.target_hz) == ("f", 34, "de", 180)
     assert (job.instruct, job.traits, list(job.band_hz)) == (draft["instruct"], draft["traits"], draft["band_hz"])
     assert job.attempts == api.service.catalog.voice_design["qwen3-tts"].max_attempts
+    assert api.engine(DEPLOYMENT).callers == [owner_name((await api.caller()).org_id)]
 
 
-@pytest.mark.parametrize("target_hz", [60, 400])
-async def test_a_draft_out_of_band_is_ready_and_says_so(api: Api, target_hz: int) -> None:
-    draft = await made(api, instruct="far", target_hz=target_hz)
-    assert (draft["status"], draft["measurements"]["in_band"]) == ("ready", False)
-    assert draft["measurements"]["attempts_used"] > 1
-    assert (await adopt(api, draft)).status_code == 200
+async def test_a_draft_out_of_band_is_ready_and_says_so(api: Api) -> None:
+    for target_hz in (60, 400):
+        draft = await made(api, instruct="far", target_hz=target_hz)
+        assert (draft["status"], draft["measurements"]["in_band"]) == ("ready", False)
+        assert draft["measurements"]["attempts_used"] > 1
+        assert (await adopt(api, draft)).status_code == 200
 
 
 async def test_an_adopted_draft_is_a_voice_at_once(api: Api) -> None:
@@ -101,46 +97,28 @@ async def test_an_adopted_draft_is_a_voice_at_once(api: Api) -> None:
     assert (await api.client.get(voice["sample_url"])).json() == (await api.client.get(draft["sample_url"])).json()
 
 
-async def spoken(api: Api, slug: str) -> dict[str, Any]:
-    """What the engine was asked for a text in this voice."""
-    reply = await api.send("POST", "/v1/audio/speech", json={"input": "hello", "voice": slug})
-    assert (reply.status_code, reply.headers["x-voice"]) == (200, slug)
-    about: dict[str, Any] = json.loads(reply.content.split(b"\n")[0])
-    return about
+async def test_what_designed_a_voice_speaks_it_by_its_recipe_and_another_engine_imitates_its_clip(api: Api) -> None:
+    async def spoken(slug: str) -> dict[str, Any]:
+        """What the engine is asked for a text in this voice."""
+        reply = await api.send("POST", "/v1/audio/speech", json={"input": "hello", "voice": slug})
+        assert (reply.status_code, reply.headers["x-voice"]) == (200, slug)
+        about: dict[str, Any] = json.loads(reply.content.split(b"\n")[0])
+        assert about["voice"] is None
+        return about
 
-
-async def test_what_designed_a_voice_speaks_it_by_its_recipe(api: Api) -> None:
-    await adopt(api, await made(api), slug="our-anna")
-    about = await spoken(api, "our-anna")
-    assert about["recipe"] == json.dumps({"seed": designer(api).jobs[0].seed})
-    assert (about["voice"], about["clip"]) == (None, None)
-
-
-async def test_another_engine_imitates_its_clip(api: Api) -> None:
-    await adopt(api, await made(api, instruct="clip"), slug="by-clip")
     await adopt(api, await made(api), slug="by-recipe")
-    sentence = api.service.catalog.sentences["en"]
-    about = await spoken(api, "by-clip")
-    assert (about["voice"], about["clip"]) == (None, [96_000, 24_000, sentence])
-    assert "recipe" not in about
+    await adopt(api, await made(api, instruct="clip"), slug="by-clip")
+    about = await spoken("by-recipe")
+    assert (about["recipe"], about["clip"]) == (json.dumps({"seed": designer(api).jobs[0].seed}), None)
+    clip = [96_000, 24_000, api.service.catalog.sentences["en"]]
+    about = await spoken("by-clip")
+    assert (about.get("recipe"), about["clip"]) == (None, clip)
     # The same voice after another runtime took the engine's place.
     model = api.service.catalog.speech["qwen3-tts"]
     assert model.serving
     vars(model)["serving"] = model.serving.model_copy(update={"runtime": "another"})
-    about = await spoken(api, "by-recipe")
-    assert about["clip"] == [96_000, 24_000, sentence]
-    assert "recipe" not in about
-
-
-async def test_the_clip_is_a_wav_file(api: Api) -> None:
-    await made(api)
-    clip, sample = await stored(api)
-    assert (clip.rpartition("/")[2], sample.rpartition("/")[2]) == ("clip.wav", "sample.mp3")
-    data = await api.state.blobs.find(clip)
-    assert data is not None
-    with wave.open(io.BytesIO(data)) as file:
-        assert (file.getframerate(), file.getnchannels()) == (24_000, 1)
-        assert (file.getsampwidth(), file.getnframes()) == (2, 48_000)
+    about = await spoken("by-recipe")
+    assert (about.get("recipe"), about["clip"]) == (None, clip)
 
 
 async def test_drafts_are_listed_newest_first_and_for_their_organisation_only(api: Api) -> None:
@@ -155,70 +133,18 @@ async def test_drafts_are_listed_newest_first_and_for_their_organisation_only(ap
     assert KEPT_DRAFTS == 100
 
 
-async def test_auto_adopt_completes_without_a_poll(api: Api) -> None:
+async def test_auto_adoption_needs_no_poll_and_none_hinders_it(api: Api) -> None:
     draft = await ordered(api, auto_adopt=True, slug="our-anna")
     assert draft["auto_adopt"] is True
-    after = await arrived(api, draft, "adopted")
-    assert after["voice"]["slug"] == "our-anna"
-
-
-async def test_auto_adopt_completes_with_polls(api: Api) -> None:
-    draft = await ordered(api, auto_adopt=True)
-
-    async def adopted() -> bool:
-        return (await poll(api, draft))["status"] == "adopted"
-
-    await until(adopted)
-
-
-async def test_auto_adopt_that_is_refused_leaves_the_draft_ready_and_says_why(api: Api, held: Draft) -> None:
-    mine = await ordered(api, auto_adopt=True, slug="our-anna", instruct="hold")
-    await adopt(api, await made(api), slug="our-anna")
-    designer(api).go.set()
-
-    async def told() -> bool:
-        return bool((await poll(api, mine))["error"])
-
-    await until(told)
-    draft = await poll(api, mine)
-    assert (draft["status"], draft["voice"]) == ("ready", None)
-    assert "`our-anna` is in use" in draft["error"]
-    reply = await adopt(api, draft, slug="our-bea")
-    assert reply.status_code == 200
-    assert (await poll(api, draft))["error"] is None
+    assert (await arrived(api, draft, "adopted"))["voice"]["slug"] == "our-anna"
+    polled = await ordered(api, auto_adopt=True)
+    while (await poll(api, polled))["status"] != "adopted":
+        pass
 
 
 async def test_a_voice_without_a_slug_gets_one_of_its_label(api: Api) -> None:
     for label, slug in (("Jürgen, groß!", "jurgen-gross"), ("Jürgen groß", "jurgen-gross-2"), ("Анна", "voice-f-34")):
         assert (await adopt(api, await made(api, label=label))).json()["slug"] == slug
-
-
-# --- state by event ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("status", DRAFT_STATES)
-async def test_only_a_ready_draft_can_be_adopted(api: Api, status: str) -> None:
-    async with draft_in(api, status) as draft:
-        before = len(await api.state.voices.of(1))
-        reply = await adopt(api, draft)
-        if status == "ready":
-            assert reply.status_code == 200
-        else:
-            refused(reply, 400, "invalid_request_error")
-            assert (await poll(api, draft))["status"] == status
-            assert len(await api.state.voices.of(1)) == before
-
-
-@pytest.mark.parametrize("status", DRAFT_STATES)
-async def test_a_draft_in_any_state_can_be_discarded(api: Api, status: str) -> None:
-    async with draft_in(api, status) as draft:
-        for _ in range(2):
-            reply = await discard(api, draft)
-            assert (reply.status_code, reply.json()["status"]) == (200, "discarded")
-        after = await poll(api, draft)
-        assert (after["status"], after["sample_url"], after["voice"]) == ("discarded", None, None)
-        assert await api.state.voices.of(1) == []
-        assert await stored(api) == []
 
 
 # --- what is beside drafts --------------------------------------------------------------------------------------------
@@ -234,19 +160,119 @@ async def test_options_name_traits_limits_and_whether_orders_are_taken(api: Api)
 
 async def test_suggestions_design_nothing_and_can_be_ordered(api: Api) -> None:
     reply = await api.send("POST", f"{DESIGNS}/suggest", json={"text": "eine tiefe, ruhige Stimme, ein alter Mann"})
-    assert reply.status_code == 200
     suggested = reply.json()
-    assert suggested["gender"] == "m"
+    assert (reply.status_code, suggested["gender"]) == (200, "m")
     assert (designer(api).jobs, await api.usage()) == ([], [])
     names = ("gender", "age_years", "language", "timbre", "character", "tempo", "use_case")
     assert (await order(api, **{name: suggested[name] for name in names})).status_code == 202
 
 
-async def test_openapi_says_what_orders_and_drafts_hold(document: dict[str, Any]) -> None:
-    paths = document["paths"]
-    ordering = paths[DESIGNS]["post"]
+async def test_openapi_says_what_orders_and_adoptions_take(document: dict[str, Any]) -> None:
+    ordering, adopting = [document["paths"][f"{DESIGNS}{end}"]["post"] for end in ("", "/{design_id}/adopt")]
     assert set(ordering["responses"]) == {"202", "default"}
-    assert [parameter["name"] for parameter in ordering["parameters"]] == ["Idempotency-Key"]
-    adopting = paths[f"{DESIGNS}/{{design_id}}/adopt"]["post"]
     assert adopting["requestBody"]["required"] is False
-    assert {parameter["name"] for parameter in adopting["parameters"]} == {"design_id", "Idempotency-Key"}
+    for operation in (ordering, adopting):
+        assert "Idempotency-Key" in [parameter["name"] for parameter in operation["parameters"]]
+
+
+async def test_400_what_an_order_or_an_adoption_may_not_hold(api: Api) -> None:
+    """All bounds: tests/contract/test_voice_design.py."""
+    for fields in ({"age_years": 91}, {"language": "nl"}, {"target_hz": 401}, {"timber": "deep"}):
+        refused(await order(api, **fields), 400, "invalid_request_error", *fields)
+    assert await listed(api) == []
+    draft = await made(api)
+    for slug in ("", "../x", "x" * 41):
+        refused(await order(api, slug=slug), 400, "invalid_request_error", "slug")
+        refused(await adopt(api, draft, slug=slug), 400, "invalid_request_error", "slug")
+    assert (await poll(api, draft))["status"] == "ready"
+
+
+async def test_402_quota_exceeded_of_the_organisation_and_of_the_user(api: Api) -> None:
+    key = await api.key(*Scope, user="eve")
+    await api.limit(HELD_MICRO_EUR - 1, user="eve")
+    refused(await order(api, key), 402, "quota_exceeded", says="`eve`")
+    await api.limit(HELD_MICRO_EUR, user="eve")
+    await api.limit(HELD_MICRO_EUR - 1)
+    refused(await order(api, key), 402, "quota_exceeded", says="`acme`")
+    await api.limit(HELD_MICRO_EUR)
+    assert (await order(api, key)).status_code == 202
+
+
+async def test_403_an_organisation_whose_plan_has_no_voices_may_look_and_discard(api: Api) -> None:
+    draft = await made(api)
+    await api.change(plan="free")
+    key = await api.key(*Scope)
+    suggesting = await api.send("POST", f"{DESIGNS}/suggest", key, json={"text": "deep"})
+    for reply in (await order(api, key), suggesting, await adopt(api, draft, key)):
+        refused(reply, 403, "voice_not_in_plan")
+    assert (await api.send("GET", OPTIONS, key)).status_code == 200
+    assert [found["status"] for found in await listed(api, key)] == ["ready"]
+    assert (await discard(api, draft, key)).status_code == 200
+
+
+async def test_404_ids_of_others_and_unknown_ones_in_the_same_words(api: Api) -> None:
+    stranger, draft, unknown = await api.stranger(), await made(api), f"vd_{'a' * 26}"
+    for method, end in (("GET", ""), ("DELETE", ""), ("POST", "/adopt")):
+        words = set()
+        for name in (draft["id"], unknown, "x", "VD_" + "A" * 26, "%00", "vd_" + "%C3%A4" * 26, "x" * 5000):
+            reply = await api.send(method, f"{DESIGNS}/{name}{end}", stranger)
+            assert reply.status_code == 404
+            words |= {reply.text.replace(name, "ID")} if name in (draft["id"], unknown) else set()
+        assert len(words) == 1
+    assert (await poll(api, draft))["status"] == "ready"
+
+
+async def test_409_a_slug_that_is_taken(api: Api) -> None:
+    await adopt(api, await made(api), slug="our-anna")
+    second = await made(api)
+    for slug in ("our-anna", "m1", "de-thorsten", "default-de"):
+        for reply in (await order(api, slug=slug), await adopt(api, second, slug=slug)):
+            refused(reply, 409, "voice_limit_reached", "slug")
+            assert reply.headers["x-should-retry"] == "false"
+    assert (await poll(api, second))["status"] == "ready"
+
+
+async def test_409_the_fourth_draft_at_a_time(api: Api) -> None:
+    drafts = [await ordered(api, instruct="hold") for _ in range(PENDING_DRAFTS)]
+    reply = await order(api)
+    refused(reply, 409, "too_many_pending")
+    assert reply.headers["x-should-retry"] == "false"
+    assert (await order(api, await api.stranger())).status_code == 202
+    await until_designed(api, PENDING_DRAFTS)
+    await discard(api, drafts[0])
+    await until_designed(api, PENDING_DRAFTS - 1)
+    assert (await poll(api, drafts[0]))["status"] == "discarded"
+    assert (await order(api)).status_code == 202
+
+
+async def test_501_where_no_designer_is_set_up_or_the_organisation_may_not_use_it(api: Api) -> None:
+    designer = api.service.catalog.voice_design["qwen3-tts"]
+    bare = api.with_models(voice_design={designer.id: designer.model_copy(update={"serving": None})})
+    refused(await order(bare, timbre="unknown"), 400, "invalid_request_error", "timbre")
+    await api.change(models=frozenset({"lengths"}))
+    for over, key in ((bare, api.everything), (api, await api.key(*Scope))):
+        options = (await over.send("GET", OPTIONS, key)).json()
+        assert (options["available"], options["limits"]["concurrent_drafts"]) == (False, PENDING_DRAFTS)
+        reply = await order(over, key)
+        refused(reply, 501, "not_implemented")
+        assert reply.headers["x-should-retry"] == "false"
+
+
+async def test_502_a_designer_whose_start_has_failed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = api.engine(DEPLOYMENT)
+    monkeypatch.setattr(engine, "is_failing", lambda: True)
+    refused(await order(api), 502, "upstream_error")
+    assert engine.warmed == 1
+    assert await listed(api) == []
+
+
+async def test_auto_adoption_that_is_refused_leaves_the_draft_ready_and_says_why(api: Api, held: Draft) -> None:
+    mine = await ordered(api, auto_adopt=True, slug="our-anna", instruct="hold")
+    await adopt(api, await made(api), slug="our-anna")
+    designer(api).go.set()
+    while not (draft := await poll(api, mine))["error"]:
+        pass
+    assert (draft["status"], draft["voice"]) == ("ready", None)
+    assert "`our-anna` is in use" in draft["error"]
+    assert (await adopt(api, draft, slug="our-bea")).status_code == 200
+    assert (await poll(api, draft))["error"] is None
