@@ -22,7 +22,7 @@ VOICED_BELOW = 0.4
 """Largest difference at the period, relative to the mean one, of a window that counts as voiced."""
 
 NEARLY_AS_GOOD = 0.06
-"""A shorter period wins over a better one whose difference is smaller by no more: the better may be two periods."""
+"""A shorter period wins over a better one if their differences are no further apart: the better may be two periods."""
 
 QUIET_BY = 0.003
 """A window below this part of the loudest one's energy (-25 dB) does not count as voice."""

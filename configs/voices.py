@@ -120,7 +120,7 @@ def check_designers(
     sentences: Mapping[str, str],
     traits: Traits,
 ) -> None:
-    """Raises CatalogError for a designer whose voices no engine would speak, or whose languages lack words of ours."""
+    """Raises CatalogError for a designer with voices no engine speaks, or languages without words in the tables."""
     speakers = {model.provider: model for model in engines}
     for model in designers:
         place = f"{file.name} [{model.id}]"

@@ -3,7 +3,7 @@
     submit() ----> owners, in turn ----> a slice of about `slice_tokens` ----> calls of similar lengths ----> futures
 
 A worker waits for nothing: when its slice is done it takes the next from what is there. Owners take turns, and the jobs
-of an owner text by text, so one with 2,048 texts holds up one with a single text for one slice at most, and nobody
+of an owner text by text, so one with 2,048 texts holds up one with a single text for one slice at most, and no owner
 starves. There is one worker more than any owner has at a time, and while others come an owner has one less: who sends
 much never has them all, and a text of another begins at once. Within a slice texts are sorted by length and cut into
 calls where padding would cost more than a further call.

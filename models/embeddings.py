@@ -106,7 +106,7 @@ class TokenIds:
     def text(self, ids: Sequence[int], place: str) -> str:
         """The text of `ids`, which have the special tokens around them.
 
-        Raises INVALID_REQUEST for ids that this tokenizer does not make; `place` is theirs in the request.
+        Raises INVALID_REQUEST for ids that this tokenizer does not make; `place` is their path in the request.
         """
         if (largest := max(ids)) >= self._vocabulary:
             raise self._refusal(f"token id {largest} of {place} is beyond the {self._vocabulary} ids of")

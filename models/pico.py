@@ -5,7 +5,7 @@
 Its library was not made for texts of clients: `<genfile file="...">` in one makes it write a file, and a word of
 some hundred letters makes it run for ever. So it is given Latin letters, digits and a few signs, in words of a bounded
 length, and nothing else. It also reads memory that it never wrote, where the package leaves what an earlier text left.
-So its calls are made here, each text in zeroed memory of its own: no text hears of another, several threads may speak,
+So its calls are made here, each text in zeroed memory of its own: no text affects another, several threads may speak,
 and the same text is always the same sound.
 """
 

@@ -73,7 +73,7 @@ def checked(samples: Any, rate: int, sample_rate: int, model_id: str) -> Samples
 
 
 def plain_text(tts: Any) -> Callable[[str], str]:
-    """Puts a space into whatever spells a control token of `tts`, whose package puts texts into a chat template."""
+    """Puts a space into whatever spells a control token of `tts`: its package puts texts into a chat template."""
     plain = PlainText(tts.processor.tokenizer)
     return lambda text: plain.cut(text, " ")
 

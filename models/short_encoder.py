@@ -1,7 +1,7 @@
 """The layers of BERT and its kin on a CPU, without the Python of their modules.
 
 A short text is little work in many small steps: transformers walks some twelve modules a layer, and torch lays out the
-weights of each product anew in each call, as the processor wants them. Here a layer is one product for query, key and
+weights of each product again in each call, as the processor wants them. Here a layer is one product for query, key and
 value, one call for attention, and three products with what follows them (bias, GELU, residual) in the same operator,
 on weights that were laid out once. The operators are those that torch's compiler emits for such layers on x86.
 """
@@ -25,7 +25,7 @@ KINDS = ("bert", "roberta", "xlm-roberta", "camembert")
 
 
 class Linear(NamedTuple):
-    """A product whose weight is laid out for the processor, and its bias."""
+    """A product: its weight, laid out for the processor, and its bias."""
 
     weight: Tensor
     bias: Tensor

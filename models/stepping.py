@@ -64,7 +64,7 @@ class Stepper:
 
 
 class ThreadedAdapter:
-    """An adapter whose engine blocks, so that threads of its own do the work."""
+    """An adapter of an engine that blocks, so that threads of its own do the work."""
 
     _workers: Stepper | TokenBatcher[Any, Any]
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 
 CODE_LINES = {
-    "contract": 5964,
+    "contract": 5952,
     "models": 6719,
     "deployments": 5880,
     "state": 4352,
@@ -37,7 +37,7 @@ CODE_LINES = {
 }
 WORDING = {
     "docstrings that begin with a clause": 0,
-    "words with a standard term": 171,
+    "words with a standard term": 107,
     "names that do not say what they hold": 0,
     "class names used twice": 0,
 }

@@ -49,82 +49,6 @@ def _object(parameters: dict[str, Any]) -> dict[str, Any]:
     return parameters if parameters.keys() - ANNOTATIONS else parameters | NOTHING
 
 
-class Function(Lenient):
-    """Name and parameters of a tool. Without `parameters` it has none."""
-
-    name: Name
-    description: str | None = None
-    parameters: Annotated[dict[str, Any], AfterValidator(_object)] = NOTHING
-    strict: bool | None = None
-
-
-class Tool(Lenient):
-    """A function that the model may ask the client to call."""
-
-    type: Literal["function"] = "function"
-    function: Function
-
-    @property
-    def name(self) -> str:
-        return self.function.name
-
-    @property
-    def as_function(self) -> Tool:
-        return self
-
-
-class CustomFormat(Lenient):
-    """Format of the input of a custom tool: any text. A grammar is refused."""
-
-    type: Literal["text"]
-
-    @field_validator("type", mode="before")
-    @classmethod
-    def _is_text(cls, kind: Any) -> Any:
-        if kind == "grammar":
-            # docs/decisions/0016-grammars-of-clients.md
-            raise ValueError("custom tools support only free text (`text`); a grammar for their input is not supported")
-        return kind
-
-
-class Custom(Lenient):
-    """Name, description and input format of a custom tool."""
-
-    name: Name
-    description: str | None = None
-    format: CustomFormat | None = None
-
-
-class CustomTool(Lenient):
-    """A tool that takes text instead of JSON."""
-
-    type: Literal["custom"]
-    custom: Custom
-
-    @property
-    def name(self) -> str:
-        return self.custom.name
-
-    @property
-    def as_function(self) -> Tool:
-        """The function that replaces the tool for engines, with strict arguments."""
-        text = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
-        parameters = text | {"additionalProperties": False}
-        about = self.custom.description
-        return Tool(function=Function(name=self.name, description=about, parameters=parameters, strict=True))
-
-
-class BuiltInTool(Lenient):
-    """A built-in tool of another provider, such as a web search. It is not passed to the model."""
-
-    type: Annotated[str, Field(pattern=BUILT_IN_PATTERN)]
-
-
-def is_built_in(kind: Any) -> bool:
-    """Returns True if the type `kind` is that of a built-in tool of another provider."""
-    return isinstance(kind, str) and re.fullmatch(BUILT_IN_PATTERN, kind) is not None
-
-
 class ToolName(Lenient):
     """A tool by name."""
 
@@ -151,6 +75,70 @@ class NamedCustomTool(Lenient):
     @property
     def name(self) -> str:
         return self.custom.name
+
+
+class Function(ToolName):
+    """Name and parameters of a tool. Without `parameters` it has none."""
+
+    description: str | None = None
+    parameters: Annotated[dict[str, Any], AfterValidator(_object)] = NOTHING
+    strict: bool | None = None
+
+
+class Tool(NamedTool):
+    """A function that the model may ask the client to call."""
+
+    function: Function
+
+    @property
+    def as_function(self) -> Tool:
+        return self
+
+
+class CustomFormat(Lenient):
+    """Format of the input of a custom tool: any text. A grammar is refused."""
+
+    type: Literal["text"]
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def _is_text(cls, kind: Any) -> Any:
+        if kind == "grammar":
+            # docs/decisions/0016-grammars-of-clients.md
+            raise ValueError("custom tools support only free text (`text`); a grammar for their input is not supported")
+        return kind
+
+
+class Custom(ToolName):
+    """Name, description and input format of a custom tool."""
+
+    description: str | None = None
+    format: CustomFormat | None = None
+
+
+class CustomTool(NamedCustomTool):
+    """A tool that takes text instead of JSON."""
+
+    custom: Custom
+
+    @property
+    def as_function(self) -> Tool:
+        """The function that replaces the tool for engines, with strict arguments."""
+        text = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
+        parameters = text | {"additionalProperties": False}
+        about = self.custom.description
+        return Tool(function=Function(name=self.name, description=about, parameters=parameters, strict=True))
+
+
+class BuiltInTool(Lenient):
+    """A built-in tool of another provider, such as a web search. It is not passed to the model."""
+
+    type: Annotated[str, Field(pattern=BUILT_IN_PATTERN)]
+
+
+def is_built_in(kind: Any) -> bool:
+    """Returns True if the type `kind` is that of a built-in tool of another provider."""
+    return isinstance(kind, str) and re.fullmatch(BUILT_IN_PATTERN, kind) is not None
 
 
 FUNCTION, CUSTOM, BUILT_IN = "a function", "a custom tool", "a built-in tool"

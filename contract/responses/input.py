@@ -80,8 +80,7 @@ class FunctionCall(Lenient):
     arguments: Arguments
 
     def fields(self, names: ToolNames) -> dict[str, Any]:
-        function = {"name": names.of(self.namespace, self.name), "arguments": self.arguments}
-        return _called({"id": self.call_id, "type": "function", "function": function})
+        return _called(self, "function", names.of(self.namespace, self.name), arguments=self.arguments)
 
 
 class CustomToolCall(Lenient):
@@ -94,8 +93,7 @@ class CustomToolCall(Lenient):
     input: str
 
     def fields(self, names: ToolNames) -> dict[str, Any]:
-        custom = {"name": names.of(self.namespace, self.name), "input": self.input}
-        return _called({"id": self.call_id, "type": "custom", "custom": custom})
+        return _called(self, "custom", names.of(self.namespace, self.name), input=self.input)
 
 
 class BuiltInCall(Lenient):
@@ -109,8 +107,7 @@ class BuiltInCall(Lenient):
     def fields(self, _names: ToolNames) -> dict[str, Any]:
         """Returns the fields of the message in a chat: for the model, the tool is a function."""
         arguments = json.dumps(self.action or self.operation or {}, ensure_ascii=False)
-        function = {"name": self.type.removesuffix("_call"), "arguments": arguments}
-        return _called({"id": self.call_id, "type": "function", "function": function})
+        return _called(self, "function", self.type.removesuffix("_call"), arguments=arguments)
 
 
 class BuiltInOutput(Lenient):
@@ -169,7 +166,8 @@ class ServedItem(Lenient):
         """Returns None: the item is no message."""
 
 
-def _called(call: dict[str, Any]) -> dict[str, Any]:
+def _called(item: FunctionCall | CustomToolCall | BuiltInCall, kind: str, name: str, **members: str) -> dict[str, Any]:
+    call = {"id": item.call_id, "type": kind, kind: {"name": name} | members}
     return {"role": "assistant", "tool_calls": [call]}
 
 

@@ -38,7 +38,7 @@ class Cached:
 
 
 class Choice:
-    """One of the `n` answers of a stream. `custom_tools` are names of tools whose calls are those of custom tools."""
+    """One of the `n` answers of a stream. `custom_tools` are the names of custom tools."""
 
     def __init__(self, index: int, parser: Parser | None, custom_tools: Collection[str] = ()) -> None:
         self.index = index
@@ -83,7 +83,7 @@ class EventStream:
         logprobs_of: the `logprobs` object of an output, where the request wants one.
         counts_reasoning: whether the parsers know how many tokens were reasoning.
         cut_tokens: number of tokens that were cut from the top of the input.
-        custom_tools: names of tools whose calls are those of custom tools.
+        custom_tools: names of the custom tools.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ def reply_body(
 ) -> ChatCompletion:
     """A `chat.completion` in OpenAI's schema with `usage`: vLLM's additions are left out.
 
-    `custom_tools` are names of tools whose calls are returned as calls of custom tools.
+    Calls of `custom_tools`, by name, are returned as calls of custom tools.
     """
     return {
         "id": response.id,

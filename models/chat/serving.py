@@ -91,7 +91,7 @@ def _template_of_tokenizer(engine: AsyncLLM) -> str | None:
 
 
 class ChatServing(OpenServingChat):
-    """`OpenAIServingChat` whose streams are `ChatBatch`es and raise where vLLM's write an error event."""
+    """`OpenAIServingChat` with streams of `ChatBatch`es, which raise where vLLM's write an error event."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Texts as token ids and back, in a thread beside those of vLLM, so that a long text holds up no chat. Needs vLLM.
 
-All of them read one tokenizer at the same time, and nobody changes it: only one who cuts by it would
+All of them read one tokenizer at the same time, and none changes it: only truncation by the tokenizer itself would
 (`quick_tokenizers`).
 """
 

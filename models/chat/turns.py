@@ -1,9 +1,9 @@
 """Messages of clients cannot forge turns: what spells a control token in them is text. Needs vLLM.
 
-A chat template puts messages together as one text, in which nobody can tell `<|im_end|>` of the template from that of a
-user. So whatever spells a control token in a message first gets a sentinel inside, which nobody can guess; and the
-tokenizer takes the finished text apart there, so that no control token is ever seen whole. Text without control tokens
-has no sentinels, and becomes the same tokens as before.
+A chat template puts messages together as one text, in which `<|im_end|>` of the template and of a user are the same.
+So whatever spells a control token in a message first gets an unguessable sentinel inside, and the tokenizer takes the
+finished text apart there, so that no control token is ever seen whole. Text without control tokens has no sentinels and
+becomes the same tokens as before.
 
 Arguments of earlier calls are JSON in a string, in which `<` has several spellings: they are parsed first, and their
 values get the sentinels.

@@ -153,6 +153,6 @@ ORDINARY_TEXTS = {
 }
 """Ordinary texts by language: what a statement is compared with besides the state.
 
-Each is about something else, so that no subject is usual. The language whose texts a statement is likest to counts: it
-is liker to any text of its own language, and that answers nothing.
+Each is about something else, so that no subject is usual. The language with the texts most similar to a statement
+counts: a statement is more similar to any text of its own language, and that answers nothing.
 """

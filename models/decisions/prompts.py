@@ -107,7 +107,7 @@ def _turns(state: str, question: Question, label: str) -> list[dict[str, Any]]:
 
 
 def _in_parts(turn: dict[str, Any], images: int = 0) -> dict[str, Any]:
-    """A turn whose content is a list: `images` images, then its text."""
+    """A turn with a list as its content: `images` images, then its text."""
     pictures: list[dict[str, str]] = [{"type": "image"}] * images
     return turn | {"content": [*pictures, {"type": "text", "text": turn["content"]}]}
 

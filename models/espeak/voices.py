@@ -48,7 +48,7 @@ def language_of(code: str) -> str:
 
 
 def settings_for(f0_hz: float, language: str = FALLBACK_LANGUAGE) -> VoiceSettings:
-    """A voice whose median pitch comes as near to `f0_hz` as espeak can. `language` is espeak's name for it."""
+    """A voice with a median pitch as near to `f0_hz` as espeak can come. `language` is espeak's name for it."""
     import numpy as np
 
     variant = FEMALE if f0_hz >= FEMALE_FROM_HZ else MALE

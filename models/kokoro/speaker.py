@@ -31,8 +31,8 @@ SLOWEST, FASTEST = 0.3, 3.0
 OWNERS_AT_ONCE = 2
 
 ESPEAK_NAMES = {"en": "en-us", "de": "de", "es": "es", "fr": "fr", "hi": "hi", "it": "it", "pt": "pt-br"}
-"""ISO 639-1 code of a language that espeak-ng reads, and whose phonemes the network knows, to its name there. It was
-trained with all but German."""
+"""Name in espeak-ng of each language that it reads and the network knows the phonemes of, by ISO 639-1 code. The
+network was trained with all but German."""
 
 BRITISH = "en"
 

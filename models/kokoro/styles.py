@@ -63,7 +63,7 @@ class Styles:
         self.names: tuple[str, ...] = tuple(self._tables)
 
     def row(self, shares: Mapping[str, float], phonemes: int) -> Array:
-        """The weighted mean of the rows for so many phonemes: float32 [1, 256]. Raises ValueError for unknown names."""
+        """The weighted mean of the rows for this length: float32 [1, 256]. Raises ValueError for unknown names."""
         import numpy as np
 
         if unknown := shares.keys() - self._tables.keys():

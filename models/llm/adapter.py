@@ -55,7 +55,7 @@ class EngineAdapter:
 
     @classmethod
     def imports(cls, model: Model) -> Imports | None:
-        """None for an engine that compiles, or whose core has processes of its own."""
+        """None for an engine that compiles, or has a core in processes of its own."""
         options = read(model, cls.options_type)
         is_eager = bool(options.engine.get("enforce_eager"))
         return IMPORTS + cls.libraries if is_eager and not options.engine_process else None

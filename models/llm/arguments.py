@@ -21,7 +21,7 @@ from contract.base import Frozen
 CLASSES = ("EngineArgs", "AsyncEngineArgs")
 
 PLAIN = {"int": int, "float": float, "bool": bool, "str": str, "None": type(None)}
-"""Annotations whose values can be judged; all others are vLLM's own types."""
+"""Annotations with values that can be checked; all others are vLLM's own types."""
 
 
 def check(arguments: dict[str, Any]) -> dict[str, Any]:

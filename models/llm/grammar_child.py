@@ -34,7 +34,7 @@ MEMORY_BYTES = 1 << 30
 STACK_BYTES = 2 << 20
 """Less than a thread of the engine has: what recurses too deeply dies here."""
 NICENESS = 10
-"""Below the engines, whose steps others wait for."""
+"""Below the engines: requests wait for their steps."""
 
 
 class _StubModule(ModuleType):

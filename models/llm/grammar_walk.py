@@ -3,7 +3,7 @@
     ground = GrammarProbe(vocabulary, GrammarMatcher)       once for each vocabulary
     ground.fault(compiled, beginnings, step_ms)       what would harm the engine, or None
 
-The engine finds the tokens that may come next inside its step, for which everybody waits. What that costs depends on
+The engine finds the tokens that may come next inside its step, for which all requests wait. The cost depends on
 how many readings the text so far has, so a walk goes where readings multiply: down into what opens, along inside a
 text, and back out. Equal choices are made differently each time, so that several walks see several branches. Runs
 inside `grammar_child.py`: it takes only the standard library and numpy, which xgrammar imports.
@@ -23,7 +23,7 @@ STEPS = 64
 WALKS = 4
 """Walks from the beginning of an answer, and from the tools together; at least one from each tool."""
 SLOW_STEPS = 4
-"""Steps beyond the bound that end a walk; one step of so many times the bound does, too. Fewer may be noise."""
+"""Steps beyond the bound that end a walk; one step of that many times the bound does, too. Fewer may be noise."""
 VOCABULARY = 50_000
 """Tokens that a small model knows."""
 TRIES = 3

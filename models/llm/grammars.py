@@ -7,12 +7,12 @@
     await grammars.first_refused(kind, specs, owner)    which of several is refused, within the time of one
 
 vLLM compiles inside the engine, one grammar after the other, and no compilation there can be ended: one of a minute
-would stop everybody's structured answers. A child (`grammar_child.py`) can be. The engine then compiles the same once
+would stop all structured answers. A child (`grammar_child.py`) can be. The engine then compiles the same once
 more, within the time that was proven: a compiled grammar of 2 MB is 13 MB of JSON and takes longer to read than to
 make. The child also walks through what it compiled (`grammar_walk.py`): a grammar that leaves no token fails in the
-engine, and one whose tokens cost much delays everybody's step. Owners take turns at the children, so no more reaches
-the engine than they let through. A verdict is cached for its owner alone: others learn nothing from response times, and
-are not refused what took too long while that owner loaded the machine.
+engine, and one with expensive tokens delays the step of all requests. Owners take turns at the children, so no more
+reaches the engine than they let through. A verdict is cached for its owner alone: others learn nothing from response
+times, and are not refused what took too long while that owner loaded the machine.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class Grammars:
         return child
 
     async def _ask(self, child: Child, line: bytes, timeout_s: float) -> bytes:
-        """The answer of `child`. A child that fails, or whose answer is no longer awaited, is closed."""
+        """The answer of `child`. A child that fails is closed, and so is one if its answer is no longer awaited."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, child.ask, line, timeout_s)
         except BaseException:

@@ -1,7 +1,7 @@
 """Regular expressions and lists of answers as grammars with cheap steps.
 
 xgrammar follows a regular expression as it is written: one with repetitions inside repetitions keeps many readings of
-the same text, and a token then costs up to a second in which the engine answers nobody. So an expression is made into
+the same text, and a token then costs up to a second in which the engine answers no request. So an expression becomes
 the smallest automaton that has one reading of every text, and each state of it becomes a rule:
 
     (a|aa)+b   ->   root ::= "a" s1      s1 ::= "a" s1 | "b" s2      s2 ::= ""

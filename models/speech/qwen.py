@@ -43,7 +43,7 @@ MAX_PASSAGES = 8
 """Passages that are generated together; memory grows with them."""
 
 MAX_CLIPS = 64
-"""Clips of requests whose voices stay in memory."""
+"""Clips of requests with voices that stay in memory."""
 
 
 class QwenSpeechOptions(NetworkOptions):

@@ -1,7 +1,7 @@
 """Base of every transcriber: the file is fetched, decoded in a sandbox, and then transcribed.
 
-transcribe(job) -> Heard, Heard, ...      the first as soon as the file is decoded
-listen(job, recording) -> Heard, ...      the engine's own part
+transcribe(job) -> TranscriptUpdate ...             the first as soon as the file is decoded
+listen(job, recording) -> TranscriptUpdate ...      the engine's own part
 """
 
 from __future__ import annotations

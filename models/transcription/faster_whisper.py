@@ -5,7 +5,7 @@
 Owners take turns batch by batch, so a voice note waits for a batch of a long recording and not for its end. Whisper's
 own time stamps are not used, since a batch loses what follows the last of them; times come from aligned words.
 
-Nothing is invented: sound without speech never reaches the model, and a window whose text is improbable or a loop is
+Nothing is invented: sound without speech never reaches the model, and a window with an improbable text or a loop is
 transcribed once more, alone, at rising temperatures. Text that is still a loop, or far from probable, is left out.
 """
 

@@ -51,7 +51,7 @@ TOKENS_PER_S, SPARE_TOKENS = 20, 32
 """Tokens of an answer, at most: twice as many as fast speech needs. A model that repeats itself is stopped there."""
 
 AT_ONCE = 8
-"""Passages of one recording that are in the engine at a time, so that other recordings get theirs in between."""
+"""Passages of one recording that are in the engine at a time, so that passages of other recordings run in between."""
 
 
 class VoxtralOptions(EngineOptions):

@@ -2,7 +2,7 @@
 
 It fills what it does not understand with loops. A segment that `is_no_speech` is left out, and one that `is_doubtful`
 is transcribed again; where that is no better, one that `is_bearable` is better than nothing. Segments are
-faster-whisper's, their words ours. Passages are a sentence or so each, and none of them is invented.
+of faster-whisper, with words of type `TimedWord`. Passages are a sentence or so each, and none of them is invented.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PAUSE_S = 1.0
 """A passage ends before a longer silence."""
 
 LONG_S = 12.0
-"""A passage ends at the next comma after so long, and at any word after half as much again: subtitles are read."""
+"""A passage ends at the next comma after this time, and at any word after half as much again: subtitles are read."""
 
 COMMAS = tuple(",;:،、，；：")
 

@@ -1,4 +1,4 @@
-"""A voice as a mixture of Kokoro's styles, solved for the wanted pitch and corrected by what was heard.
+"""A voice as a mixture of Kokoro's styles, solved for the wanted pitch and corrected by measurements.
 
 A ladder is a row of voices that differ in pitch alone, and its setting picks one:
 
@@ -6,7 +6,7 @@ A ladder is a row of voices that differ in pitch alone, and its setting picks on
     espeak-ng speaks    its setting of pitch, 0 to 99
 
 The voice is its weights: adopted voices are spoken from them. It always has both halves. Where Kokoro lacks the
-language of the job, that of espeak-ng is heard and corrected, and the styles follow what is known of them; and the
+language of the job, that of espeak-ng is measured and corrected, and the styles follow what is known of them; and the
 other way.
 """
 
@@ -99,7 +99,7 @@ class KokoroDesigner(DesignAdapter[PitchCandidate]):
         return voice.voice.model_dump_json()
 
     def _ladders(self, job: DesignJob, failures: int) -> Iterator[PitchRange]:
-        """One that was drawn, anew after each failure; then, if it does not reach far enough, the longest one."""
+        """One that was drawn, again after each failure; then, if it does not reach far enough, the longest one."""
         draw = Random(f"{job.seed} {failures}")
         variant = _variant(job, draw)
         yield PitchRange(0, ends(job, self._kokoro.styles, draw), variant)
@@ -107,7 +107,7 @@ class KokoroDesigner(DesignAdapter[PitchCandidate]):
             yield PitchRange(1, outermost(self._kokoro.styles), variant)
 
     def _rung(self, job: DesignJob, ladder: PitchRange, tries: Sequence[Try[PitchCandidate]]) -> PitchCandidate:
-        """The voice of a ladder that should come nearest to the target, going by all that was heard of the ladder."""
+        """The voice of a ladder that should come nearest to the target, by all measurements of the ladder."""
         points = [Point(t.voice.setting, t.pitch.f0_hz) for t in tries if t.pitch and t.voice.ladder == ladder]
         shares = [Point(0.0, pitch_of(ladder.ends.below)), Point(1.0, pitch_of(ladder.ends.above))]
         pitches = _pitches(job.language, ladder.variant)
@@ -162,10 +162,10 @@ class Point(NamedTuple):
 
 
 def setting_for(target_hz: float, expected: Sequence[Point], measured: Sequence[Point]) -> float:
-    """The setting whose pitch should come nearest to `target_hz`; the lowest or highest where that is out of reach.
+    """The setting with the expected pitch nearest to `target_hz`; the lowest or highest where that is out of reach.
 
-    What was expected is corrected by what was measured, in octaves, as pitch is heard. With two measurements around the
-    target this is the secant method.
+    Measurements correct the expectation in octaves, as pitch is perceived. With two measurements around the target this
+    is the secant method.
 
     Args:
         target_hz: pitch wanted.

@@ -1,8 +1,8 @@
 """Qwen3-TTS VoiceDesign: a voice from its description.
 
-Its model chooses by chance, so another attempt is another voice. What was heard of the last attempt is said in words,
-and a new seed draws anew, a little more freely than the first time. Adopted voices are imitated from their clip by the
-variant `base`. Runs in an environment of its own (`make setup-qwen`).
+Its model chooses by chance, so another attempt is another voice. The measured pitch of the last attempt is added to
+the description, and a new seed is drawn, at a higher temperature than the first time. Adopted voices are imitated from
+their clip by the variant `base`. Runs in an environment of its own (`make setup-qwen`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     PARLANCE_HOME/weights/<name>/       what is loaded; appears at once, complete and verified
     PARLANCE_HOME/weights/.partial/     downloads under way
     PARLANCE_HOME/weights/.digests/     hashes already computed, by inode, times and size
-    PARLANCE_HOME/hub.lock              what of the hub was locked here at its first use, because nobody had before
+    PARLANCE_HOME/hub.lock              what of the hub was locked here at its first use, because no lock had it
     PARLANCE_HOME/weights.toml          stanzas of your own, before those of `models/weights/manifest.toml`
                                         and of `models/weights/hub.lock`
 
@@ -120,7 +120,7 @@ def hashes_of(model: Model, folder: Path) -> dict[str, str]:
 def check(name: str, *, home: Path | None = None, only_pinned: bool = False) -> None:
     """Raises WeightsError for a name that nothing is known of. Fetches and reads no weights.
 
-    With `only_pinned`, weights of the hub that nobody has locked for all are refused too, and so is a folder whose
+    With `only_pinned`, weights of the hub that no reviewed lock has are refused too, and so is a folder if its
     stanza lists no files: whatever lies there would be loaded.
     """
     home = home or home_folder()

@@ -29,9 +29,9 @@ log = logging.getLogger(f"parlance.{__name__}")
 
 FOLDER = "int8"
 TURNS = "turned_inputs"
-"""The key of a configuration that names the products whose inputs are turned in each step, and the size of blocks."""
+"""Key of a configuration: products that get turned inputs in each step, and the size of their blocks."""
 ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM")
-"""Decoders whose norms all stand before linear layers, and whose MLP is SiLU of a gate times `up_proj`."""
+"""Decoders with all norms before linear layers, and SiLU of a gate times `up_proj` as their MLP."""
 MOST_PARAMETERS = 1_000_000_000
 """Larger ones need more memory than machines have on which it would matter."""
 LARGEST = 127

@@ -60,7 +60,7 @@ def rest(core: EngineCore, pages: Pages) -> None:
 
 
 class Commands(queue.SimpleQueue[Command | None]):
-    """A queue whose reader calls `on_silence` once after `silence_s` without a command; None is never."""
+    """A queue with a reader that calls `on_silence` once after `silence_s` without a command; None is never."""
 
     def __init__(self, silence_s: float | None, on_silence: Callable[[], None]) -> None:
         self._silence_s, self._on_silence = silence_s, on_silence

@@ -1,4 +1,4 @@
-"""Heads in float32 on a CPU, whose weights are turned and laid out once.
+"""Heads in float32 on a CPU, with weights that are turned and laid out once.
 
 Decisions want their logits in float32: in bfloat16 two labels often come out equal.
 """
@@ -41,7 +41,7 @@ def _cache_heads_of(model: Module) -> None:
 class CachedHead:
     """Takes the place of `LogitsProcessor._apply_head`, which serves heads that are no plain product with a weight.
 
-    And those whose weight is in float32 as it is: vLLM has a layout for it.
+    And those with a weight in float32 already: vLLM has a layout for it.
     """
 
     def __init__(self, original: Any) -> None:

@@ -50,8 +50,8 @@ def replaced(module: Any, name: str, replacement: Any) -> Iterator[None]:
 def quick_tokenizers() -> Iterator[None]:
     """While a renderer is made, all its tokenizers are the one that the library below has loaded, and read it once.
 
-    Copies are for threads that cut texts in different ways, which changes the tokenizer that they use. Ours cut tokens
-    instead (`CutAtTop`), so nothing changes what is shared. A second thread at one time still gets a copy of its own.
+    Copies are for threads that cut texts in different ways, which changes the tokenizer that they use. Here tokens
+    are cut instead (`CutAtTop`), so nothing changes what is shared. A second thread still gets its own copy.
     """
     make_pool = hf.maybe_make_thread_pool
 

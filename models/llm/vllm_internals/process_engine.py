@@ -51,7 +51,7 @@ def statistics() -> list[Any]:
 
 
 class ProcessLLM(AsyncLLM):
-    """`AsyncLLM` whose health check raises when the process of its engine core hangs. No process outlives this one."""
+    """`AsyncLLM`. Its health check raises if the process of its engine core hangs. No process outlives this one."""
 
     _guard: Guard | None = None
 

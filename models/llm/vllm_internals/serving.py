@@ -14,7 +14,7 @@ from vllm.tokenizers import TokenizerLike
 
 
 class OpenServingChat(OpenAIServingChat):
-    """`OpenAIServingChat` whose parsers, logprobs and failures a subclass may use."""
+    """`OpenAIServingChat` with its parsers, logprobs and failures for subclasses."""
 
     def parsers(
         self, request: ChatCompletionRequest, tokenizer: Any, template_variables: dict[str, Any] | None

@@ -66,7 +66,7 @@ class Layer(NamedTuple):
 
 
 def layer_of(module: Any) -> Layer:
-    """The parts of a decoder layer of vLLM whose weights are loaded and whose cache is there."""
+    """The parts of a decoder layer of vLLM after its weights are loaded and its cache is allocated."""
     attention, mlp = module.self_attn, module.mlp
     blocks, heads, block_size, _ = attention.attn.kv_cache.shape
     keys, values = attention.attn.kv_cache.view(blocks, heads, 2 * block_size, -1).chunk(2, dim=2)
