@@ -160,7 +160,7 @@ def rotate(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:
         )
     roots = (secrets.token_bytes(MIN_BYTES), *open_secrets(home, environ).roots)[:GENERATIONS]
     fresh = home / f"{FILE}.{secrets.token_hex(4)}"
-    _write_private(fresh, "\n".join(root.hex() for root in roots))
+    write_private(fresh, "\n".join(root.hex() for root in roots))
     fresh.replace(home / FILE)
     sync_folder(home)
     return Secrets(roots)
@@ -169,7 +169,7 @@ def rotate(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:
 def _write_once(path: Path, text: str) -> None:
     """Writes unless another process was faster; no reader sees half a file."""
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    _write_private(fresh, text)
+    write_private(fresh, text)
     try:
         os.link(fresh, path)
     except FileExistsError:
@@ -179,7 +179,8 @@ def _write_once(path: Path, text: str) -> None:
     sync_folder(path.parent)
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
+    """Writes a new file that only this user can read."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text + "\n")
         file.flush()

@@ -67,6 +67,7 @@ class Rates:
     Attributes:
         fallbacks: requests counted in this process because Redis did not answer.
         open_streams: streams that callers hold open in this process.
+        connection: the client of Redis; None where this process counts alone.
     """
 
     def __init__(self, redis_url: str | None = None, replicas: int = 1, window_s: int = RATE_WINDOW_S) -> None:
@@ -74,11 +75,12 @@ class Rates:
         self._replicas = replicas
         self._window_s = window_s
         self._local = LocalWindows(window_s)
-        self._redis = _redis(redis_url) if redis_url else None
-        self._shared = SlidingWindowCounterRateLimiter(self._redis) if self._redis else None
+        redis = _redis(redis_url) if redis_url else None
+        self._shared = SlidingWindowCounterRateLimiter(redis) if redis else None
+        self.connection = redis.bridge.get_connection() if redis else None
         self._paused_until_s = 0.0
         self._local_streams = OwnerCounter()
-        self._shared_streams = SharedStreams(self._redis.bridge.get_connection()) if self._redis else None
+        self._shared_streams = SharedStreams(self.connection) if redis else None
 
     async def hit(self, caller: Caller) -> RateVerdict:
         """Counts one request of the caller's key, and of what that has issued. A refused one does not count.
@@ -154,15 +156,10 @@ class Rates:
         self._paused_until_s = time.monotonic() + REDIS_PAUSE_S
         log.error("Redis does not answer, so each replica allows its share of the limits: %s", type(error).__name__)
 
-    @property
-    def connection(self) -> Any:
-        """The client of Redis; None where this process counts alone."""
-        return self._redis.bridge.get_connection() if self._redis else None
-
     async def close(self) -> None:
         """Disconnects from Redis."""
-        if self._redis is not None:
-            await self._redis.bridge.get_connection().aclose()
+        if self.connection is not None:
+            await self.connection.aclose()
 
     async def _hit(self, limiter: SlidingWindowCounterRateLimiter, limit: int, who: str) -> RateVerdict:
         window = _window(limit, self._window_s)

@@ -102,9 +102,7 @@ def claim(connection: Connection, holder: Claim) -> Row[Any] | None:
                 retry_after_s=60,
             )
         return None
-    row = connection.execute(
-        _FIND, {name: holder.where[name] for name in ("of_key_id", "of_route", "of_key")}
-    ).one_or_none()
+    row = connection.execute(_FIND, holder.where).one_or_none()
     if row is None:
         raise IDEMPOTENCY_IN_PROGRESS(
             "another request with this `Idempotency-Key` has just ended; send the request again",

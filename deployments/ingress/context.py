@@ -80,11 +80,6 @@ class Service:
         """Every speech engine that the catalogue knows, set up or not, by its name on the wire."""
         return {model.provider: model for model in self.catalog.speech.values()}
 
-    @cached_property
-    def spoken_languages(self) -> frozenset[str]:
-        """ISO 639-1 codes of every language that at least one of them speaks."""
-        return self.catalog.spoken_languages
-
     def engine(self, model: Model) -> Engine:
         """The engine that runs `model`."""
         return self.engines[model.deployment]

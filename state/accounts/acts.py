@@ -9,9 +9,9 @@ import os
 import pwd
 import re
 import socket
+from typing import Any
 
 from sqlalchemy import Connection, insert, select
-from typing_extensions import TypedDict
 
 from state.billing.usage import iso
 from state.database.base import NOW_MS
@@ -26,19 +26,8 @@ _SECRET = re.compile(r"[0-9A-Za-z]{32,}", re.ASCII)
 _RECORD = insert(acts).values(at_ms=NOW_MS)
 
 
-class Act(TypedDict):
-    """An act: when (ISO 8601, UTC), who, where, the words of the command, and what became of it."""
-
-    id: int
-    at: str
-    os_user: str
-    host: str
-    act: str
-    result: str
-
-
-COLUMNS = tuple(Act.__annotations__)[1:]
-"""Columns of an act without its id, in the order of every format."""
+COLUMNS = ("at", "os_user", "host", "act", "result")
+"""Columns of an act, in the order of every format: when (ISO 8601, UTC), who, where, the words, the outcome."""
 
 
 def record(connection: Connection, act: str, result: str) -> None:
@@ -47,22 +36,14 @@ def record(connection: Connection, act: str, result: str) -> None:
     connection.execute(_RECORD, {name: _without_secrets(text) for name, text in row.items()})
 
 
-def page(connection: Connection, since_ms: int | None, count: int, after_id: int) -> tuple[list[Act], int | None]:
+def page(
+    connection: Connection, since_ms: int | None, count: int, after_id: int
+) -> tuple[list[dict[str, Any]], int | None]:
     """Up to `count` acts that come after a row, oldest first, and the last of them; None: there are no more."""
     query = select(acts).where(acts.c.id > after_id).order_by(acts.c.id).limit(count)
     if since_ms is not None:
         query = query.where(acts.c.at_ms >= since_ms)
-    page: list[Act] = [
-        {
-            "id": row.id,
-            "at": iso(row.at_ms),
-            "os_user": row.os_user,
-            "host": row.host,
-            "act": row.act,
-            "result": row.result,
-        }
-        for row in connection.execute(query)
-    ]
+    page = [row._asdict() | {"at": iso(row.at_ms)} for row in connection.execute(query)]
     return page, page[-1]["id"] if len(page) == count else None
 
 

@@ -10,7 +10,6 @@ import asyncio
 import fcntl
 import os
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -44,7 +43,7 @@ async def _create_alone(database: Database, pepper: Keyring, pending: Path, fina
         return earlier.text
     key = keys.mint()
     _write(pending, key)
-    if not await database.run(_organisation_with(key, pepper)):
+    if not await database.run(partial(_create_organisation, key=key, pepper=pepper)):
         os.unlink(pending)
         return None
     os.replace(pending, final)
@@ -65,24 +64,17 @@ def _read(path: Path) -> keys.Key | None:
 
 def _write(path: Path, key: keys.Key) -> None:
     path.unlink(missing_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(key.text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    keys.write_private(path, key.text)
     sync_folder(path.parent)
 
 
-def _organisation_with(key: keys.Key, pepper: Keyring) -> Callable[[Connection], bool]:
-    def transaction(connection: Connection) -> bool:
-        if organisations.is_taken(connection, ORGANISATION):
-            return False
-        now_s = int(time.time())
-        org_id = organisations.create(connection, ORGANISATION, PLAN, (), now_s)
-        every = frozenset(Scope)
-        api_keys.store(
-            connection, key, pepper, org_id=org_id, user_id=None, scopes=every, label="first start", now_s=now_s
-        )
-        acts.record(connection, "first start", f"done: organisation {ORGANISATION} with key {key.public_id}")
-        return True
-
-    return transaction
+def _create_organisation(connection: Connection, key: keys.Key, pepper: Keyring) -> bool:
+    """Creates the organisation with the key. Returns False if it exists."""
+    if organisations.is_taken(connection, ORGANISATION):
+        return False
+    now_s = int(time.time())
+    org_id = organisations.create(connection, ORGANISATION, PLAN, (), now_s)
+    every = frozenset(Scope)
+    api_keys.store(connection, key, pepper, org_id=org_id, user_id=None, scopes=every, label="first start", now_s=now_s)
+    acts.record(connection, "first start", f"done: organisation {ORGANISATION} with key {key.public_id}")
+    return True

@@ -6,10 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypedDict, cast
+from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Select, func, select
-from sqlalchemy import cast as sql_cast
+from sqlalchemy import BigInteger, ColumnElement, Connection, Select, cast, func, select
 
 from contract.access import Caller
 from contract.errors import ORG_SPEND_LIMIT, USER_SPEND_LIMIT, ApiError, Fault
@@ -93,31 +92,15 @@ def over_limit(refused: OverLimit, caller: Caller, fault: Fault | None = None) -
     )
 
 
-class UsageLine(TypedDict):
-    """A billed request. `at` is ISO 8601, UTC; `id` grows with every line.
+COLUMNS = (
+    *("at", "organisation", "user", "key_id", "request_id", "line", "model"),
+    *("quantity", "unit", "quantities", "cost_micro_eur", "took_ms", "waited_ms"),
+)
+"""Columns of a billed request without its `id`, which grows with every line, in the order of every format.
 
-    `quantities` says by unit what `quantity` adds up: times the prices of the model, it is the cost. The request came
-    `took_ms` before `at`, and waited `waited_ms` of these for an engine. None on lines of older versions.
-    """
-
-    id: int
-    at: str
-    organisation: str
-    user: str | None
-    key_id: str
-    request_id: str
-    line: str
-    model: str
-    quantity: int
-    unit: str
-    quantities: dict[str, int] | None
-    cost_micro_eur: int
-    took_ms: int | None
-    waited_ms: int | None
-
-
-COLUMNS = tuple(UsageLine.__annotations__)[1:]
-"""Columns of a line without its id, in the order of every format."""
+`at` is ISO 8601, UTC. `quantities` says by unit what `quantity` adds up: times the prices of the model, it is the cost.
+The request came `took_ms` before `at`, and waited `waited_ms` of these for an engine. None on lines of older versions.
+"""
 
 DAY_MS = 86_400_000
 
@@ -154,7 +137,7 @@ SLICE_LINES = 20_000
 """Lines that one transaction looks through, however few of them are wanted: on SQLite a running server waits for it."""
 
 
-def lines(connection: Connection, which: Filter, after_id: int) -> tuple[list[UsageLine], int | None]:
+def lines(connection: Connection, which: Filter, after_id: int) -> tuple[list[dict[str, Any]], int | None]:
     """Billed requests of the slice after a line, oldest first, and the last line of that; None: there are no more."""
     query = select(
         usage_lines.c.id,
@@ -164,11 +147,8 @@ def lines(connection: Connection, which: Filter, after_id: int) -> tuple[list[Us
         *(usage_lines.c[name] for name in COLUMNS[3:]),
     )
     end_id = _end_id(connection, after_id)
-    rows = connection.execute(_narrow(query, which, after_id, end_id).order_by(usage_lines.c.id)).mappings()
-    return [
-        cast("UsageLine", {"id": row["id"], "at": iso(row["at_ms"])} | {name: row[name] for name in COLUMNS[1:]})
-        for row in rows
-    ], end_id
+    rows = connection.execute(_narrow(query, which, after_id, end_id).order_by(usage_lines.c.id))
+    return [row._asdict() | {"at": iso(row.at_ms)} for row in rows], end_id
 
 
 def sums(
@@ -178,8 +158,8 @@ def sums(
     columns = [GROUPS[name] for name in groups]
     totals = (
         func.count().label("requests"),
-        sql_cast(func.sum(usage_lines.c.quantity), BigInteger).label("quantity"),
-        sql_cast(func.sum(usage_lines.c.cost_micro_eur), BigInteger).label("cost_micro_eur"),
+        cast(func.sum(usage_lines.c.quantity), BigInteger).label("quantity"),
+        cast(func.sum(usage_lines.c.cost_micro_eur), BigInteger).label("cost_micro_eur"),
     )
     end_id = _end_id(connection, after_id)
     query = _narrow(select(*columns, *totals), which, after_id, end_id).group_by(*columns)
@@ -227,17 +207,12 @@ def _narrow(query: Select[Any], which: Filter, after_id: int, end_id: int | None
     query = query.where(usage_lines.c.id > after_id)
     if end_id is not None:
         query = query.where(usage_lines.c.id <= end_id)
-    equal = {
-        organisations.c.name: which.org,
-        users.c.name: which.user,
-        usage_lines.c.key_id: which.key,
-        usage_lines.c.model: which.model,
-    }
-    for column, value in equal.items():
-        if value is not None:
-            query = query.where(column == value)
-    if which.since_ms is not None:
-        query = query.where(usage_lines.c.at_ms >= which.since_ms)
-    if which.until_ms is not None:
-        query = query.where(usage_lines.c.at_ms < which.until_ms)
-    return query
+    conditions = (
+        (which.org, organisations.c.name.__eq__),
+        (which.user, users.c.name.__eq__),
+        (which.key, usage_lines.c.key_id.__eq__),
+        (which.model, usage_lines.c.model.__eq__),
+        (which.since_ms, usage_lines.c.at_ms.__ge__),
+        (which.until_ms, usage_lines.c.at_ms.__lt__),
+    )
+    return query.where(*(condition(value) for value, condition in conditions if value is not None))

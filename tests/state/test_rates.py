@@ -191,7 +191,7 @@ async def test_streams_of_a_replica_that_died_are_free_when_their_lease_ends(
 async def test_open_stream_is_renewed(open_rates: Open, redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     rates, of = open_rates(redis.url, replicas=2), caller(key_id="renewed", streams=1)
     async with rates.stream(of):
-        connection = rates._redis.bridge.get_connection()
+        connection = rates.connection
         before = (await connection.zrange("parlance:streams:renewed", 0, -1, withscores=True))[0][1]
         monkeypatch.setattr("state.shared_streams.LEASE_S", 1000)
         await rates.renew()

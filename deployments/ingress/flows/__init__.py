@@ -2,8 +2,7 @@
 
     <noun>.py      one flow per capability of the catalogue; chat.py continues prompts and counts tokens, too; speech.py
                    has the voices, transcription.py the structure of a transcript
-    embeddings.py  texts to vectors
-    rerank.py      documents by their relevance to a query
+    encoders.py    texts to vectors, and documents by their relevance to a query
     uploads.py     tickets for large recordings, and the recordings
     verdicts.py    speech that is verified, and spoken again where it differs
     designs.py     voices to order: drafts, adoption, suggestions

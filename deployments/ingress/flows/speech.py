@@ -116,7 +116,7 @@ async def prepare(context: RequestContext, request: SpeechRequest) -> PreparedSp
         slug = slug_of(context.service, alias)
         request = request.model_copy(update={"voice": slug, "language": request.language or alias.language})
     engines = context.service.speech_engines
-    detected = detect(request.input, context.service.spoken_languages)
+    detected = detect(request.input, context.service.catalog.spoken_languages)
     choice = choose(request, voices, engines, detected, datetime.now(UTC).date())
     spoken = speakable(request.input, choice.language, tags_of(choice.model))
     job = job_of(request.model_copy(update={"input": spoken}), choice, engines)

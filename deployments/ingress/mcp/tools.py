@@ -31,11 +31,11 @@ from contract.mcp import (
     SearchArguments,
     SearchDocsArguments,
 )
-from contract.rerank import Ranking, RerankJob, RerankRequest, reply
+from contract.rerank import Ranking, RerankEngine, RerankJob, RerankRequest, reply
 from contract.wires import contents
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat as chat_flow
-from deployments.ingress.flows.rerank import rerank
+from deployments.ingress.flows.encoders import encode
 from deployments.ingress.mcp.documentation import Documentation
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -155,13 +155,14 @@ async def _search(arguments: SearchArguments, context: RequestContext, _: Report
     request = validated(RerankRequest, arguments.model_dump() | {"return_documents": True})
     model = context.pick(context.service.catalog.rerank, arguments.model)
 
-    def render(ranking: Ranking) -> ToolAnswer:
+    async def render(ranking: Ranking) -> ToolAnswer:
         body = reply(ranking, request, model=model.id, reply_id=context.trace.request_id)
         lines = [f"{r['index']} ({r['relevance_score']:.3f}): {r['document']['text']}" for r in body["results"]]
         data = {"model": body["model"], "results": body["results"], "usage": body["usage"]}
         return ToolAnswer("\n".join(lines), data)
 
-    return await rerank(context, model, RerankJob(request.query, request.documents), render)
+    job = RerankJob(request.query, request.documents)
+    return await encode(context, model, job, RerankEngine.rerank, render)
 
 
 async def _search_docs(arguments: SearchDocsArguments, _: object, __: Report | None) -> ToolAnswer:

@@ -13,6 +13,7 @@ from contract.access import Scope
 from contract.catalog import EmbeddingModel
 from contract.embeddings import (
     Embeddings,
+    EmbeddingsEngine,
     EmbeddingsJob,
     EmbeddingsReply,
     EmbeddingsRequest,
@@ -23,7 +24,7 @@ from contract.embeddings import (
 )
 from contract.limits import JSON_NUMBERS, REPLY_PIECE_BYTES
 from deployments.ingress.context import RequestContext
-from deployments.ingress.flows.embeddings import embed
+from deployments.ingress.flows.encoders import encode
 from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
@@ -58,5 +59,5 @@ async def _answer(
         return b"".join(joined)
 
     with context.room_for(reply_bytes(job, model, encoding_format)):
-        body = await embed(context, model, job, render)
+        body = await encode(context, model, job, EmbeddingsEngine.embed, render)
     return Response(body, media_type="application/json")

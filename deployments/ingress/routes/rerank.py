@@ -10,8 +10,8 @@ from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.rerank import Ranking as Scores
-from contract.rerank import RerankJob, RerankReply, RerankRequest, reply
-from deployments.ingress.flows.rerank import rerank
+from contract.rerank import RerankEngine, RerankJob, RerankReply, RerankRequest, reply
+from deployments.ingress.flows.encoders import encode
 from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
@@ -31,8 +31,8 @@ async def rank(admitted: Ranking) -> Response:
     context = admitted.context
     model = context.pick(context.service.catalog.rerank, request.model)
 
-    def render(scores: Scores) -> Response:
+    async def render(scores: Scores) -> Response:
         return JSONResponse(reply(scores, request, model=model.id, reply_id=context.trace.request_id))
 
     job = RerankJob(request.query, request.documents)
-    return await once(admitted, partial(rerank, context, model, job, render))
+    return await once(admitted, partial(encode, context, model, job, RerankEngine.rerank, render))
