@@ -17,10 +17,10 @@ class Scaling(Frozen):
     """Policy that sets the number of replicas of an engine.
 
     Attributes:
-        by: `policy`, or `serve`: Serve's default, with `idle_s` as its delay. `dry-run`: the same, and the policy says
-            what it would do, in the log of Serve's controller and in a metric.
-        budget: what all engines may take of a resource, by Ray's name, where that is not what the cluster has now: as
-            much as an autoscaler may add, say.
+        by: `policy`, or `serve`: Serve's default, with `idle_s` as its delay. `dry-run`: Serve's default, and the
+            policy logs its decisions in Serve's controller and in a metric.
+        budget: limit for all engines by Ray resource; default: the resources of the cluster. Set it if an autoscaler
+            can add nodes.
     """
 
     by: Literal["policy", "dry-run", "serve"] = "policy"

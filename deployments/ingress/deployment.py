@@ -69,18 +69,17 @@ class IngressArgs(BaseModel):
     Attributes:
         replicas: ingress replicas; more than one needs PARLANCE_DATABASE_URL, PARLANCE_REDIS_URL, PARLANCE_BLOBS_URL.
         cpus: Ray resource of a replica.
-        max_ongoing_requests: that a replica serves at one time; more are answered 503 `overloaded`.
-        header_prefix: of the service's own reply headers, e.g. `x-service-model-served`.
-        warm: models that are woken once the graph runs, so that their first answer does not wait. They sleep again when
-            no request comes.
-        resume_within_s: seconds that a starting ingress waits for engines that were in use just before; it is not ready
-            meanwhile, so that after an upgrade no client meets a cold engine. With 0 it does not wait.
-        public_url: at which clients reach this server, with the path that a proxy in front cuts off, e.g.
+        max_ongoing_requests: requests that a replica serves at a time; others get 503 `overloaded`.
+        header_prefix: prefix of the service's own reply headers, e.g. `x-service-model-served`.
+        warm: models that start with the graph, so that their first answer does not wait; they scale to zero as usual.
+        resume_within_s: seconds that a starting ingress waits, not ready, for engines that were in use just before, so
+            that after an upgrade no client meets a cold engine.
+        public_url: URL at which clients reach this server, with the path that a proxy in front cuts off, e.g.
             `https://example.org/voice`; PARLANCE_PUBLIC_URL comes first. Signed addresses begin with it.
-        allowed_origins: of web pages that may call, e.g. `https://app.example.org`; `["*"]` is all of them.
+        allowed_origins: origins of web pages that may call, e.g. `https://app.example.org`; `["*"]` is all of them.
         voice_aliases: whether requests may use the names in `configs/catalog/voice_aliases.toml`, e.g. `alloy`.
-        live: whether live sessions are offered; without, their routes do not exist: 404 `not_found`.
-        console: whether `/console/` shows the graph and the last requests; without, nothing is remembered of them.
+        live: whether live sessions are offered; otherwise their routes are 404 `not_found`.
+        console: whether `/console/` shows the graph and the last requests; otherwise no request is remembered.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

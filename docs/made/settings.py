@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from pydantic import BaseModel
 
 from autoscaling.policy.options import Scaling
-from contract.catalog import CATALOG_TYPES, Serving
+from contract.catalog import CATALOG_TYPES, Model, Serving
 from contract.hours import WarmHours
 from deployments.ingress.deployment import IngressArgs
 from deployments.ingress.wire.openapi import meanings
@@ -23,18 +23,19 @@ def page() -> str:
     text += section("`args.scaling`", Scaling)
     text += section("`[ID.serving.PROFILE]`, how a profile runs a model", Serving)
     text += section("WarmHours", WarmHours)
+    text += section("`[ID]` of every model", Model)
     for kind in CATALOG_TYPES.values():
-        text += section(f"`[ID]` in `{kind.noun}.toml`", kind)
+        text += section(f"`[ID]` in `{kind.noun}.toml`", kind, {*Model.model_fields})
     return filled("settings.md", keys=text)
 
 
-def section(title: str, model: type[BaseModel]) -> str:
+def section(title: str, model: type[BaseModel], without: Container[str] = ("id", "serving")) -> str:
     """A table of the fields of `model`."""
     schema = model.model_json_schema()
     required, says = set(schema.get("required", ())), dict(_meanings(model))
     lines = [f"\n## {title}\n", "| key | type | default | what it is |", "|---|---|---|---|"]
     for name, field in schema["properties"].items():
-        if name in {"id", "serving"}:
+        if name in without:
             continue
         value = "required" if name in required else "" if "$ref" in field else default(field)
         lines.append(f"| `{name}` | {_unlinked(words(field))} | {value} | {says.get(name, '')} |")
