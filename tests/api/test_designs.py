@@ -6,6 +6,8 @@ What becomes of a draft in each state: tests/contract/test_voice_design.py, test
 from __future__ import annotations
 
 import json
+import wave
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +35,7 @@ from tests.api.designs import (
     poll,
     until_designed,
 )
+from tests.api.uploads import stored
 
 __all__ = ["held"]
 
@@ -119,6 +122,14 @@ async def test_what_designed_a_voice_speaks_it_by_its_recipe_and_another_engine_
     vars(model)["serving"] = model.serving.model_copy(update={"runtime": "another"})
     about = await spoken("by-recipe")
     assert (about.get("recipe"), about["clip"]) == (None, clip)
+
+
+async def test_the_clip_is_a_wav_file(api: Api, tmp_path: Path) -> None:
+    await made(api)
+    (clip,) = [path for path in stored(tmp_path) if path.name == "clip.wav"]
+    with wave.open(str(clip)) as file:
+        assert (file.getframerate(), file.getnchannels()) == (24_000, 1)
+        assert (file.getsampwidth(), file.getnframes()) == (2, 48_000)
 
 
 async def test_drafts_are_listed_newest_first_and_for_their_organisation_only(api: Api) -> None:
