@@ -153,6 +153,18 @@ async def test_auto_adoption_needs_no_poll_and_none_hinders_it(api: Api) -> None
         pass
 
 
+async def test_auto_adoption_that_is_refused_leaves_the_draft_ready_and_says_why(api: Api, held: Draft) -> None:
+    mine = await ordered(api, auto_adopt=True, slug="our-anna", instruct="hold")
+    await adopt(api, await made(api), slug="our-anna")
+    designer(api).go.set()
+    while not (draft := await poll(api, mine))["error"]:
+        pass
+    assert (draft["status"], draft["voice"]) == ("ready", None)
+    assert "`our-anna` is in use" in draft["error"]
+    assert (await adopt(api, draft, slug="our-bea")).status_code == 200
+    assert (await poll(api, draft))["error"] is None
+
+
 async def test_a_voice_without_a_slug_gets_one_of_its_label(api: Api) -> None:
     for label, slug in (("Jürgen, groß!", "jurgen-gross"), ("Jürgen groß", "jurgen-gross-2"), ("Анна", "voice-f-34")):
         assert (await adopt(api, await made(api, label=label))).json()["slug"] == slug
@@ -275,15 +287,3 @@ async def test_502_a_designer_whose_start_has_failed(api: Api, monkeypatch: pyte
     refused(await order(api), 502, "upstream_error")
     assert engine.warmed == 1
     assert await listed(api) == []
-
-
-async def test_auto_adoption_that_is_refused_leaves_the_draft_ready_and_says_why(api: Api, held: Draft) -> None:
-    mine = await ordered(api, auto_adopt=True, slug="our-anna", instruct="hold")
-    await adopt(api, await made(api), slug="our-anna")
-    designer(api).go.set()
-    while not (draft := await poll(api, mine))["error"]:
-        pass
-    assert (draft["status"], draft["voice"]) == ("ready", None)
-    assert "`our-anna` is in use" in draft["error"]
-    assert (await adopt(api, draft, slug="our-bea")).status_code == 200
-    assert (await poll(api, draft))["error"] is None

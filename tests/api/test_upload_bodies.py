@@ -56,6 +56,18 @@ async def test_many_puts_at_once_are_not_all_taken(api: Api, tmp_path: Path) -> 
     assert [path.read_bytes() for path in stored(tmp_path)] == [SOUND[:5] + b"faster"]
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_client_that_leaves_in_the_middle_leaves_nothing(api: Api, tmp_path: Path, is_cancelled: bool) -> None:
+    ticket, body = await ticket_of(api), Body()
+    async with under_way(api, [body], [ticket]) as (running,):
+        assert len(list((tmp_path / "bytes" / UNFINISHED).iterdir())) == 1
+        if not is_cancelled:
+            body.leave()
+            assert await running == 400
+    assert (await state_of(api, ticket), stored(tmp_path)) == ("issued", [])
+    assert (await put(api, ticket)).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("ending", "status"), [("used", 404), ("uploaded by another", 409), ("expired", 404), ("used at the end", 404)]
 )
@@ -120,54 +132,6 @@ async def test_503_more_uploads_at_once_than_a_process_may(api: Api) -> None:
             refused(await put(api, fourth), 503, "overloaded")
 
 
-# --- stalls -----------------------------------------------------------------------------------------------------------
-
-
-async def test_408_a_body_that_stops_coming() -> None:
-    source = in_slow_pieces(b"first", pause_s=60)
-    body = with_stall_limit(source, 0.01, 60)
-    assert await anext(body) == b"first"
-    with pytest.raises(ApiError) as caught:
-        await anext(body)
-    assert (caught.value.fault.status, caught.value.fault.code) == (408, "request_timeout")
-    with pytest.raises(StopAsyncIteration):
-        await anext(source)
-
-
-# --- an S3 store ------------------------------------------------------------------------------------------------------
-
-
-async def test_the_same_rules_hold_over_an_s3_store(api: Api, bucket: Bucket) -> None:
-    ticket = await ticket_of(api, 12_000_000)
-    sound = os.urandom(12_000_000)
-    refused(await put(api, ticket, sound + b"x"), 413, "request_too_large")
-    refused(await put(api, ticket, in_pieces(sound, b"x")), 413, "request_too_large")
-    refused(await put(api, ticket, sound, **{"content-type": "audio/ogg"}), 415, "unsupported_media_type")
-    bucket.broken = True
-    refused(await put(api, ticket, sound), 503, "state_unavailable")
-    bucket.broken = False
-    assert (bucket.objects, await state_of(api, ticket)) == ({}, "issued")
-    assert (await put(api, ticket, in_pieces(sound[:7_000_000], sound[7_000_000:]))).status_code == 200
-    refused(await put(api, ticket, sound), 409, "already_uploaded")
-    consumed = await api.state.tickets.consume(1, ticket["upload_id"])
-    async with httpx.AsyncClient() as engine:
-        assert (await engine.get(await api.state.blobs.address(consumed.blob, 60))).content == sound
-    await api.state.tickets.discard(consumed)
-    assert bucket.objects == {}
-
-
-@pytest.mark.parametrize("is_cancelled", [False, True])
-async def test_a_client_that_leaves_in_the_middle_leaves_nothing(api: Api, tmp_path: Path, is_cancelled: bool) -> None:
-    ticket, body = await ticket_of(api), Body()
-    async with under_way(api, [body], [ticket]) as (running,):
-        assert len(list((tmp_path / "bytes" / UNFINISHED).iterdir())) == 1
-        if not is_cancelled:
-            body.leave()
-            assert await running == 400
-    assert (await state_of(api, ticket), stored(tmp_path)) == ("issued", [])
-    assert (await put(api, ticket)).status_code == 200
-
-
 async def test_no_ticket_where_the_disk_must_keep_what_is_free(api: Api, tmp_path: Path) -> None:
     """What stays free holds the database's own growth; half of the rest is for one organisation, used or not."""
     left = [SPARE_BYTES + 1999]
@@ -199,6 +163,20 @@ async def test_503_a_disk_that_fills_up_while_a_recording_comes_or_takes_nothing
     assert await state_of(api, ticket) == "issued"
 
 
+# --- stalls -----------------------------------------------------------------------------------------------------------
+
+
+async def test_408_a_body_that_stops_coming() -> None:
+    source = in_slow_pieces(b"first", pause_s=60)
+    body = with_stall_limit(source, 0.01, 60)
+    assert await anext(body) == b"first"
+    with pytest.raises(ApiError) as caught:
+        await anext(body)
+    assert (caught.value.fault.status, caught.value.fault.code) == (408, "request_timeout")
+    with pytest.raises(StopAsyncIteration):
+        await anext(source)
+
+
 async def test_408_a_body_that_brings_less_than_it_must_or_comes_until_the_ticket_has_expired(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -215,6 +193,28 @@ async def in_slow_pieces(*pieces: bytes, pause_s: float = 0.01) -> AsyncGenerato
     for piece in pieces:
         yield piece
         await asyncio.sleep(pause_s)
+
+
+# --- an S3 store ------------------------------------------------------------------------------------------------------
+
+
+async def test_the_same_rules_hold_over_an_s3_store(api: Api, bucket: Bucket) -> None:
+    ticket = await ticket_of(api, 12_000_000)
+    sound = os.urandom(12_000_000)
+    refused(await put(api, ticket, sound + b"x"), 413, "request_too_large")
+    refused(await put(api, ticket, in_pieces(sound, b"x")), 413, "request_too_large")
+    refused(await put(api, ticket, sound, **{"content-type": "audio/ogg"}), 415, "unsupported_media_type")
+    bucket.broken = True
+    refused(await put(api, ticket, sound), 503, "state_unavailable")
+    bucket.broken = False
+    assert (bucket.objects, await state_of(api, ticket)) == ({}, "issued")
+    assert (await put(api, ticket, in_pieces(sound[:7_000_000], sound[7_000_000:]))).status_code == 200
+    refused(await put(api, ticket, sound), 409, "already_uploaded")
+    consumed = await api.state.tickets.consume(1, ticket["upload_id"])
+    async with httpx.AsyncClient() as engine:
+        assert (await engine.get(await api.state.blobs.address(consumed.blob, 60))).content == sound
+    await api.state.tickets.discard(consumed)
+    assert bucket.objects == {}
 
 
 def settings_of(server: Bucket) -> dict[str, str]:

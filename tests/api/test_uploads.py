@@ -38,6 +38,20 @@ async def test_issuing_wakes_the_transcriber(api: Api) -> None:
     assert engines["transcription-voxtral-mini-transcribe"].warmed == 2
 
 
+async def test_issued_a_ticket_says_where_and_as_what_and_costs_nothing(api: Api) -> None:
+    await api.limit(1)
+    ticket = await ticket_of(api)
+    assert set(ticket) == {"upload_id", "upload_url", "token", "content_type", "max_bytes"}
+    found = await api.state.tickets.find(ticket["upload_id"])
+    assert found is not None
+    address = f"http://test/files/uploads/{found.id}?expires={found.expires_at}&"
+    assert ticket["upload_url"].startswith(address)
+    assert ticket["upload_url"].endswith(ticket["token"])
+    assert (len(ticket["token"]), ticket["content_type"], ticket["max_bytes"]) == (64, "audio/webm", 104_857_600)
+    assert found.state == "issued"
+    assert await api.usage() == []
+
+
 async def test_every_type_of_the_spec_is_taken(api: Api) -> None:
     for mime in RECORDING_TYPES:
         assert (await ticket_of(api, mime=f"{mime.upper()}; codecs=opus"))["content_type"] == mime
@@ -51,6 +65,20 @@ async def test_415_mime_not_allowed(api: Api) -> None:
             reply = await over.send("POST", PATH, json={"mime": mime, "size": size})
             refused(reply, 415, "unsupported_media_type", "mime", "audio/flac")
     refused(await bare.send("POST", PATH, json={"mime": "audio/webm", "size": 1}), 503, "not_configured")
+
+
+async def test_what_is_no_request_for_a_ticket(api: Api) -> None:
+    """All sizes: tests/contract/test_transcription.py."""
+    webm: dict[str, Any] = {"mime": "audio/webm"}
+    too_large = await api.send("POST", PATH, json=webm | {"size": UPLOAD_BYTES + 1})
+    refused(too_large, 413, "request_too_large", "size")
+    for body, param in (
+        (webm | {"size": 0}, "size"),
+        (webm | {"size": "1"}, "size"),
+        (webm, "size"),
+        ({"size": 1}, "mime"),
+    ):
+        refused(await api.send("POST", PATH, json=body), 400, "invalid_request_error", param)
 
 
 async def test_a_repeated_request_gets_the_same_ticket(api: Api) -> None:
@@ -130,78 +158,6 @@ async def test_415_another_content_type(api: Api, tmp_path: Path) -> None:
     assert (await put(api, ticket, **{"content-type": "Audio/WebM;codecs=opus"})).status_code == 200
 
 
-async def test_409_a_second_put(api: Api, tmp_path: Path) -> None:
-    ticket = await ticket_of(api)
-    await put(api, ticket)
-    reply = await put(api, ticket, b"another sound")
-    refused(reply, 409, "already_uploaded")
-    assert reply.headers["x-should-retry"] == "false"
-    assert [path.read_bytes() for path in stored(tmp_path)] == [SOUND]
-
-
-@pytest.mark.parametrize("declared", [True, False])
-async def test_400_nothing_came(api: Api, tmp_path: Path, declared: bool) -> None:
-    ticket = await ticket_of(api)
-    refused(await put(api, ticket, b"" if declared else in_pieces()), 400, "invalid_request_error")
-    assert (await state_of(api, ticket), stored(tmp_path)) == ("issued", [])
-    assert (await put(api, ticket)).status_code == 200
-
-
-# --- transcriptions of uploaded recordings ----------------------------------------------------------------------------
-
-
-async def test_404_a_ticket_of_another_organisation(api: Api) -> None:
-    await api.organisation("other")
-    ticket = await ticket_of(api)
-    await put(api, ticket)
-    foreign = refused(await transcribe(api, ticket, await api.key(*Scope, org="other")), 404, "not_found")
-    unknown = refused(await transcribe(api, {"upload_id": f"upl_{'a' * 26}"}), 404, "not_found")
-    assert foreign["message"].replace(ticket["upload_id"], "") == unknown["message"].replace(f"upl_{'a' * 26}", "")
-    assert (await transcribe(api, ticket)).status_code == 200
-
-
-# --- what an address is not for ---------------------------------------------------------------------------------------
-
-
-async def test_what_was_uploaded_cannot_be_downloaded(api: Api) -> None:
-    ticket = await ticket_of(api)
-    await put(api, ticket)
-    found = await api.state.tickets.find(ticket["upload_id"])
-    assert found is not None
-    query = ticket["upload_url"].partition("?")[2]
-    for name in (found.name, found.blob):
-        refused(await api.client.get(f"/files/{name}?{query}"), 403, "invalid_signature")
-    assert (await api.client.head(ticket["upload_url"])).status_code == 405
-
-
-async def test_issued_a_ticket_says_where_and_as_what_and_costs_nothing(api: Api) -> None:
-    await api.limit(1)
-    ticket = await ticket_of(api)
-    assert set(ticket) == {"upload_id", "upload_url", "token", "content_type", "max_bytes"}
-    found = await api.state.tickets.find(ticket["upload_id"])
-    assert found is not None
-    address = f"http://test/files/uploads/{found.id}?expires={found.expires_at}&"
-    assert ticket["upload_url"].startswith(address)
-    assert ticket["upload_url"].endswith(ticket["token"])
-    assert (len(ticket["token"]), ticket["content_type"], ticket["max_bytes"]) == (64, "audio/webm", 104_857_600)
-    assert found.state == "issued"
-    assert await api.usage() == []
-
-
-async def test_what_is_no_request_for_a_ticket(api: Api) -> None:
-    """All sizes: tests/contract/test_transcription.py."""
-    webm: dict[str, Any] = {"mime": "audio/webm"}
-    too_large = await api.send("POST", PATH, json=webm | {"size": UPLOAD_BYTES + 1})
-    refused(too_large, 413, "request_too_large", "size")
-    for body, param in (
-        (webm | {"size": 0}, "size"),
-        (webm | {"size": "1"}, "size"),
-        (webm, "size"),
-        ({"size": 1}, "mime"),
-    ):
-        refused(await api.send("POST", PATH, json=body), 400, "invalid_request_error", param)
-
-
 async def test_403_another_address(api: Api) -> None:
     """Every change of every character: tests/state/test_keys.py."""
     ticket, other = await ticket_of(api), await ticket_of(api)
@@ -237,6 +193,36 @@ async def test_404_an_address_of_no_ticket(api: Api) -> None:
         refused(await api.client.put(f"/files/{name}?{query}", content=SOUND, headers=WEBM), 404, "not_found")
 
 
+async def test_409_a_second_put(api: Api, tmp_path: Path) -> None:
+    ticket = await ticket_of(api)
+    await put(api, ticket)
+    reply = await put(api, ticket, b"another sound")
+    refused(reply, 409, "already_uploaded")
+    assert reply.headers["x-should-retry"] == "false"
+    assert [path.read_bytes() for path in stored(tmp_path)] == [SOUND]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_400_nothing_came(api: Api, tmp_path: Path, declared: bool) -> None:
+    ticket = await ticket_of(api)
+    refused(await put(api, ticket, b"" if declared else in_pieces()), 400, "invalid_request_error")
+    assert (await state_of(api, ticket), stored(tmp_path)) == ("issued", [])
+    assert (await put(api, ticket)).status_code == 200
+
+
+# --- transcriptions of uploaded recordings ----------------------------------------------------------------------------
+
+
+async def test_404_a_ticket_of_another_organisation(api: Api) -> None:
+    await api.organisation("other")
+    ticket = await ticket_of(api)
+    await put(api, ticket)
+    foreign = refused(await transcribe(api, ticket, await api.key(*Scope, org="other")), 404, "not_found")
+    unknown = refused(await transcribe(api, {"upload_id": f"upl_{'a' * 26}"}), 404, "not_found")
+    assert foreign["message"].replace(ticket["upload_id"], "") == unknown["message"].replace(f"upl_{'a' * 26}", "")
+    assert (await transcribe(api, ticket)).status_code == 200
+
+
 async def test_consumed_also_where_the_transcription_failed_or_nothing_was_uploaded(api: Api, tmp_path: Path) -> None:
     failing, empty = [await ticket_of(api) for _ in range(2)]
     await put(api, failing, b"fail")
@@ -247,3 +233,14 @@ async def test_consumed_also_where_the_transcription_failed_or_nothing_was_uploa
     for ticket in (failing, empty):
         assert await state_of(api, ticket) == "consumed"
         refused(await transcribe(api, ticket), 404, "not_found")
+
+
+async def test_what_was_uploaded_cannot_be_downloaded(api: Api) -> None:
+    ticket = await ticket_of(api)
+    await put(api, ticket)
+    found = await api.state.tickets.find(ticket["upload_id"])
+    assert found is not None
+    query = ticket["upload_url"].partition("?")[2]
+    for name in (found.name, found.blob):
+        refused(await api.client.get(f"/files/{name}?{query}"), 403, "invalid_signature")
+    assert (await api.client.head(ticket["upload_url"])).status_code == 405
