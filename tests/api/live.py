@@ -1,4 +1,4 @@
-"""Live sessions over the real app and a real socket: what a client sends, and what the ears in them make of it.
+"""Live sessions over the real app and a real socket: their clients, and a transcriber that follows a script.
 
 Sound is 16 kHz; any sample but 0 is speech. The real network: tests/audio/test_listener.py.
 """
@@ -12,15 +12,20 @@ import json
 import wave
 from array import array
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from functools import partial
 from typing import Any, cast, get_args
 
+import pytest
 from openai.types.realtime import RealtimeServerEvent
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidStatus
 
 from audio.listener import FRAME, RATE, Frames
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
-from tests.api.conftest import Api, app_over
+from deployments.ingress.flows.realtime import transcriber
+from state.accounts import api_keys
+from tests.api.conftest import Api, LocalEngine, app_over
 from tests.api.ports import at_port
 
 Event = dict[str, Any]
@@ -77,7 +82,7 @@ class ScriptedStream:
         return b"", ()
 
 
-class ScriptedEars:
+class ScriptedTranscriber:
     """A transcriber that says what its script makes of each recording, whose seconds it is given.
 
     Attributes:
@@ -102,16 +107,18 @@ class ScriptedEars:
 
 
 async def hello(seconds: float) -> str:
-    """What is heard where a test does not care."""
+    """The text where a test does not care."""
     return "hello there"
 
 
-def hearing(api: Api, script: Callable[[float], Awaitable[str]] = hello) -> ScriptedEars:
+def transcriber_of(api: Api, model: str = MODEL) -> LocalEngine:
+    return api.engine(api.service.catalog.transcription[model].deployment)
+
+
+def hearing(api: Api, script: Callable[[float], Awaitable[str]] = hello) -> ScriptedTranscriber:
     """Has the default transcriber follow a script."""
-    engine: Any = api.service.engines[api.service.catalog.transcription[MODEL].deployment]
-    engine.adapter = ScriptedEars(script)
-    ears: ScriptedEars = engine.adapter
-    return ears
+    made = transcriber_of(api).adapter = ScriptedTranscriber(script)
+    return made
 
 
 def check(event: Event) -> None:
@@ -125,9 +132,26 @@ def check(event: Event) -> None:
 
 
 def scripted(api: Api) -> Api:
-    """`api` with ears that find speech by rule."""
+    """Has `api` find speech by rule."""
     api.service.live.listener = cast(Any, ScriptedListener())
     return api
+
+
+@pytest.fixture(autouse=True)
+def scripted_speech(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has `api` find speech by rule, transcribe it by a script, and try again at once."""
+    monkeypatch.setattr(transcriber, "RETRY_S", (0.0, 0.0, 0.0))
+    hearing(scripted(api))
+
+
+async def revoke(api: Api, key: str) -> None:
+    await api.state.database.run(partial(api_keys.revoke, public_id=key.split("_")[1], now_s=1))
+
+
+def left_behind(api: Api) -> list[int]:
+    """Sessions, bytes of sound, streams of the listener and of keys that are still open."""
+    live: Any = api.service.live
+    return [len(live), live.sound_bytes.total, live.listener.open, api.state.rates.open_streams]
 
 
 class Live:
@@ -193,8 +217,14 @@ class Live:
         ledger: Event = event["ledger"]
         return ledger
 
+    async def closed(self) -> int | None:
+        """The code with which the server closes."""
+        async with asyncio.timeout(WAIT_S):
+            await self.socket.wait_closed()
+        return self.socket.close_code
+
     async def is_well(self) -> bool:
-        """Whether the session still writes down what is said."""
+        """Says if the session still writes down what is said."""
         await self.speak(0.5)
         await self.pause()
         return bool(await self.text())
@@ -212,15 +242,34 @@ async def opened(
     api: Api, address: str, path: str = PATH, key: str | None = None, **options: Any
 ) -> AsyncIterator[Live]:
     """The same at an app that listens."""
-    headers = {"Authorization": f"Bearer {api.everything if key is None else key}"} if key != "" else {}
-    to = address.replace("http", "ws") + path
-    headers |= options.pop("headers", {})
-    async with connect(to, additional_headers=headers, max_size=None, **options) as socket:
+    async with connection(api, address, path, key, **options) as socket:
         live = Live(socket)
         await live.next("session.created")
         await live.update(format={"type": "audio/pcm", "rate": RATE})
         live.events.clear()
         yield live
+
+
+@asynccontextmanager
+async def sessions(api: Api, *keys: str) -> AsyncIterator[tuple[str, list[Live]]]:
+    """A session of each key, and where the app listens."""
+    async with at_port(app_over(api.service)) as address, AsyncExitStack() as stack:
+        yield address, [await stack.enter_async_context(opened(api, address, key=key)) for key in keys]
+
+
+def connection(api: Api, address: str, path: str = PATH, key: str | None = None, **options: Any) -> connect:
+    headers = {"Authorization": f"Bearer {api.everything if key is None else key}"} if key != "" else {}
+    return connect(address.replace("http", "ws") + path, additional_headers=headers, max_size=None, **options)
+
+
+async def refusal(api: Api, key: str | None = None, path: str = PATH, address: str = "", **options: Any) -> Any:
+    """Status and code of the reply to an upgrade, at an app that listens or at one of its own."""
+    async with nullcontext(address) if address else at_port(app_over(api.service)) as to:
+        with pytest.raises(InvalidStatus) as error:
+            await connection(api, to, path, key, **options)
+    response = error.value.response
+    assert response.headers["x-request-id"].startswith("req_")
+    return response.status_code, json.loads(response.body)["error"]["code"]
 
 
 def has_error(error: Event, code: str, param: str | None = None, says: str = "") -> bool:

@@ -247,9 +247,6 @@ async def test_discarding_an_adopted_draft_frees_its_slug_at_once(api: Api, tmp_
     assert (await adopt(api, await made(api), slug="our-anna")).status_code == 200
 
 
-# --- money and repetition ---------------------------------------------------------------------------------------------
-
-
 async def test_one_usage_line_by_synthesis_time(api: Api) -> None:
     await api.limit(2 * HELD_MICRO_EUR)
     draft = await made(api)

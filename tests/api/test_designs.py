@@ -6,6 +6,8 @@ What becomes of a draft in each state: tests/contract/test_voice_design.py, test
 from __future__ import annotations
 
 import json
+import wave
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +35,7 @@ from tests.api.designs import (
     poll,
     until_designed,
 )
+from tests.api.uploads import stored
 
 __all__ = ["held"]
 
@@ -121,6 +124,14 @@ async def test_what_designed_a_voice_speaks_it_by_its_recipe_and_another_engine_
     assert (about.get("recipe"), about["clip"]) == (None, clip)
 
 
+async def test_the_clip_is_a_wav_file(api: Api, tmp_path: Path) -> None:
+    await made(api)
+    (clip,) = [path for path in stored(tmp_path) if path.name == "clip.wav"]
+    with wave.open(str(clip)) as file:
+        assert (file.getframerate(), file.getnchannels()) == (24_000, 1)
+        assert (file.getsampwidth(), file.getnframes()) == (2, 48_000)
+
+
 async def test_drafts_are_listed_newest_first_and_for_their_organisation_only(api: Api) -> None:
     stranger = await api.stranger()
     ids = [(await made(api))["id"] for _ in range(3)]
@@ -140,6 +151,18 @@ async def test_auto_adoption_needs_no_poll_and_none_hinders_it(api: Api) -> None
     polled = await ordered(api, auto_adopt=True)
     while (await poll(api, polled))["status"] != "adopted":
         pass
+
+
+async def test_auto_adoption_that_is_refused_leaves_the_draft_ready_and_says_why(api: Api, held: Draft) -> None:
+    mine = await ordered(api, auto_adopt=True, slug="our-anna", instruct="hold")
+    await adopt(api, await made(api), slug="our-anna")
+    designer(api).go.set()
+    while not (draft := await poll(api, mine))["error"]:
+        pass
+    assert (draft["status"], draft["voice"]) == ("ready", None)
+    assert "`our-anna` is in use" in draft["error"]
+    assert (await adopt(api, draft, slug="our-bea")).status_code == 200
+    assert (await poll(api, draft))["error"] is None
 
 
 async def test_a_voice_without_a_slug_gets_one_of_its_label(api: Api) -> None:
@@ -264,15 +287,3 @@ async def test_502_a_designer_whose_start_has_failed(api: Api, monkeypatch: pyte
     refused(await order(api), 502, "upstream_error")
     assert engine.warmed == 1
     assert await listed(api) == []
-
-
-async def test_auto_adoption_that_is_refused_leaves_the_draft_ready_and_says_why(api: Api, held: Draft) -> None:
-    mine = await ordered(api, auto_adopt=True, slug="our-anna", instruct="hold")
-    await adopt(api, await made(api), slug="our-anna")
-    designer(api).go.set()
-    while not (draft := await poll(api, mine))["error"]:
-        pass
-    assert (draft["status"], draft["voice"]) == ("ready", None)
-    assert "`our-anna` is in use" in draft["error"]
-    assert (await adopt(api, draft, slug="our-bea")).status_code == 200
-    assert (await poll(api, draft))["error"] is None

@@ -17,16 +17,16 @@ from tests.waiting import until
 
 
 @pytest.fixture
-async def ears(api: Api, monkeypatch: pytest.MonkeyPatch) -> Api:
-    """The same app with ears that find speech by rule, and try again at once."""
+async def api(api: Api, monkeypatch: pytest.MonkeyPatch) -> Api:
+    """The same app with api that find speech by rule, and try again at once."""
     monkeypatch.setattr(transcriber, "RETRY_S", (0.0, 0.0, 0.0))
     hearing(api)
     return scripted(api)
 
 
 @pytest.fixture
-async def live(ears: Api) -> AsyncIterator[Live]:
-    async with listening(ears) as live:
+async def live(api: Api) -> AsyncIterator[Live]:
+    async with listening(api) as live:
         yield live
 
 
@@ -76,18 +76,18 @@ async def test_items_follow_each_other(live: Live) -> None:
     assert (first["previous_item_id"], second["previous_item_id"]) == (None, first["item_id"])
 
 
-async def test_silence_costs_no_call_and_no_money(ears: Api) -> None:
-    engine = hearing(ears)
-    async with listening(ears) as live:
+async def test_silence_costs_no_call_and_no_money(api: Api) -> None:
+    engine = hearing(api)
+    async with listening(api) as live:
         await live.pause(5)
         ledger = await live.end()
     assert engine.heard_s == []
-    assert await ears.usage() == []
+    assert await api.usage() == []
     assert (ledger["received_s"], ledger["silence_s"]) == (5, 5)
 
 
-async def test_each_turn_is_billed_by_whole_seconds_on_one_line(ears: Api) -> None:
-    async with listening(ears) as live:
+async def test_each_turn_is_billed_by_whole_seconds_on_one_line(api: Api) -> None:
+    async with listening(api) as live:
         await live.update(turn_detection=None)
         for samples in (RATE - 1, RATE, RATE + 1):
             await live.append(bytes(2 * samples))
@@ -96,7 +96,7 @@ async def test_each_turn_is_billed_by_whole_seconds_on_one_line(ears: Api) -> No
         ledger = await live.end()
     usage = [event["usage"]["seconds"] for event in live.events if event["type"] == f"{TRANSCRIPTION}.completed"]
     assert usage == [1, 1, 2]
-    assert [line.quantity for line in await ears.usage()] == [ledger["billed_s"]] == [4]
+    assert [line.quantity for line in await api.usage()] == [ledger["billed_s"]] == [4]
 
 
 async def test_a_ledger_whenever_it_is_wanted(live: Live) -> None:
@@ -153,9 +153,9 @@ async def test_words_come_while_somebody_speaks(api: Api) -> None:
     assert "".join(e["delta"] for e in live.events if e["type"] == f"{TRANSCRIPTION}.delta") == text
 
 
-async def test_a_pause_has_the_text_heard_before_the_turn_ends(ears: Api) -> None:
-    engine = hearing(ears)
-    async with listening(ears) as live:
+async def test_a_pause_has_the_text_heard_before_the_turn_ends(api: Api) -> None:
+    engine = hearing(api)
+    async with listening(api) as live:
         await live.speak(0.5)
         await live.pause(0.3)
         await until(lambda: engine.heard_s)
@@ -164,9 +164,9 @@ async def test_a_pause_has_the_text_heard_before_the_turn_ends(ears: Api) -> Non
     assert len(engine.heard_s) == 1
 
 
-async def test_a_pause_in_a_turn_is_no_end(ears: Api) -> None:
-    engine = hearing(ears)
-    async with listening(ears) as live:
+async def test_a_pause_in_a_turn_is_no_end(api: Api) -> None:
+    engine = hearing(api)
+    async with listening(api) as live:
         await live.speak(0.5)
         await live.pause(0.3)
         await live.speak(0.5)
@@ -178,7 +178,7 @@ async def test_a_pause_in_a_turn_is_no_end(ears: Api) -> None:
     assert ledger["heard_s"] == pytest.approx(1.5, abs=0.07)
 
 
-async def test_an_engine_that_fails_costs_time_and_no_words(ears: Api) -> None:
+async def test_an_engine_that_fails_costs_time_and_no_words(api: Api) -> None:
     failures = [1, 1, 1]
 
     async def failing(seconds: float) -> str:
@@ -187,15 +187,15 @@ async def test_an_engine_that_fails_costs_time_and_no_words(ears: Api) -> None:
             raise UPSTREAM_ERROR()
         return "all of it"
 
-    hearing(ears, failing)
-    async with listening(ears) as live:
+    hearing(api, failing)
+    async with listening(api) as live:
         await live.speak(0.5)
         await live.pause()
         assert await live.text() == "all of it"
         assert (await live.end())["unheard_s"] == 0
 
 
-async def test_a_busy_engine_is_waited_for(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_busy_engine_is_waited_for(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transcriber, "BUSY_S", 0.0)
     refusals = [1] * 20
 
@@ -205,19 +205,19 @@ async def test_a_busy_engine_is_waited_for(ears: Api, monkeypatch: pytest.Monkey
             raise BUSY("later")
         return "at last"
 
-    hearing(ears, busy)
-    async with listening(ears) as live:
+    hearing(api, busy)
+    async with listening(api) as live:
         await live.speak(0.5)
         await live.pause()
         assert await live.text() == "at last"
 
 
-async def test_what_no_engine_can_do_is_tried_once(ears: Api) -> None:
+async def test_what_no_engine_can_do_is_tried_once(api: Api) -> None:
     async def refusing(seconds: float) -> str:
         raise AUDIO_UNREADABLE("no")
 
-    engine = hearing(ears, refusing)
-    async with listening(ears) as live:
+    engine = hearing(api, refusing)
+    async with listening(api) as live:
         await live.update(turn_detection=None)
         await live.speak(0.5)
         await live.send("input_audio_buffer.commit")
@@ -225,12 +225,12 @@ async def test_what_no_engine_can_do_is_tried_once(ears: Api) -> None:
     assert len(engine.heard_s) == 1
 
 
-async def test_an_engine_that_never_works_leaves_an_unheard_piece(ears: Api) -> None:
+async def test_an_engine_that_never_works_leaves_an_unheard_piece(api: Api) -> None:
     async def broken(seconds: float) -> str:
         raise UPSTREAM_ERROR()
 
-    engine = hearing(ears, broken)
-    async with listening(ears) as live:
+    engine = hearing(api, broken)
+    async with listening(api) as live:
         await live.speak(0.512)
         await live.pause()
         failed = await live.next(f"{TRANSCRIPTION}.failed")
@@ -242,51 +242,51 @@ async def test_an_engine_that_never_works_leaves_an_unheard_piece(ears: Api) -> 
     assert ledger["unheard"] == [{"start_ms": 0, "end_ms": 712, "why": "upstream_error"}]
 
 
-async def test_what_the_engine_is_asked(ears: Api) -> None:
-    engine = hearing(ears)
-    async with listening(ears) as live:
+async def test_what_the_engine_is_asked(api: Api) -> None:
+    engine = hearing(api)
+    async with listening(api) as live:
         await live.update(transcription={"language": "de-DE", "prompt": "Parlance"})
         await live.is_well()
     job = engine.jobs[-1]
     assert (job.language, job.owner) == ("de", "org-1")
 
 
-async def test_the_first_sound_wakes_the_engine(ears: Api) -> None:
-    engine = ears.engine(ears.service.catalog.transcription[MODEL].deployment)
-    async with listening(ears) as live:
+async def test_the_first_sound_wakes_the_engine(api: Api) -> None:
+    engine = api.engine(api.service.catalog.transcription[MODEL].deployment)
+    async with listening(api) as live:
         await live.update(transcription={"model": "whisper-large-v3"})
         await live.update(transcription={"model": MODEL})
         assert engine.warmed == 0
         await live.pause(0.1)
         await live.end()
     assert engine.warmed == 1
-    assert ears.engine(ears.service.catalog.transcription["whisper-large-v3"].deployment).warmed == 0
+    assert api.engine(api.service.catalog.transcription["whisper-large-v3"].deployment).warmed == 0
 
 
 @pytest.mark.parametrize("name", ["whisper-1", "gpt-4o-transcribe", "gpt-realtime", "x" * 300, "whisper-large-v3"])
-async def test_an_unknown_model_means_the_default_one(ears: Api, name: str) -> None:
+async def test_an_unknown_model_means_the_default_one(api: Api, name: str) -> None:
     chosen = name if name == "whisper-large-v3" else MODEL
-    async with listening(ears, f"{PATH}&model={name}") as live:
+    async with listening(api, f"{PATH}&model={name}") as live:
         session = await live.update(transcription={"model": name})
         assert session["audio"]["input"]["transcription"]["model"] == chosen
         await live.pause(0.1)
         await live.update(transcription={"model": name})
     settings = {"type": "transcription", "audio": {"input": {"transcription": {"model": name}}}}
-    made = (await ears.send("POST", "/v1/realtime/client_secrets", json={"session": settings})).json()
+    made = (await api.send("POST", "/v1/realtime/client_secrets", json={"session": settings})).json()
     assert made["session"]["audio"]["input"]["transcription"]["model"] == chosen
 
 
-async def test_a_client_that_leaves_pays_for_what_was_heard(ears: Api) -> None:
-    async with listening(ears) as live:
+async def test_a_client_that_leaves_pays_for_what_was_heard(api: Api) -> None:
+    async with listening(api) as live:
         await live.speak(0.9)
         await live.pause()
         await live.text()
         await live.speak(1.0)
         live.socket.transport.abort()
-    assert [line.quantity for line in await ears.usage()] == [2]
-    assert len(ears.service.live) == 0
-    assert ears.service.live.sound_bytes.total == 0
-    assert ears.service.live.listener.open == 0  # type: ignore[attr-defined]
+    assert [line.quantity for line in await api.usage()] == [2]
+    assert len(api.service.live) == 0
+    assert api.service.live.sound_bytes.total == 0
+    assert api.service.live.listener.open == 0  # type: ignore[attr-defined]
 
 
 async def counting(seconds: float) -> str:
@@ -294,9 +294,9 @@ async def counting(seconds: float) -> str:
 
 
 @pytest.mark.parametrize("end", ["input_audio_buffer.clear", "leave"])
-async def test_words_that_were_told_are_billed_though_their_turn_is_dropped(ears: Api, end: str) -> None:
-    hearing(ears, counting)
-    async with listening(ears) as live:
+async def test_words_that_were_told_are_billed_though_their_turn_is_dropped(api: Api, end: str) -> None:
+    hearing(api, counting)
+    async with listening(api) as live:
         await live.speak(4.0)
         await live.next(f"{TRANSCRIPTION}.delta")
         if end == "leave":
@@ -306,14 +306,14 @@ async def test_words_that_were_told_are_billed_though_their_turn_is_dropped(ears
             ledger = await live.end()
             assert sums_hold(ledger)
             assert (ledger["heard_s"], ledger["pending_s"]) == (pytest.approx(4.0, abs=0.04), 0)
-    assert [line.quantity for line in await ears.usage()] == [4]
+    assert [line.quantity for line in await api.usage()] == [4]
 
 
-async def test_a_session_that_dies_of_an_error_bills_what_was_heard(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_that_dies_of_an_error_bills_what_was_heard(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*of: object, **more: object) -> None:
         raise ZeroDivisionError
 
-    async with listening(ears) as live:
+    async with listening(api) as live:
         await live.speak(0.9)
         await live.pause()
         await live.text()
@@ -321,11 +321,11 @@ async def test_a_session_that_dies_of_an_error_bills_what_was_heard(ears: Api, m
         await live.send("input_audio_buffer.clear")
         await live.socket.wait_closed()
     assert live.socket.close_code == 1011
-    assert [line.quantity for line in await ears.usage()] == [2]
-    assert (len(ears.service.live), ears.service.live.sound_bytes.total) == (0, 0)
+    assert [line.quantity for line in await api.usage()] == [2]
+    assert (len(api.service.live), api.service.live.sound_bytes.total) == (0, 0)
 
 
-async def test_a_turn_that_cannot_be_paid_hides_none_behind_it(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_that_cannot_be_paid_hides_none_behind_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     once = [STATE_UNAVAILABLE()]
 
     async def unavailable_once(account: Account, **most: int) -> None:
@@ -333,7 +333,7 @@ async def test_a_turn_that_cannot_be_paid_hides_none_behind_it(ears: Api, monkey
             raise once.pop()
 
     monkeypatch.setattr(Account, "expect", unavailable_once)
-    async with listening(ears) as live:
+    async with listening(api) as live:
         turn = b"\1\0" * 8192 + bytes(2 * 16384)
         await live.append(turn * 2)
         assert (await live.next(f"{TRANSCRIPTION}.failed"))["error"]["code"] == "state_unavailable"
@@ -346,12 +346,12 @@ async def test_a_turn_that_cannot_be_paid_hides_none_behind_it(ears: Api, monkey
     assert [piece["why"] for piece in ledger["unheard"]] == ["state_unavailable"]
 
 
-async def test_a_session_ends_though_its_last_turn_cannot_be_paid(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_ends_though_its_last_turn_cannot_be_paid(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     async def unavailable(account: Account, **most: int) -> None:
         raise STATE_UNAVAILABLE()
 
     monkeypatch.setattr(Account, "expect", unavailable)
-    async with listening(ears) as live:
+    async with listening(api) as live:
         await live.speak(0.7)
         await live.send("parlance.session.end")
         await live.next(f"{TRANSCRIPTION}.failed")

@@ -20,12 +20,12 @@ from state.accounts import api_keys
 from state.billing.reservation import Account
 from state.rates import RateVerdict
 from tests.api.conftest import Api
-from tests.api.live import MODEL, TRANSCRIPTION, Live, ScriptedEars, ScriptedStream, hearing, hello, listening, scripted
+from tests.api.live import MODEL, TRANSCRIPTION, Live, ScriptedTranscriber, ScriptedStream, hearing, hello, listening, scripted
 from tests.waiting import until
 
 
 @pytest.fixture
-async def ears(api: Api, monkeypatch: pytest.MonkeyPatch) -> Api:
+async def api(api: Api, monkeypatch: pytest.MonkeyPatch) -> Api:
     monkeypatch.setattr(transcriber, "RETRY_S", (0.0, 0.0, 0.0))
     hearing(api)
     return scripted(api)
@@ -35,7 +35,7 @@ async def billed(api: Api) -> list[int]:
     return [line.quantity for line in await api.usage()]
 
 
-def stuck(api: Api) -> ScriptedEars:
+def stuck(api: Api) -> ScriptedTranscriber:
     """Has every call of the transcriber begin, and never end."""
     return hearing(api, lambda seconds: asyncio.Event().wait())  # type: ignore[arg-type,return-value]
 
@@ -55,60 +55,60 @@ async def clear(live: Live) -> None:
 
 
 @pytest.mark.parametrize("give_up", [leave, clear])
-async def test_a_draft_that_has_begun_is_owed(ears: Api, give_up: Callable[[Live], Awaitable[None]]) -> None:
-    engine = stuck(ears)
-    async with listening(ears) as live:
+async def test_a_draft_that_has_begun_is_owed(api: Api, give_up: Callable[[Live], Awaitable[None]]) -> None:
+    engine = stuck(api)
+    async with listening(api) as live:
         await live.speak(2.5)
         await until(lambda: engine.heard_s)
         await live.speak(2.0)
         await give_up(live)
-    assert await billed(ears) == [3]
+    assert await billed(api) == [3]
 
 
-async def test_a_turn_that_has_begun_is_owed_by_a_client_that_leaves(ears: Api) -> None:
-    engine = stuck(ears)
-    async with listening(ears) as live:
+async def test_a_turn_that_has_begun_is_owed_by_a_client_that_leaves(api: Api) -> None:
+    engine = stuck(api)
+    async with listening(api) as live:
         await live.update(turn_detection=None)
         await live.speak(3.2)
         await live.send("input_audio_buffer.commit")
         await until(lambda: engine.heard_s)
         await leave(live)
-    assert await billed(ears) == [4]
+    assert await billed(api) == [4]
 
 
 async def test_a_turn_that_has_begun_is_owed_though_its_key_is_revoked(
-    ears: Api, pass_cache_time: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    api: Api, pass_cache_time: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "KEY_CACHE_S", 0.01)
-    engine, key = stuck(ears), await ears.key(*Scope)
-    async with listening(ears, key=key) as live:
+    engine, key = stuck(api), await api.key(*Scope)
+    async with listening(api, key=key) as live:
         await live.speak(2.5)
         await until(lambda: engine.heard_s)
-        await revoke(ears, key)
+        await revoke(api, key)
         pass_cache_time()
         await live.socket.wait_closed()
-    assert await billed(ears) == [3]
+    assert await billed(api) == [3]
 
 
-async def test_a_turn_that_waits_for_an_engine_is_free(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, waits = ears.engine(ears.service.catalog.transcription[MODEL].deployment), asyncio.Event()
+async def test_a_turn_that_waits_for_an_engine_is_free(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, waits = api.engine(api.service.catalog.transcription[MODEL].deployment), asyncio.Event()
 
     async def cold(within_s: float, *, timings: object) -> None:
         waits.set()
         await asyncio.Event().wait()
 
     monkeypatch.setattr(engine, "ready", cold)
-    async with listening(ears) as live:
+    async with listening(api) as live:
         await live.speak(2.5)
         await waits.wait()
         await leave(live)
-    assert await billed(ears) == []
+    assert await billed(api) == []
 
 
-async def test_drafts_and_their_turn_are_owed_once(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_drafts_and_their_turn_are_owed_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transcriber, "DRAFT_EVERY_S", 0.0)
-    engine = hearing(ears)
-    async with listening(ears) as live:
+    engine = hearing(api)
+    async with listening(api) as live:
         while len(engine.heard_s) < 3:
             await live.speak(0.4)
             await live.send("parlance.session.ledger")
@@ -116,12 +116,12 @@ async def test_drafts_and_their_turn_are_owed_once(ears: Api, monkeypatch: pytes
         await live.pause()
         await live.text()
         ledger = await live.end()
-    assert await billed(ears) == [ledger["billed_s"]] == [math.ceil(ledger["heard_s"])]
+    assert await billed(api) == [ledger["billed_s"]] == [math.ceil(ledger["heard_s"])]
 
 
 @pytest.mark.parametrize("fault", [UPSTREAM_ERROR, UPSTREAM_TIMEOUT])
 @pytest.mark.parametrize("is_reported", [True, False])
-async def test_a_failure_costs_what_was_reported(ears: Api, fault: Fault, is_reported: bool) -> None:
+async def test_a_failure_costs_what_was_reported(api: Api, fault: Fault, is_reported: bool) -> None:
     go = asyncio.Event()
 
     async def fails_later(seconds: float) -> str:
@@ -130,8 +130,8 @@ async def test_a_failure_costs_what_was_reported(ears: Api, fault: Fault, is_rep
         await go.wait()
         raise fault()
 
-    hearing(ears, fails_later)
-    async with listening(ears) as live:
+    hearing(api, fails_later)
+    async with listening(api) as live:
         await live.speak(2.5)
         if is_reported:
             await live.next(f"{TRANSCRIPTION}.delta")
@@ -140,27 +140,27 @@ async def test_a_failure_costs_what_was_reported(ears: Api, fault: Fault, is_rep
         go.set()
         assert (await live.next(f"{TRANSCRIPTION}.failed"))["error"]["code"] == fault.code
         assert (await live.end())["billed_s"] == (3 if is_reported else 0)
-    assert await billed(ears) == ([3] if is_reported else [])
+    assert await billed(api) == ([3] if is_reported else [])
 
 
 @pytest.mark.parametrize("fault", [UPSTREAM_ERROR, UPSTREAM_TIMEOUT])
-async def test_a_time_limit_is_no_gift(ears: Api, fault: Fault) -> None:
+async def test_a_time_limit_is_no_gift(api: Api, fault: Fault) -> None:
     async def fails_later(seconds: float) -> str:
         if seconds < 3:
             return "one"  # a draft of one word reports none: it may be half a word
         raise fault()
 
-    engine = hearing(ears, fails_later)
-    async with listening(ears) as live:
+    engine = hearing(api, fails_later)
+    async with listening(api) as live:
         await live.speak(2.5)
         await until(lambda: engine.heard_s)
         await live.speak(2.0)
         await live.pause()
         await live.next(f"{TRANSCRIPTION}.failed")
-    assert await billed(ears) == ([3] if fault is UPSTREAM_TIMEOUT else [])
+    assert await billed(api) == ([3] if fault is UPSTREAM_TIMEOUT else [])
 
 
-async def test_no_draft_begins_without_its_price(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_draft_begins_without_its_price(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[int]()
 
     async def spent(account: Account, **most: int) -> None:
@@ -168,15 +168,15 @@ async def test_no_draft_begins_without_its_price(ears: Api, monkeypatch: pytest.
         raise ORG_SPEND_LIMIT("spent")
 
     monkeypatch.setattr(Account, "expect", spent)
-    engine = hearing(ears)
-    async with listening(ears) as live:
+    engine = hearing(api)
+    async with listening(api) as live:
         await live.speak(2.5)
         await until(lambda: asked)
         await live.pause()
         assert (await live.next(f"{TRANSCRIPTION}.failed"))["error"]["code"] == "org_spend_limit"
         await live.socket.wait_closed()
     assert live.socket.close_code == 1008
-    assert (engine.heard_s, await billed(ears)) == ([], [])
+    assert (engine.heard_s, await billed(api)) == ([], [])
 
 
 @dataclass
@@ -195,11 +195,11 @@ class ScriptedRate:
 
 
 @pytest.mark.parametrize("commits", [1, 2, 3])
-async def test_a_commit_counts_as_a_request(ears: Api, monkeypatch: pytest.MonkeyPatch, commits: int) -> None:
-    async with listening(ears) as live:
+async def test_a_commit_counts_as_a_request(api: Api, monkeypatch: pytest.MonkeyPatch, commits: int) -> None:
+    async with listening(api) as live:
         await live.update(turn_detection=None)
         rate = ScriptedRate(2)
-        monkeypatch.setattr(ears.state.rates, "hit", rate.hit)
+        monkeypatch.setattr(api.state.rates, "hit", rate.hit)
         for number in range(commits):
             await live.speak(0.2)
             await live.send("input_audio_buffer.commit", event_id="mine")
@@ -215,14 +215,14 @@ async def test_a_commit_counts_as_a_request(ears: Api, monkeypatch: pytest.Monke
             await live.send("input_audio_buffer.commit")
             await live.text()
         assert (await live.end())["heard_s"] == pytest.approx(0.2 * commits + (0.2 if commits == 3 else 0))
-    assert await billed(ears) == [commits]
+    assert await billed(api) == [commits]
 
 
-async def test_a_turn_beyond_the_rate_waits_with_its_sound(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = hearing(ears)
-    async with listening(ears) as live:
+async def test_a_turn_beyond_the_rate_waits_with_its_sound(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = hearing(api)
+    async with listening(api) as live:
         rate = ScriptedRate(0)
-        monkeypatch.setattr(ears.state.rates, "hit", rate.hit)
+        monkeypatch.setattr(api.state.rates, "hit", rate.hit)
         await live.speak(0.5)
         await live.pause()
         await live.next("conversation.item.done")
@@ -233,16 +233,16 @@ async def test_a_turn_beyond_the_rate_waits_with_its_sound(ears: Api, monkeypatc
         assert (await live.end())["unheard_s"] == 0
     assert [event["type"] for event in live.events].count("error") == 1
     assert engine.heard_s
-    assert await billed(ears) == [1]
+    assert await billed(api) == [1]
 
 
 async def test_a_session_that_ends_waits_no_longer_than_a_window_for_the_rate(
-    ears: Api, monkeypatch: pytest.MonkeyPatch
+    api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "RATE_WINDOW_S", 0.0)
-    async with listening(ears) as live:
+    async with listening(api) as live:
         rate = ScriptedRate(1)
-        monkeypatch.setattr(ears.state.rates, "hit", rate.hit)
+        monkeypatch.setattr(api.state.rates, "hit", rate.hit)
         for _ in range(3):
             await live.speak(0.5)
             await live.pause()
@@ -251,10 +251,10 @@ async def test_a_session_that_ends_waits_no_longer_than_a_window_for_the_rate(
     codes = [event["error"]["code"] for event in seen if event["type"] == f"{TRANSCRIPTION}.failed"]
     assert codes == 2 * ["rate_limit_exceeded"]
     assert (seen[-1]["ledger"]["pending_s"], len(seen[-1]["ledger"]["unheard"])) == (0, 2)
-    assert await billed(ears) == [1]
+    assert await billed(api) == [1]
 
 
-async def test_a_turn_whose_report_fails_does_not_lose_the_next(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_whose_report_fails_does_not_lose_the_next(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     report, broken = SessionNotifier._report, [ZeroDivisionError()]
 
     async def breaks_once(self: SessionNotifier, turn: LiveTurn, step: str, **members: object) -> None:
@@ -263,7 +263,7 @@ async def test_a_turn_whose_report_fails_does_not_lose_the_next(ears: Api, monke
         await report(self, turn, step, **members)
 
     monkeypatch.setattr(SessionNotifier, "_report", breaks_once)
-    async with listening(ears) as live:
+    async with listening(api) as live:
         turn = b"\1\0" * 8192 + bytes(2 * 16384)
         await live.append(turn * 2)
         assert (await live.next(f"{TRANSCRIPTION}.failed"))["error"]["code"] == "internal_error"
@@ -272,7 +272,7 @@ async def test_a_turn_whose_report_fails_does_not_lose_the_next(ears: Api, monke
 
 
 async def test_the_end_of_a_session_waits_though_nothing_can_be_reported(
-    ears: Api, monkeypatch: pytest.MonkeyPatch
+    api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = SessionNotifier._report
 
@@ -286,27 +286,27 @@ async def test_the_end_of_a_session_waits_though_nothing_can_be_reported(
 
     monkeypatch.setattr(SessionNotifier, "_report", breaks)
     monkeypatch.setattr(SessionNotifier, "failed", broken)
-    engine = hearing(ears)
-    async with listening(ears) as live:
+    engine = hearing(api)
+    async with listening(api) as live:
         await live.append((b"\1\0" * 8192 + bytes(2 * 16384)) * 3)
         assert (await live.end())["pending_s"] == 0
     assert len(engine.heard_s) >= 3
 
 
 async def test_a_revoked_key_ends_a_silent_session(
-    ears: Api, pass_cache_time: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    api: Api, pass_cache_time: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "KEY_CACHE_S", 0.01)
-    key = await ears.key(*Scope)
-    async with listening(ears, key=key) as live:
-        await revoke(ears, key)
+    key = await api.key(*Scope)
+    async with listening(api, key=key) as live:
+        await revoke(api, key)
         pass_cache_time()
         assert (await live.error())["code"] == "invalid_api_key"
         await live.socket.wait_closed()
     assert live.socket.close_code == 1008
 
 
-async def test_the_end_of_a_session_waits_for_the_sound_before_it(ears: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_end_of_a_session_waits_for_the_sound_before_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     listens, go, listen = asyncio.Event(), asyncio.Event(), ScriptedStream.listen
 
     async def slow(stream: ScriptedStream, sound: bytes) -> object:
@@ -315,11 +315,11 @@ async def test_the_end_of_a_session_waits_for_the_sound_before_it(ears: Api, mon
         return await listen(stream, sound)
 
     monkeypatch.setattr(ScriptedStream, "listen", slow)
-    hearing(ears, hello)
-    async with listening(ears) as live:
+    hearing(api, hello)
+    async with listening(api) as live:
         await live.speak(0.5)
         await listens.wait()
-        (place,) = ears.service.live._places
+        (place,) = api.service.live._places
         place.session.end("time_limit")  # type: ignore[attr-defined]
         await asyncio.sleep(0)
         go.set()

@@ -1,4 +1,4 @@
-"""What is wrong with what a client of a live session sends: it is told what came and what is allowed, and goes on."""
+"""Wrong input of a live session: its client reads what came and what is allowed, and the session goes on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from typing import Any, cast
 from unittest.mock import ANY
 
@@ -15,30 +15,24 @@ import pytest
 from audio.listener import RATE
 from concurrency.allowance import Allowance
 from contract.access import Scope
-from contract.errors import ApiError
-from contract.realtime.events import Append
-from contract.realtime.limits import REALTIME_BUFFER_S, REALTIME_MESSAGE_BYTES, REALTIME_SPEED, REALTIME_UNHEARD_S
-from contract.realtime.session import AudioFormat
+from contract.realtime.limits import REALTIME_BUFFER_S, REALTIME_MESSAGE_BYTES
 from deployments.ingress.flows.realtime import session, sound
-from deployments.ingress.flows.realtime.sound import Pace
 from deployments.ingress.front import live as live_sessions
 from tests.api.conftest import Api
-from tests.api.live import SECOND, TRANSCRIPTION, Live, has_error, hearing, listening
+from tests.api.live import (
+    MODEL,
+    SECOND,
+    TRANSCRIPTION,
+    Live,
+    has_error,
+    hearing,
+    listening,
+    scripted_speech,
+    transcriber_of,
+)
 from tests.waiting import until
 
-
-@pytest.fixture
-def any_speed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sound that does not wait may come at any speed."""
-    monkeypatch.setattr(sound, "REALTIME_SPEED", 1_000_000)
-
-
-@pytest.fixture
-async def live(ears: Api) -> AsyncIterator[Live]:
-    """A session that must be well after whatever a test did to it."""
-    async with listening(ears) as live:
-        yield live
-        assert await live.is_well()
+__all__ = ["scripted_speech"]
 
 
 def sound_of(audio: Any) -> str:
@@ -95,44 +89,27 @@ WRONG: list[tuple[str | bytes, str, str | None, str]] = [
 """Messages, and the code, the end of the field's name and a part of the sentence that they are answered with."""
 
 
-async def test_what_is_wrong_is_told_and_the_session_goes_on(live: Live) -> None:
-    told = []
+@pytest.fixture
+async def live(api: Api) -> AsyncIterator[Live]:
+    """A session that must be well after whatever a test did to it."""
+    async with listening(api) as live:
+        yield live
+        assert await live.is_well()
+
+
+async def test_what_is_wrong_is_said_and_the_session_goes_on(live: Live) -> None:
+    unexpected = []
     for message, code, param, says in WRONG:
         await live.socket.send(message)
         error = await live.error()
         is_field = error["param"] == param or (isinstance(param, str) and str(error["param"]).endswith(param))
         if not (error["code"] == code and is_field and says in error["message"]):
-            told.append((message[:80], error))
-    assert told == []
-
-
-async def test_an_error_names_the_event_that_was_wrong(live: Live) -> None:
+            unexpected.append((message[:80], error))
+    assert unexpected == []
     await live.send("response.create", event_id="mine")
     error = await live.error()
     assert has_error(error, INVALID, "type", "`response.create`; send one of: session.update")
     assert error["event_id"] == "mine"
-
-
-async def test_sound_that_does_not_fit_is_refused_before_it_is_decoded(live: Live) -> None:
-    await live.send("input_audio_buffer.append", audio="!" * (4 * 2 * RATE * REALTIME_BUFFER_S // 3 + 4))
-    assert has_error(await live.error(), "input_audio_buffer_full", says=f"at most {REALTIME_BUFFER_S} s")
-
-
-@pytest.mark.parametrize(("rate", "sound"), [(8000, 1), (16_000, 2), (44_100, 4), (48_000, 5)])
-def test_the_length_of_an_event_says_how_long_its_sound_is(rate: int, sound: int) -> None:
-    samples = bytes(2 * sound)
-    event = Append(type="input_audio_buffer.append", audio=base64.b64encode(samples).decode())
-    assert event.seconds(AudioFormat(type="audio/pcm", rate=rate)) == sound / rate
-    assert event.sound(AudioFormat(type="audio/pcm", rate=rate)) == samples
-
-
-class OtherSession:
-    """A session that only has a place."""
-
-    idle_s = 0.0
-
-    def leave(self, why: str) -> None:
-        pass
 
 
 SOUND = json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(bytes(320)).decode()})
@@ -156,7 +133,7 @@ SOUND = json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64enco
     + [f"one of {count} sessions" for count in (2, 3, 4)],
 )
 async def test_events_are_read_at_a_pace(
-    ears: Api, monkeypatch: pytest.MonkeyPatch, message: str | bytes, weight: float, others: int
+    api: Api, monkeypatch: pytest.MonkeyPatch, message: str | bytes, weight: float, others: int
 ) -> None:
     monkeypatch.setattr(live_sessions, "REALTIME_FULL_RATE_SESSIONS", 2)
     used: list[float] = []
@@ -168,10 +145,9 @@ async def test_events_are_read_at_a_pace(
             return wait_s
 
     monkeypatch.setattr(session, "Allowance", Slow)
-    async with listening(ears) as live, AsyncExitStack() as stack:
-        organisation = next(iter(ears.service.live._organisations))
+    async with listening(api) as live, AsyncExitStack() as stack:
         for _ in range(others):
-            stack.enter_context(ears.service.live.session(cast(int, organisation), OtherSession()))
+            stack.enter_context(api.service.live.session((await api.caller()).org_id, cast(Any, object())))
         used.clear()
         began_s = asyncio.get_running_loop().time()
         for _ in range(4):
@@ -192,37 +168,28 @@ async def test_a_commit_of_too_little(live: Live) -> None:
     await live.update(turn_detection={"type": "server_vad"})
 
 
-async def test_a_language_that_the_model_lacks(ears: Api) -> None:
-    async with listening(ears) as live:
-        settings = {"transcription": {"model": "whisper-large-v3", "language": "tlh"}}
-        await live.send("session.update", session={"type": "transcription", "audio": {"input": settings}})
-        assert has_error(await live.error(), "language_not_supported", "language")
-    whisper = ears.service.catalog.transcription["whisper-large-v3"]
-    assert ears.engine(whisper.deployment).warmed == 0
+async def test_settings_that_cannot_change_now(api: Api, live: Live) -> None:
+    async def refused(error: str, param: str, says: str = "", **settings: Any) -> None:
+        await live.socket.send(of_input(**settings))
+        assert has_error(await live.error(), error, param, says)
 
-
-async def test_a_format_that_comes_too_late(live: Live) -> None:
+    speaking = {"model": "whisper-large-v3", "language": "tlh"}
+    await refused("language_not_supported", "language", transcription=speaking)
+    assert transcriber_of(api, "whisper-large-v3").warmed == 0
     await live.pause(0.1)
-    settings = {"format": {"type": "audio/pcmu"}}
-    await live.send("session.update", session={"type": "transcription", "audio": {"input": settings}})
-    assert has_error(await live.error(), "invalid_request_error", "session", "open another session")
-
-
-async def test_turns_cannot_change_within_a_turn(live: Live) -> None:
+    await refused(INVALID, "session", "open another session", format={"type": "audio/pcmu"})
     await live.speak(0.5)
     await live.next("input_audio_buffer.speech_started")
-    settings = {"turn_detection": None}
-    await live.send("session.update", session={"type": "transcription", "audio": {"input": settings}})
-    assert has_error(await live.error(), "invalid_request_error", "session.audio.input.turn_detection")
+    await refused(INVALID, "session.audio.input.turn_detection", turn_detection=None)
 
 
-async def test_sound_after_the_end(ears: Api) -> None:
+async def test_sound_after_the_end(api: Api) -> None:
     async def slow(seconds: float) -> str:
         await asyncio.sleep(0.2)
         return "late"
 
-    hearing(ears, slow)
-    async with listening(ears) as live:
+    hearing(api, slow)
+    async with listening(api) as live:
         await live.speak(0.5)
         await live.send("parlance.session.end")
         await live.append(SECOND, event_id="late")
@@ -233,23 +200,26 @@ async def test_sound_after_the_end(ears: Api) -> None:
     assert events[-1]["ledger"]["heard_s"] == pytest.approx(0.5, abs=0.04)
 
 
-@pytest.mark.usefixtures("any_speed")
-async def test_more_sound_at_once_than_fits(live: Live) -> None:
+async def test_more_sound_at_once_than_fits(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    says = f"at most {REALTIME_BUFFER_S} s"
+    # What does not fit is refused before it is decoded.
+    await live.send("input_audio_buffer.append", audio="!" * (4 * 2 * RATE * REALTIME_BUFFER_S // 3 + 4))
+    assert has_error(await live.error(), "input_audio_buffer_full", says=says)
+    monkeypatch.setattr(sound, "REALTIME_SPEED", 1_000_000)
     await live.append(bytes(2 * RATE * REALTIME_BUFFER_S + 2))
-    error = await live.error()
-    assert has_error(error, "input_audio_buffer_full", says=f"at most {REALTIME_BUFFER_S} s")
+    assert has_error(await live.error(), "input_audio_buffer_full", says=says)
     await live.append(bytes(2 * RATE * REALTIME_BUFFER_S))
 
 
-async def test_sound_ahead_of_an_engine_that_does_not_keep_up(ears: Api) -> None:
+async def test_sound_ahead_of_an_engine_that_does_not_keep_up(api: Api) -> None:
     go = asyncio.Event()
 
     async def stuck(seconds: float) -> str:
         await go.wait()
         return "at last"
 
-    hearing(ears, stuck)
-    async with listening(ears) as live:
+    hearing(api, stuck)
+    async with listening(api) as live:
         await live.append(SECOND * 28)
         await live.append(SECOND * 3, event_id="too early")
         await live.next("input_audio_buffer.speech_started")
@@ -262,62 +232,10 @@ async def test_sound_ahead_of_an_engine_that_does_not_keep_up(ears: Api) -> None
     assert ledger["received_s"] == 28
 
 
-@pytest.mark.parametrize(
-    ("waiting_s", "seconds", "fits"),
-    [(0, 30, True), (0, 30.001, False), (29, 1, True), (29, 1.001, False), (10_000, 1, False)],
-)
-def test_what_fits_ahead_of_real_time(waiting_s: float, seconds: float, fits: bool) -> None:
-    pace = Pace()
-    pace.take(min(29.0, waiting_s) or 0.0, 0.0, 0.0)
-    try:
-        pace.take(seconds, waiting_s, 0.0)
-    except ApiError:
-        assert not fits
-    else:
-        assert fits
-
-
-@pytest.mark.parametrize(("speed", "fits"), [(REALTIME_SPEED - 1, True), (REALTIME_SPEED, True), (11, False)])
-def test_silence_may_come_ten_times_as_fast_as_speech(speed: int, fits: bool) -> None:
-    pace, refused_at_s = Pace(), list[float]()
-    for second in range(120 * speed):
-        try:
-            pace.take(1.0, 0.0, second / speed)
-        except ApiError:
-            refused_at_s.append(second / speed)
-    assert bool(refused_at_s) is not fits
-
-
-@pytest.mark.parametrize(("seconds", "fits"), [(0.999, True), (1.0, True), (1.001, False)])
-def test_silence_at_once_is_taken_up_to_the_buffer(seconds: float, fits: bool) -> None:
-    pace = Pace()
-    pace.take(REALTIME_BUFFER_S - 1.0, 0.0, 0.0)
-    with nullcontext() if fits else pytest.raises(ApiError, match="too early; it may come 10 times as fast"):
-        pace.take(seconds, 0.0, 0.0)
-
-
-def test_what_is_sent_behind_refused_sound_is_refused_too() -> None:
-    pace = Pace()
-    pace.take(30.0, 0.0, 0.0)
-    with pytest.raises(ApiError) as first:
-        pace.take(1.0, 30.0, 0.0)
-    again_s = first.value.extra["retry_after_ms"] / 1000
-    with pytest.raises(ApiError):
-        pace.take(1.0, 0.0, again_s - 0.001)
-    pace.take(1.0, 0.0, again_s)
-
-
-def test_the_pace_of_speech_is_never_ahead() -> None:
-    pace = Pace()
-    for second in range(200):
-        pace.take(1.0, min(REALTIME_UNHEARD_S - 1.0, second), float(second))
-
-
-@pytest.mark.usefixtures("any_speed")
-async def test_a_budget_that_ends_in_the_middle(ears: Api) -> None:
-    price = ears.service.catalog.transcription["voxtral-mini-transcribe"].cost_micro_eur(audio_seconds=60)
-    await ears.limit(price)
-    async with listening(ears, key=await ears.key(*Scope)) as live:
+async def test_a_budget_that_ends_in_the_middle(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sound, "REALTIME_SPEED", 1_000_000)
+    await api.limit(api.service.catalog.transcription[MODEL].cost_micro_eur(audio_seconds=60))
+    async with listening(api, key=await api.key(*Scope)) as live:
         for _ in range(2):
             await live.append(SECOND * 25)
             await live.pause()
@@ -327,5 +245,4 @@ async def test_a_budget_that_ends_in_the_middle(ears: Api) -> None:
         failed = await live.next(f"{TRANSCRIPTION}.failed")
         error = await live.error()
         assert (error["code"], failed["error"]["code"]) == ("org_spend_limit", "org_spend_limit")
-        await live.socket.wait_closed()
-    assert live.socket.close_code == 1008
+        assert await live.closed() == 1008

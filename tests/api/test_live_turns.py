@@ -1,20 +1,33 @@
-"""Where turns begin and end, and that no second is lost or counted twice, whatever comes in whatever order."""
+"""Turns, pace, places and seconds of live sessions without a server: no second is lost or counted twice."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from audio.listener import FRAME, RATE
-from contract.realtime.limits import REALTIME_TURN_S
-from contract.realtime.session import ServerVad
+from contract.errors import ApiError
+from contract.realtime.events import Append
+from contract.realtime.limits import (
+    REALTIME_BUFFER_S,
+    REALTIME_IDLE_S,
+    REALTIME_SPEED,
+    REALTIME_TURN_S,
+    REALTIME_UNHEARD_S,
+)
+from contract.realtime.session import AudioFormat, ServerVad
 from deployments.ingress.flows.realtime.ledger import SecondsLedger
-from deployments.ingress.flows.realtime.sound import SessionSound
+from deployments.ingress.flows.realtime.sound import Pace, SessionSound
 from deployments.ingress.flows.realtime.turns import LiveTurn, TurnChange, TurnDetector
+from deployments.ingress.front.live import LiveSessions
 
 FRAME_MS = FRAME * 1000 // RATE
 
@@ -91,14 +104,14 @@ def test_a_turn_that_is_cut_while_somebody_speaks_goes_on_in_the_next() -> None:
     assert changes[2].turn.end == (frames + 29) * FRAME
 
 
-def test_what_was_told_of_a_turn_is_heard_though_its_text_is_lost() -> None:
-    for reported_until, heard in ((0, 0), (150, 50), (1_000, 200)):
+def test_what_was_reported_of_a_turn_counts_as_transcribed_though_its_text_is_lost() -> None:
+    for reported_until, samples in ((0, 0), (150, 50), (1_000, 200)):
         ledger, turn = SecondsLedger(), LiveTurn(100, 300, 100, reported_until=reported_until)
         ledger.received += 400
         ledger.open(turn)
         ledger.end(owes_begun=True)
-        assert (ledger.transcribed, ledger.untranscribed, ledger.pending) == (heard, 200 - heard, 0)
-        assert sum(piece.end - piece.start for piece in ledger.pieces) == 200 - heard
+        assert (ledger.transcribed, ledger.untranscribed, ledger.pending) == (samples, 200 - samples, 0)
+        assert sum(piece.end - piece.start for piece in ledger.pieces) == 200 - samples
 
 
 def test_times_hold_though_listeners_die() -> None:
@@ -127,6 +140,101 @@ def test_sound_is_kept_for_as_long_as_a_turn_may_need_it() -> None:
     assert sound.wav(6, 8)[44:] == bytes(range(12, 16))
     assert (sound.start, sound.end) == (4, 10)
 
+
+@pytest.mark.parametrize(("rate", "sound"), [(8000, 1), (16_000, 2), (44_100, 4), (48_000, 5)])
+def test_the_length_of_an_event_says_how_long_its_sound_is(rate: int, sound: int) -> None:
+    samples = bytes(2 * sound)
+    event = Append(type="input_audio_buffer.append", audio=base64.b64encode(samples).decode())
+    assert event.seconds(AudioFormat(type="audio/pcm", rate=rate)) == sound / rate
+    assert event.sound(AudioFormat(type="audio/pcm", rate=rate)) == samples
+
+
+# --- pace ------------------------------------------------------------------------------------------------------------
+
+
+def takes(pace: Pace, seconds: float, waiting_s: float = 0.0, at_s: float = 0.0) -> bool:
+    try:
+        pace.take(seconds, waiting_s, at_s)
+    except ApiError:
+        return False
+    return True
+
+
+def test_what_fits_ahead_of_real_time() -> None:
+    for waiting_s, seconds, fits in ((0, 30, 1), (0, 30.001, 0), (29, 1, 1), (29, 1.001, 0), (10_000, 1, 0)):
+        pace = Pace()
+        assert not waiting_s or takes(pace, 29.0)
+        assert takes(pace, seconds, waiting_s) == bool(fits)
+
+
+@pytest.mark.parametrize(("speed", "fits"), [(REALTIME_SPEED - 1, True), (REALTIME_SPEED, True), (11, False)])
+def test_silence_may_come_ten_times_as_fast_as_speech(speed: int, fits: bool) -> None:
+    pace = Pace()
+    assert all(takes(pace, 1.0, at_s=second / speed) for second in range(120 * speed)) is fits
+
+
+@pytest.mark.parametrize(("seconds", "fits"), [(0.999, True), (1.0, True), (1.001, False)])
+def test_silence_at_once_is_taken_up_to_the_buffer(seconds: float, fits: bool) -> None:
+    pace = Pace()
+    pace.take(REALTIME_BUFFER_S - 1.0, 0.0, 0.0)
+    with nullcontext() if fits else pytest.raises(ApiError, match="too early; it may come 10 times as fast"):
+        pace.take(seconds, 0.0, 0.0)
+
+
+def test_what_is_sent_behind_refused_sound_is_refused_too() -> None:
+    pace = Pace()
+    pace.take(30.0, 0.0, 0.0)
+    with pytest.raises(ApiError) as first:
+        pace.take(1.0, 30.0, 0.0)
+    again_s = first.value.extra["retry_after_ms"] / 1000
+    assert not takes(pace, 1.0, at_s=again_s - 0.001)
+    assert takes(pace, 1.0, at_s=again_s)
+
+
+def test_the_pace_of_speech_is_never_ahead() -> None:
+    pace = Pace()
+    for second in range(200):
+        pace.take(1.0, min(REALTIME_UNHEARD_S - 1.0, second), float(second))
+
+
+# --- places ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Place:
+    """A session that was idle for some time, and leaves at once."""
+
+    idle_s: float = 0.0
+    left: str = ""
+
+    def leave(self, why: str) -> None:
+        self.left = why
+
+
+@pytest.mark.parametrize(
+    ("idle_s", "left"),
+    [
+        ({1: (REALTIME_IDLE_S - 1, 0), 2: (0,)}, None),
+        ({1: (REALTIME_IDLE_S, 0), 2: (0,)}, (1, 0)),
+        ({1: (0, REALTIME_IDLE_S + 1), 2: (0,)}, (1, 1)),
+        ({1: (200, 201), 2: (999,)}, (1, 1)),
+        ({1: (0, 0), 2: (999,)}, (2, 0)),
+    ],
+)
+def test_an_idle_session_gives_its_place_to_a_new_one(idle_s: dict[int, Sequence[float]], left: Any) -> None:
+    sessions, places = LiveSessions(most=4), dict[tuple[int, int], Place]()
+    with ExitStack() as stack:
+        for organisation, times in (idle_s | {3: (0,)}).items():
+            for number, seconds in enumerate(times):
+                place = places[organisation, number] = Place(seconds)
+                stack.enter_context(sessions.session(organisation, place))
+        with nullcontext() if left else pytest.raises(ApiError):
+            stack.enter_context(sessions.session(4, Place()))
+        assert [name for name, place in places.items() if place.left] == ([left] if left else [])
+        assert len(sessions) == 4
+
+
+# --- seconds ---------------------------------------------------------------------------------------------------------
 
 Step = tuple[str, float, int]
 STEPS = st.lists(

@@ -1,101 +1,88 @@
-"""POST /audio/transcriptions over the real app: answers, fields, streams, and OpenAI's client."""
+"""POST /audio/transcriptions over the real app: answers, fields, streams, turns at the decoder, and OpenAI's client."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import openai
 import pytest
 import srt
 import webvtt
 from openai.types.audio import TranscriptionStreamEvent
 
+from audio import sandbox
+from autoscaling.engine import owner_name
 from contract.access import Scope
+from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from contract.transcription.request import TranscriptionRequest
+from models.transcription.adapter import Recording, TranscriptionAdapter
 from tests.api.conftest import Api
-from tests.api.transcriptions import (
-    DEFAULT,
-    FILE,
-    PATH,
-    WHISPER,
-    heard,
-    heard_in,
-    told,
-    transcribe,
-)
+from tests.api.live import scripted
+from tests.api.sounds import wav
+from tests.api.transcriptions import DEFAULT, FILE, PATH, WHISPER, Fields, heard, heard_in, told, transcribe
 from tests.sdk import demand
+from tests.waiting import until
+
+SEGMENTS, WORDS = ({"timestamp_granularities": kind} for kind in ("segment", "word"))
+FIGURES: Fields = {
+    "id": 0, "seek": 0, "start": 0.0, "end": 1.0, "text": "a b", "tokens": [1, 2], "temperature": 0.0,
+    "avg_logprob": -0.25, "compression_ratio": 1.0, "no_speech_prob": 0.01,
+}  # fmt: skip
+TIMED = [{"word": "a", "start": 0.0, "end": 0.5}, {"word": "b", "start": 0.5, "end": 1.0}]
 
 
-async def test_json_is_the_text_alone(api: Api) -> None:
+def passage(text: str, start: float, end: float) -> Fields:
+    return {"text": text, "start": start, "end": end, "speakerId": None}
+
+
+BY_WHISPER = {"model": WHISPER, "response_format": "verbose_json"}
+IN_WORDS = {"segments": [passage("a", 0.0, 0.5), passage("b", 0.5, 1.0), passage("c", 1.0, 2.0)]}
+ANSWERS: list[tuple[str, str, Fields, Fields]] = [
+    ("whisper always gives segments with its figures", "a b", BY_WHISPER, {"segments": [FIGURES], "words": None}),
+    *(
+        ("whisper gives words beside segments", "a b", BY_WHISPER | {"timestamp_granularities[]": kinds}, words)
+        for kinds in (["segment,word"], ["segment", "word"], ["word"])
+        for words in [{"segments": [FIGURES], "words": TIMED}]
+    ),
+    ("whisper ends with the last segment", "lasts 9\nhello\nsilence 4", BY_WHISPER, {"duration": 1.0}),
+    ("whisper hears nothing as empty segments", "lasts 5\nsilence 5", BY_WHISPER,
+     {"text": "", "language": "en", "duration": 0.0, "segments": []}),
+    ("whisper reports the language", "speaks fr\noui", BY_WHISPER, {"language": "fr"}),
+    ("whisper reports its own code", "a", BY_WHISPER | {"language": "nb-NO"}, {"language": "no"}),
+    ("the default model gives no segments unless asked", "a b\nc", {},
+     {"text": "a b c", "language": None, "duration": 2.0, "segments": None}),
+    ("the default model gives segments without speakers", "a b\nc", SEGMENTS,
+     {"segments": [passage("a b", 0.0, 1.0), passage("c", 1.0, 2.0)]}),
+    ("the default model gives words as segments", "a b\nc", WORDS, IN_WORDS | {"words": None}),
+    ("the field may be spelled as a list", "a b\nc", {"timestamp_granularities[]": "word"}, IN_WORDS),
+    ("the default model ends with the recording", "lasts 9\nhello\nsilence 4", {}, {"duration": 9.0}),
+    ("the default model reports no language", "speaks fr\noui", {}, {"language": None}),
+    *(("it echoes one that was sent", "oui", {"language": sent}, {"language": sent}) for sent in ("fr", "nb-NO", "zz")),
+    ("chinese has no spaces between segments", "早上好。\n再见。", {"language": "zh"}, {"text": "早上好。再见。"}),
+]  # fmt: skip
+"""Promises, and what of a verbose answer keeps them: a recording, fields, members of the body (None: absent)."""
+
+
+async def test_each_model_says_what_it_can(api: Api) -> None:
+    wrong = []
+    for promise, recording, fields, members in ANSWERS:
+        body = heard(await transcribe(api, recording, **{"response_format": "verbose_json"} | fields))
+        if {name: body.get(name) for name in members} != members:
+            wrong.append((promise, body))
+    assert wrong == []
+
+
+async def test_json_is_the_text_alone_and_text_is_plain(api: Api) -> None:
     assert heard(await transcribe(api, "good morning\nhow are you")) == {"text": "good morning how are you"}
-
-
-async def test_text_is_plain(api: Api) -> None:
     reply = await transcribe(api, response_format="text")
     assert (reply.text, reply.headers["content-type"]) == ("good morning", "text/plain; charset=utf-8")
-
-
-async def test_default_model_gives_no_segments_unless_asked(api: Api) -> None:
-    body = heard(await transcribe(api, "a b\nc", response_format="verbose_json"))
-    assert body == {"text": "a b c", "language": None, "duration": 2.0}
-
-
-async def test_default_model_gives_segments_without_speakers(api: Api) -> None:
-    body = heard(await transcribe(api, "a b\nc", response_format="verbose_json", timestamp_granularities="segment"))
-    assert body["segments"] == [
-        {"text": "a b", "start": 0.0, "end": 1.0, "speakerId": None},
-        {"text": "c", "start": 1.0, "end": 2.0, "speakerId": None},
-    ]
-
-
-@pytest.mark.parametrize("name", ["timestamp_granularities", "timestamp_granularities[]"])
-async def test_default_model_gives_words_as_segments(api: Api, name: str) -> None:
-    body = heard(await transcribe(api, "a b\nc", response_format="verbose_json", **{name: "word"}))
-    assert [part["text"] for part in body["segments"]] == ["a", "b", "c"]
-    assert "words" not in body
-
-
-async def test_whisper_always_gives_segments_with_its_figures(api: Api) -> None:
-    body = heard(await transcribe(api, "a b", model=WHISPER, response_format="verbose_json"))
-    (segment,) = body["segments"]
-    assert segment == {
-        "id": 0, "seek": 0, "start": 0.0, "end": 1.0, "text": "a b", "tokens": [1, 2], "temperature": 0.0,
-        "avg_logprob": -0.25, "compression_ratio": 1.0, "no_speech_prob": 0.01,
-    }  # fmt: skip
-    assert "words" not in body
-
-
-async def test_whisper_hears_nothing_as_empty_segments(api: Api) -> None:
-    body = heard(await transcribe(api, "lasts 5\nsilence 5", model=WHISPER, response_format="verbose_json"))
-    assert body == {"text": "", "language": "en", "duration": 0.0, "segments": []}
-
-
-@pytest.mark.parametrize("granularities", [["segment,word"], ["segment", "word"], ["word"]])
-async def test_whisper_gives_words_beside_segments(api: Api, granularities: list[str]) -> None:
-    asked = {"timestamp_granularities[]": granularities}
-    body = heard(await transcribe(api, "a b", model=WHISPER, response_format="verbose_json", **asked))
-    assert body["words"] == [{"word": "a", "start": 0.0, "end": 0.5}, {"word": "b", "start": 0.5, "end": 1.0}]
-    assert len(body["segments"]) == 1
-
-
-async def test_whisper_ends_with_the_last_segment(api: Api) -> None:
-    recording = "lasts 9\nhello\nsilence 4"
-    verbose = {"response_format": "verbose_json"}
-    assert heard(await transcribe(api, recording, model=WHISPER, **verbose))["duration"] == 1.0
-    assert heard(await transcribe(api, recording, **verbose))["duration"] == 9.0
-
-
-async def test_whisper_reports_the_language_and_the_default_model_does_not(api: Api) -> None:
-    verbose = {"response_format": "verbose_json"}
-    assert heard(await transcribe(api, "speaks fr\noui", model=WHISPER, **verbose))["language"] == "fr"
-    assert heard(await transcribe(api, "speaks fr\noui", **verbose))["language"] is None
-    assert heard(await transcribe(api, "speaks fr\noui", language="fr", **verbose))["language"] == "fr"
-
-
-async def test_chinese_has_no_spaces_between_segments(api: Api) -> None:
-    assert heard(await transcribe(api, "早上好。\n再见。", language="zh"))["text"] == "早上好。再见。"
 
 
 @pytest.mark.parametrize(
@@ -115,23 +102,16 @@ async def test_subtitles_are_read_back_by_another_library(api: Api, text: str) -
 # --- fields -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("sent", "language"), [("de-DE", "de"), ("nb", "no"), ("fil", "tl"), ("auto", None), ("", None)]
-)
-@pytest.mark.parametrize("model", [DEFAULT, WHISPER])
-async def test_languages_are_read_generously(api: Api, model: str, sent: str, language: str | None) -> None:
-    """All spellings: tests/contract."""
-    assert (await told(api, model=model, language=sent))["language"] == language
-
-
-@pytest.mark.parametrize(
-    ("model", "sent", "language"), [(DEFAULT, "nb-NO", "nb-NO"), (DEFAULT, "zz", "zz"), (WHISPER, "nb-NO", "no")]
-)
-async def test_the_default_model_echoes_a_language_and_whisper_reports_its_own_code(
-    api: Api, model: str, sent: str, language: str
-) -> None:
-    body = heard(await transcribe(api, model=model, language=sent, response_format="verbose_json"))
-    assert body["language"] == language
+async def test_fields_reach_the_engine_that_has_a_use_for_them(api: Api) -> None:
+    """All spellings of languages: tests/contract."""
+    for sent, language in (("de-DE", "de"), ("nb", "no"), ("fil", "tl"), ("auto", None), ("", None)):
+        for model in (DEFAULT, WHISPER):
+            assert (await told(api, model=model, language=sent))["language"] == language
+    assert (await told(api, prompt="Parlance"))["prompt"] is None
+    assert (await told(api, model=WHISPER, prompt="Parlance"))["prompt"] == "Parlance"
+    for name in ("context_bias", "context_bias[]"):
+        job = await told(api, **{name: ["Müller-Lüdenscheidt", "two words", "tab\there", "", "Ray"]})
+        assert job["terms"] == ["Müller-Lüdenscheidt", "Ray"]
 
 
 @pytest.mark.parametrize("model", [None, "whisper-1", "gpt-4o-transcribe", DEFAULT])
@@ -143,32 +123,11 @@ async def test_an_unknown_model_is_the_default_one(api: Api, model: str | None) 
     assert line.model == DEFAULT
 
 
-async def test_fields_that_openai_has_and_we_do_not_are_ignored(api: Api) -> None:
-    reply = await transcribe(api, temperature="0.2", chunking_strategy="auto", **{"include[]": "logprobs"})
-    assert heard(reply) == {"text": "good morning"}
-
-
-async def test_prompt_is_for_whisper_only(api: Api) -> None:
-    assert (await told(api, prompt="Parlance"))["prompt"] is None
-    assert (await told(api, model=WHISPER, prompt="Parlance"))["prompt"] == "Parlance"
-
-
-@pytest.mark.parametrize("name", ["context_bias", "context_bias[]"])
-async def test_terms_with_spaces_are_discarded(api: Api, name: str) -> None:
-    job = await told(api, **{name: ["Müller-Lüdenscheidt", "two words", "tab\there", "", "Ray"]})
-    assert job["terms"] == ["Müller-Lüdenscheidt", "Ray"]
-
-
-async def test_fifty_keys_of_an_organisation_are_one_owner_at_the_engine(api: Api) -> None:
-    await api.organisation("rival")
-    keys = [await api.key(Scope.TRANSCRIBE) for _ in range(50)]
-
-    async def owner(key: str) -> str:
-        reply = await api.send("POST", PATH, key, files={"file": ("memo.mp3", "told")})
-        return str(json.loads(heard(reply)["text"])["owner"])
-
-    (ours,) = {await owner(key) for key in keys}
-    assert "" != ours != await owner(await api.key(Scope.TRANSCRIBE, org="rival"))
+async def test_fields_that_openai_has_and_we_do_not_are_ignored_and_empty_ones_are_absent(api: Api) -> None:
+    plain = heard(await transcribe(api))
+    foreign = await transcribe(api, temperature="0.2", chunking_strategy="auto", **{"include[]": "logprobs"})
+    empty = dict.fromkeys((*TranscriptionRequest.model_fields, "context_bias[]", "timestamp_granularities[]"), "")
+    assert heard(foreign) == heard(await transcribe(api, **empty)) == plain == {"text": "good morning"}
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
@@ -198,32 +157,14 @@ async def test_error_after_it_is_an_event_and_nothing_is_billed(api: Api) -> Non
     assert await api.usage() == []
 
 
-# --- OpenAI's client --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def client(api: Api) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(api_key=api.everything, base_url="http://test/v1", http_client=api.client)
-
-
-async def test_a_form_may_leave_its_fields_empty(api: Api) -> None:
-    empty = dict.fromkeys((*TranscriptionRequest.model_fields, "context_bias[]", "timestamp_granularities[]"), "")
-    left_out, unfilled = await transcribe(api), await transcribe(api, **empty)
-    assert (unfilled.status_code, unfilled.json()) == (200, left_out.json())
-
-
-async def test_openai_client_reads_json(client: openai.AsyncOpenAI) -> None:
-    assert (await client.audio.transcriptions.create(model="whisper-1", file=FILE)).text == "good morning"
-
-
-@pytest.mark.parametrize("format", ["text", "srt", "vtt"])
-async def test_openai_client_reads_text(client: openai.AsyncOpenAI, format: Any) -> None:
-    text = await client.audio.transcriptions.create(model=WHISPER, file=FILE, response_format=format)
-    assert "good morning" in str(text)
-
-
-async def test_openai_client_reads_verbose_json(client: openai.AsyncOpenAI) -> None:
-    verbose = await client.audio.transcriptions.create(
+async def test_openai_client_reads_every_format_and_streams(api: Api) -> None:
+    client = openai.AsyncOpenAI(api_key=api.everything, base_url="http://test/v1", http_client=api.client)
+    create = client.audio.transcriptions.create
+    assert (await create(model="whisper-1", file=FILE)).text == "good morning"
+    formats: list[Any] = ["text", "srt", "vtt"]
+    for format in formats:
+        assert "good morning" in str(await create(model=WHISPER, file=FILE, response_format=format))
+    verbose = await create(
         model=WHISPER,
         file=FILE,
         response_format="verbose_json",
@@ -233,10 +174,49 @@ async def test_openai_client_reads_verbose_json(client: openai.AsyncOpenAI) -> N
     assert verbose.words is not None
     assert verbose.segments is not None
     assert (verbose.duration, verbose.words[1].word, verbose.segments[0].end) == (1.0, "morning", 1.0)
-
-
-async def test_openai_client_streams(client: openai.AsyncOpenAI) -> None:
-    stream = await client.audio.transcriptions.create(model="whisper-1", file=FILE, stream=True)
-    events = [event async for event in stream]
+    events = [event async for event in await create(model="whisper-1", file=FILE, stream=True)]
     assert [event.type for event in events] == ["transcript.text.delta", "transcript.text.done"]
     assert events[-1].text == "good morning"  # type: ignore[union-attr]
+
+
+# --- turns at the decoder, which is the true one, in a process for each file ------------------------------------------
+
+KEYS = 50
+
+
+class Attentive(TranscriptionAdapter):
+    """Decodes as every transcriber does, and hears a word."""
+
+    async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
+        seconds = recording.sound.seconds
+        yield TranscriptUpdate(seconds, seconds, "en", (Segment("hello", 0.0, seconds),))
+
+
+async def of_a_clip(api: Api, key: str) -> httpx.Response:
+    """Sends a clip, which is decoded in the ingress."""
+    clip = base64.b64encode(wav(sample=b"\1\0")).decode()
+    body = {"input": "hello", "reference_audio_b64": clip, "language": "en"}
+    return await api.send("POST", "/v1/audio/speech", key, json=body)
+
+
+async def of_a_recording(api: Api, key: str) -> httpx.Response:
+    """Sends a recording, which is decoded beside an engine."""
+    return await api.send("POST", PATH, key, files={"file": ("memo.wav", wav())})
+
+
+@pytest.mark.parametrize("send", [of_a_clip, of_a_recording])
+async def test_fifty_keys_of_an_organisation_hold_up_no_other(api: Api, send: Callable[[Api, str], Any]) -> None:
+    scripted(api)
+    model = api.service.catalog.transcription[DEFAULT]
+    api.engine(model.deployment).adapter = Attentive(model, None)
+    theirs = await api.stranger()
+    keys = [await api.key(*Scope) for _ in range(KEYS)]
+    async with sandbox._slots.of(owner_name(1)):  # as a long file of theirs does
+        tasks = [asyncio.create_task(send(api, key)) for key in keys]
+        await until(lambda: sandbox._slots.waiting + sum(task.done() for task in tasks) == KEYS)
+        reply = await send(api, theirs)
+        assert reply.status_code == 200, reply.text
+        assert sandbox._slots.waiting == sandbox.OWNER_WAITING, "none of them came before the one of another"
+    replies = await asyncio.gather(*tasks)
+    assert Counter(r.status_code for r in replies) == {200: sandbox.OWNER_WAITING, 429: KEYS - sandbox.OWNER_WAITING}
+    assert {r.json()["error"]["code"] for r in replies if r.status_code == 429} == {"busy"}

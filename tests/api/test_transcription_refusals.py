@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import ANY
 
 import httpx
 import pytest
@@ -29,126 +30,112 @@ from tests.api.transcriptions import (
     within,
 )
 
+INVALID = "invalid_request_error"
+FORM = "multipart/form-data; boundary=x"
 TWO = "timestamp_granularities[]"
 
-REFUSED: list[tuple[Fields, str | None, str]] = [
-    ({"upload_id": "upl_1"}, "upload_id", "both"),
-    ({"language": "german"}, "language", "german"),
-    ({"language": "../de"}, "language", "../de"),
-    ({"language": ["de", "en"]}, "language", ""),
-    ({"model": WHISPER, "format_text": "true"}, "format_text", ""),
-    ({"format_text": "maybe"}, "format_text", ""),
-    ({"response_format": "srt"}, "response_format", "json, text, verbose_json"),
-    ({"response_format": "vtt"}, "response_format", "json, text, verbose_json"),
-    ({"response_format": "xml"}, "response_format", ""),
-    ({"stream": "true", "response_format": "srt", "model": WHISPER}, "response_format", ""),
-    ({"stream": "2"}, "stream", ""),
-    ({"context_bias": ["x"] * (CONTEXT_TERMS + 1)}, "context_bias", "101 terms"),
-    ({"timestamp_granularities": "sentence"}, "timestamp_granularities", ""),
-    *(({TWO: both}, "timestamp_granularities", "exactly one") for both in (["segment,word"], ["segment", "word"])),
-]
+
+def form(**data: Any) -> Fields:
+    """A request with a file and these fields."""
+    return {"files": {"file": ("memo.mp3", "good morning")}, "data": data}
 
 
-@pytest.mark.parametrize(("fields", "param", "says"), REFUSED, ids=lambda value: str(value)[:60])
-async def test_400_wrong_values(api: Api, fields: Fields, param: str | None, says: str) -> None:
-    refused(await transcribe(api, **fields), 400, "invalid_request_error", param, says)
+def body(content: bytes, kind: str) -> Fields:
+    return {"content": content, "headers": {"content-type": kind}}
 
 
-FORMS: list[tuple[Any, str | None, str]] = [
-    ({"other": (None, "x")}, "file", "neither"),
-    ({"audio": ("a.mp3", b"x")}, "file", "sent in the field `audio`"),
-    ({"file": (None, b"x")}, "file", "as text"),
-    ([("file", ("a.mp3", b"x")), ("file", ("b.mp3", b"x"))], None, "Too many files"),
-]
-
-
-@pytest.mark.parametrize(("files", "param", "says"), FORMS, ids=lambda value: str(value)[:30])
-async def test_400_file_in_a_wrong_place(api: Api, files: Any, param: str | None, says: str) -> None:
-    refused(await api.send("POST", PATH, files=files), 400, "invalid_request_error", param, says)
-
-
-async def test_400_neither_file_nor_upload_id(api: Api) -> None:
-    refused(await api.send("POST", PATH, json={}), 400, "invalid_request_error", "file", "neither")
-
-
-@pytest.mark.parametrize("language", ["xx", "german", "d", "de DE", "yue", "../de"])
-async def test_400_unknown_language(api: Api, language: str) -> None:
-    reply = await transcribe(api, model=WHISPER, language=language)
-    refused(reply, 400, "language_not_supported", "language", language)
-    supported = reply.json()["error"]["supported"]
-    assert len(supported) == 99
-    assert "yue" not in supported
-
-
-@pytest.mark.parametrize(
-    ("fields", "param", "code"),
-    [
-        ({"model": WHISPER, "language": "xx"}, "language", "language_not_supported"),
+REFUSED: list[tuple[Fields, int, str, str | None, str]] = [
+    (form(upload_id="upl_1"), 400, INVALID, "upload_id", "both"),
+    (form(language="german"), 400, INVALID, "language", "german"),
+    (form(language="../de"), 400, INVALID, "language", "../de"),
+    (form(language=["de", "en"]), 400, INVALID, "language", ""),
+    (form(model=WHISPER, format_text="true"), 400, INVALID, "format_text", ""),
+    (form(format_text="maybe"), 400, INVALID, "format_text", ""),
+    (form(response_format="srt"), 400, INVALID, "response_format", "json, text, verbose_json"),
+    (form(response_format="vtt"), 400, INVALID, "response_format", "json, text, verbose_json"),
+    (form(response_format="xml"), 400, INVALID, "response_format", ""),
+    (form(stream="true", response_format="srt", model=WHISPER), 400, INVALID, "response_format", ""),
+    (form(stream="2"), 400, INVALID, "stream", ""),
+    (form(context_bias=["x"] * (CONTEXT_TERMS + 1)), 400, INVALID, "context_bias", "101 terms"),
+    (form(timestamp_granularities="sentence"), 400, INVALID, "timestamp_granularities", ""),
+    (form(**{TWO: ["segment,word"]}), 400, INVALID, "timestamp_granularities", "exactly one"),
+    (form(**{TWO: ["segment", "word"]}), 400, INVALID, "timestamp_granularities", "exactly one"),
+    *(
+        (form(model=WHISPER, language=language), 400, "language_not_supported", "language", language)
+        for language in ("xx", "german", "d", "de DE", "yue", "../de")
+    ),
+    ({"files": {"other": (None, "x")}}, 400, INVALID, "file", "neither"),
+    ({"files": {"audio": ("a.mp3", b"x")}}, 400, INVALID, "file", "sent in the field `audio`"),
+    ({"files": {"file": (None, b"x")}}, 400, INVALID, "file", "as text"),
+    ({"files": [("file", ("a.mp3", b"x")), ("file", ("b.mp3", b"x"))]}, 400, INVALID, None, "Too many files"),
+    ({"json": {}}, 400, INVALID, "file", "neither"),
+    (body(b"x", "multipart/form-data"), 400, INVALID, ANY, ""),
+    (body(b"no form at all", FORM), 400, INVALID, ANY, ""),
+    (body(b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nab', FORM), 400, INVALID, ANY, ""),
+    (body(b"--x\r\nContent-Disposition: form-data\r\n\r\nab\r\n--x--\r\n", FORM), 400, INVALID, ANY, ""),
+    *(
         (
-            {"model": WHISPER, "timestamp_granularities": "word", "response_format": "verbose_json"},
-            "timestamp_granularities",
-            "invalid_request_error",
-        ),
-        ({"language": "german"}, "language", "invalid_request_error"),
-        ({"context_bias": "Ray"}, "context_bias", "invalid_request_error"),
-    ],
-)
-async def test_what_an_engine_cannot_do_is_refused_before_ticket_and_engine(
-    api: Api, fields: Fields, param: str, code: str
-) -> None:
+            {"files": {"file": ("memo.mp3", "unreadable")}, "data": {"stream": stream}},
+            400,
+            "audio_unreadable",
+            "file",
+            "",
+        )
+        for stream in ("false", "true")
+    ),
+    *(
+        ({"json": {"upload_id": upload_id}}, 404, "not_found", "upload_id", "")
+        for upload_id in ("upl_unknown", " ", "../../etc/passwd", "x" * 1000)
+    ),
+    *(
+        (body(b"x", kind), 415, "unsupported_media_type", None, "")
+        for kind in ("audio/mpeg", "application/x-www-form-urlencoded", "text/plain", "")
+    ),
+]
+
+
+async def test_what_is_refused(api: Api) -> None:
+    wrong = []
+    for request, status, code, param, says in REFUSED:
+        reply = await api.send("POST", PATH, **request)
+        error = reply.json().get("error", {})
+        is_right = (reply.status_code, error.get("code"), error.get("param")) == (status, code, param)
+        supported = len(error.get("supported", ()))
+        if not is_right or says not in error["message"] or supported != 99 * (code == "language_not_supported"):
+            wrong.append((request, reply.text))
+    assert wrong == []
+    assert await api.usage() == []
+
+
+async def test_what_an_engine_cannot_do_is_refused_before_ticket_and_engine(api: Api) -> None:
     ticket = heard(await api.send("POST", "/v1/audio/uploads", json={"mime": "audio/mpeg", "size": 5}))
     await api.client.put(ticket["upload_url"], content=b"hello", headers={"content-type": "audio/mpeg"})
     upload = {"upload_id": ticket["upload_id"]}
     poor = with_options(api, times=["segment"], takes_terms=False, lacks_languages=["yue"])
-    engine: Any = poor.service.engine(poor.service.catalog.transcription[fields.get("model", DEFAULT)])
-    before = engine.warmed
-    for body in (fields, fields | {"stream": True}):
-        refused(await poor.send("POST", PATH, json=upload | body), 400, code, param)
-    assert (engine.warmed, engine.callers) == (before, [])
+    words = {"timestamp_granularities": "word", "response_format": "verbose_json"}
+    for fields, param, code in (
+        ({"model": WHISPER, "language": "xx"}, "language", "language_not_supported"),
+        ({"model": WHISPER, **words}, "timestamp_granularities", INVALID),
+        ({"language": "german"}, "language", INVALID),
+        ({"context_bias": "Ray"}, "context_bias", INVALID),
+    ):
+        engine = poor.engine(poor.service.catalog.transcription[fields.get("model", DEFAULT)].deployment)
+        before = engine.warmed
+        for stream in (False, True):
+            refused(await poor.send("POST", PATH, json=upload | fields | {"stream": stream}), 400, code, param)
+        assert (engine.warmed, engine.callers) == (before, [])
     assert heard(await api.send("POST", PATH, json=upload)) == {"text": "hello"}
 
 
-async def test_recording_may_last_four_hours(api: Api) -> None:
-    for seconds in (RECORDING_S - 1, RECORDING_S):
-        assert (await transcribe(api, f"lasts {seconds}")).status_code == 200
-    refused(await transcribe(api, f"lasts {RECORDING_S + 1}"), 400, "audio_too_long", "file")
-
-
-async def test_format_text_takes_twenty_minutes(api: Api) -> None:
-    for seconds in (FORMAT_TEXT_S - 1, FORMAT_TEXT_S):
-        assert (await transcribe(api, f"lasts {seconds}", format_text="true")).status_code == 200
-    reply = await transcribe(api, f"lasts {FORMAT_TEXT_S + 1}", format_text="true")
-    refused(reply, 400, "audio_too_long", "format_text", "20 minutes")
-
-
-@pytest.mark.parametrize(
-    "headers_and_body",
-    [
-        ("multipart/form-data", b"x"),
-        ("multipart/form-data; boundary=x", b"no form at all"),
-        (
-            "multipart/form-data; boundary=x",
-            b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nab',
-        ),
-        ("multipart/form-data; boundary=x", b"--x\r\nContent-Disposition: form-data\r\n\r\nab\r\n--x--\r\n"),
-    ],
-)
-async def test_400_broken_form(api: Api, headers_and_body: tuple[str, bytes]) -> None:
-    kind, body = headers_and_body
-    reply = await api.send("POST", PATH, content=body, headers={"content-type": kind})
-    assert reply.status_code == 400
-    assert reply.json()["error"]["code"] == "invalid_request_error"
-
-
-@pytest.mark.parametrize("kind", ["audio/mpeg", "application/x-www-form-urlencoded", "text/plain", ""])
-async def test_415_other_bodies(api: Api, kind: str) -> None:
-    reply = await api.send("POST", PATH, content=b"x", headers={"content-type": kind})
-    refused(reply, 415, "unsupported_media_type", None)
-
-
-@pytest.mark.parametrize("upload_id", ["upl_unknown", " ", "../../etc/passwd", "x" * 1000])
-async def test_404_unknown_upload(api: Api, upload_id: str) -> None:
-    refused(await api.send("POST", PATH, json={"upload_id": upload_id}), 404, "not_found", "upload_id")
+async def test_recordings_last_four_hours_at_most_and_twenty_minutes_to_be_formatted(api: Api) -> None:
+    for most, fields, param, says in (
+        (RECORDING_S, {}, "file", ""),
+        (FORMAT_TEXT_S, {"format_text": "true"}, "format_text", "20 minutes"),
+    ):
+        for seconds in (most - 1, most):
+            assert (await transcribe(api, f"lasts {seconds}", **fields)).status_code == 200
+        reply = await transcribe(api, f"lasts {most + 1}", **fields)
+        refused(reply, 400, "audio_too_long", param, says)
 
 
 async def test_413_body_over_four_and_a_half_mebibytes(api: Api) -> None:
@@ -171,46 +158,31 @@ async def test_413_fields_over_64_kibibytes(api: Api) -> None:
     refused(reply, 413, "request_too_large", None)
 
 
-@pytest.mark.parametrize("stream", ["false", "true"])
-async def test_400_recording_that_cannot_be_decoded_also_where_a_stream_was_asked_for(api: Api, stream: str) -> None:
-    refused(await transcribe(api, "unreadable", stream=stream), 400, "audio_unreadable", "file")
-
-
 # --- engines that fail or are late ------------------------------------------------------------------------------------
 
 
-async def test_502_engine_that_fails(api: Api) -> None:
-    refused(await transcribe(api, "hello\nfail"), 502, "upstream_error", None)
+LATE: list[tuple[dict[str, float], str, Fields, int, str, str]] = [
+    ({}, "hello\nfail", {}, 502, "upstream_error", ""),
+    ({"answer_s": 0.2}, "hello\nhold 5", {}, 504, "upstream_timeout", ""),
+    ({"answer_s": 0.2}, "hold 60\ntwo", {"stream": "true"}, 504, "upstream_timeout", ""),
+    ({"answer_s": 0.5, "computed_s": 0.1}, "hello\nhold 5", {"model": WHISPER}, 504, "upstream_timeout", "split it"),
+    ({"answer_s": 0.3, "computed_s": 120}, "hello\nhold 5", {"model": WHISPER}, 503, "warming_up", "warming up"),
+]
+
+
+async def test_engines_that_fail_or_are_late_cost_nothing(api: Api) -> None:
+    for times, recording, fields, status, code, says in LATE:
+        reply = await transcribe(within(api, **times), recording, **fields)
+        refused(reply, status, code, None, says)
+        assert reply.headers.get("retry-after") == ("60" if status == 503 else None)
     assert await api.usage() == []
+    models = api.service.catalog.transcription
+    assert [(m.answer_s, m.computed_s) for m in models.values()] == [(270, 0), (240, 120)]
 
 
 async def test_503_not_configured(api: Api) -> None:
-    bare = api.with_models(transcription={})
-    refused(await transcribe(bare), 503, "not_configured", None)
+    refused(await transcribe(api.with_models(transcription={})), 503, "not_configured", None)
     refused(await transcribe(api.without(DEFAULT, WHISPER), model=WHISPER), 503, "not_configured", None)
-
-
-async def test_504_default_model_is_late(api: Api) -> None:
-    hurried = within(api, answer_s=0.2)
-    refused(await transcribe(hurried, "hello\nhold 5"), 504, "upstream_timeout", None)
-    assert await api.usage() == []
-
-
-async def test_504_whisper_was_computing_for_long_enough(api: Api) -> None:
-    hurried = within(api, answer_s=0.5, computed_s=0.1)
-    refused(await transcribe(hurried, "hello\nhold 5", model=WHISPER), 504, "upstream_timeout", None, "split it")
-
-
-async def test_503_whisper_was_not_computing_for_long_enough(api: Api) -> None:
-    hurried = within(api, answer_s=0.3, computed_s=120)
-    reply = await transcribe(hurried, "hello\nhold 5", model=WHISPER)
-    refused(reply, 503, "warming_up", None, "warming up")
-    assert reply.headers["retry-after"] == "60"
-
-
-async def test_the_stanzas_have_the_times_of_the_spec(api: Api) -> None:
-    models = api.service.catalog.transcription
-    assert [(m.answer_s, m.computed_s) for m in models.values()] == [(270, 0), (240, 120)]
 
 
 # --- money ------------------------------------------------------------------------------------------------------------
@@ -238,20 +210,9 @@ async def test_a_stream_that_a_time_limit_ends_is_billed_as_far_as_it_went(
     assert (line.model, line.quantity, line.unit) == (model, 2, "audio_seconds")
 
 
-@pytest.mark.parametrize("stream", ["false", "true"])
-async def test_nothing_is_billed_where_a_time_limit_left_nothing_to_the_client(api: Api, stream: str) -> None:
-    heard_first = "one\n" if stream == "false" else ""
-    hurried = within(api, answer_s=0.5)
-    refused(await transcribe(hurried, f"{heard_first}hold 60\ntwo", stream=stream), 504, "upstream_timeout", None)
-    assert await api.usage() == []
-
-
-async def test_402_before_a_file_is_decoded(api: Api) -> None:
+async def test_402_before_a_file_is_decoded_and_for_one_that_is_longer_than_the_money(api: Api) -> None:
     await api.limit(0)
     refused(await transcribe(api, "unreadable"), 402, "org_spend_limit", None)
-
-
-async def test_402_for_a_recording_that_is_longer_than_the_money(api: Api) -> None:
     await api.limit(10)
     assert (await transcribe(api, "lasts 10")).status_code == 200
     await api.limit(20)

@@ -1,20 +1,25 @@
-"""Uploads that do not behave: slow, broken off, too many at once, on a full disk, over a store that fails."""
+"""Uploads that do not behave: slow, broken off, too many at once, on a full disk; and what they cost in memory."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from contract.access import Scope
 from contract.errors import STATE_UNAVAILABLE, ApiError
-from contract.limits import SPARE_BYTES, UPLOAD_S, UPLOADS_OF_ORGANISATION
+from contract.limits import MIB, SPARE_BYTES, UPLOAD_S, UPLOADS_OF_ORGANISATION
 from deployments.ingress.flows.uploads import AT_ONCE
 from deployments.ingress.front.bodies import with_stall_limit
+from deployments.ingress.routes import files
 from state.blobs.base import open_blobs
 from state.blobs.folder import UNFINISHED, FolderBlobs
 from state.tickets import Ticket, Tickets
@@ -22,196 +27,137 @@ from tests.api.conftest import Api, refused
 from tests.api.uploads import (
     PATH,
     SOUND,
-    Slow,
-    Stalled,
+    WEBM,
+    Body,
     in_pieces,
     put,
-    put_raw,
     state_of,
     stored,
     ticket_of,
     transcribe,
+    under_way,
 )
 from tests.state.books import pass_time
 from tests.state.bucket import Bucket, run_bucket
 from tests.waiting import until
 
-
-async def test_of_two_puts_at_once_one_wins_and_the_bytes_of_the_other_are_gone(api: Api, tmp_path: Path) -> None:
-    ticket, slow = await ticket_of(api), Slow()
-    first = asyncio.create_task(put_raw(api, ticket, slow))
-    await slow.reached.wait()
-    assert await put_raw(api, ticket, in_pieces(b"faster")) == 200
-    slow.go.set()
-    assert await first == 409
-    assert [path.read_bytes() for path in stored(tmp_path)] == [b"faster"]
+ROOT = Path(__file__).parent.parent.parent
 
 
 async def test_many_puts_at_once_are_not_all_taken(api: Api, tmp_path: Path) -> None:
-    ticket, bodies = await ticket_of(api), [Slow() for _ in range(AT_ONCE)]
-    running = [asyncio.create_task(put_raw(api, ticket, body)) for body in bodies]
-    await asyncio.gather(*(body.reached.wait() for body in bodies))
-    refused(await put(api, ticket), 429, "busy")
-    for body in bodies:
-        body.go.set()
-    assert sorted(await asyncio.gather(*running)) == [200, 409]
+    ticket, bodies = await ticket_of(api), [Body() for _ in range(AT_ONCE)]
+    async with under_way(api, bodies, [ticket] * AT_ONCE) as running:
+        refused(await put(api, ticket), 429, "busy")
+        bodies[0].end(b"faster")
+        assert await running[0] == 200
+        bodies[1].end(SOUND[5:])
+        assert await running[1] == 409
     refused(await put(api, ticket), 409, "already_uploaded")
-    assert len(stored(tmp_path)) == 1
+    assert [path.read_bytes() for path in stored(tmp_path)] == [SOUND[:5] + b"faster"]
 
 
-async def test_a_client_that_goes_away_in_the_middle_leaves_nothing(api: Api, tmp_path: Path) -> None:
-    ticket, slow = await ticket_of(api), Slow(ConnectionResetError)
-    running = asyncio.create_task(put_raw(api, ticket, slow))
-    await slow.reached.wait()
-    assert len(list((tmp_path / "bytes" / UNFINISHED).iterdir())) == 1
-    slow.go.set()
-    assert await running == 400
-    assert await state_of(api, ticket) == "issued"
-    assert stored(tmp_path) == []
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_client_that_leaves_in_the_middle_leaves_nothing(api: Api, tmp_path: Path, is_cancelled: bool) -> None:
+    ticket, body = await ticket_of(api), Body()
+    async with under_way(api, [body], [ticket]) as (running,):
+        assert len(list((tmp_path / "bytes" / UNFINISHED).iterdir())) == 1
+        if not is_cancelled:
+            body.leave()
+            assert await running == 400
+    assert (await state_of(api, ticket), stored(tmp_path)) == ("issued", [])
     assert (await put(api, ticket)).status_code == 200
 
 
-async def test_a_request_that_is_cancelled_leaves_nothing(api: Api, tmp_path: Path) -> None:
-    ticket, slow = await ticket_of(api), Slow()
-    running = asyncio.create_task(put_raw(api, ticket, slow))
-    await slow.reached.wait()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert await state_of(api, ticket) == "issued"
-    assert stored(tmp_path) == []
-    assert (await put(api, ticket)).status_code == 200
-
-
-async def test_a_ticket_that_is_consumed_meanwhile_takes_nothing(api: Api, tmp_path: Path) -> None:
-    ticket, slow = await ticket_of(api), Slow()
-    running = asyncio.create_task(put_raw(api, ticket, slow))
-    await slow.reached.wait()
-    with pytest.raises(ApiError, match="nothing was uploaded"):
-        await api.state.tickets.consume(1, ticket["upload_id"])
-    slow.go.set()
-    assert await running == 404
-    assert stored(tmp_path) == []
-
-
-@pytest.mark.parametrize("ending", ["used", "uploaded by another", "expired"])
+@pytest.mark.parametrize(
+    ("ending", "status"), [("used", 404), ("uploaded by another", 409), ("expired", 404), ("used at the end", 404)]
+)
 async def test_an_upload_ends_within_seconds_once_its_ticket_is_used(
-    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, status: int
 ) -> None:
-    monkeypatch.setattr("deployments.ingress.routes.files.TICKET_POLL_S", 0.05)
-    ticket, body = await ticket_of(api), Stalled()
-    running = asyncio.create_task(put_raw(api, ticket, body))
-    await body.reached.wait()
-    await asyncio.sleep(0.2)
-    assert not running.done(), "the ticket is good: whoever sends slowly may"
-    if ending == "used":
-        # In this process or another one: what is looked at is the row.
-        refused(await transcribe(api, ticket), 404, "not_found")
-    elif ending == "uploaded by another":
-        assert (await put(api, ticket)).status_code == 200
-    else:
-        await pass_time(api.state.database, UPLOAD_S)
-    assert await asyncio.wait_for(running, 10) == (409 if ending == "uploaded by another" else 404)
-    assert len(stored(tmp_path)) == (1 if ending == "uploaded by another" else 0)
-
-
-class Unreadable(Tickets):
-    """Tickets of a database that does not answer for a while."""
-
-    looked = 0
-
-    async def find(self, ticket_id: str) -> Ticket | None:
-        self.looked += 1
-        raise STATE_UNAVAILABLE()
+    monkeypatch.setattr(files, "TICKET_POLL_S", 60 if ending == "used at the end" else 0.05)
+    ticket, body = await ticket_of(api), Body()
+    async with under_way(api, [body], [ticket]) as (running,):
+        await asyncio.sleep(0.2)
+        assert not running.done(), "the ticket is good: a slow client may go on"
+        if ending == "uploaded by another":
+            assert (await put(api, ticket)).status_code == 200
+        elif ending == "expired":
+            await pass_time(api.state.database, UPLOAD_S)
+        else:
+            # In this process or another one: what is looked at is the row.
+            refused(await transcribe(api, ticket), 404, "not_found")
+        if ending == "used at the end":
+            body.end(SOUND[5:])
+        assert await asyncio.wait_for(running, 10) == status
+    assert len(stored(tmp_path)) == (status == 409)
 
 
 async def test_an_upload_goes_on_while_its_ticket_cannot_be_looked_at(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deployments.ingress.routes.files.TICKET_POLL_S", 0.01)
-    ticket, body = await ticket_of(api), Stalled()
-    running = asyncio.create_task(put_raw(api, ticket, body))
-    await body.reached.wait()
-    api.state.tickets = unreadable = Unreadable(api.state.database, api.state.blobs)
-    await until(lambda: unreadable.looked >= 3)
-    body.coming.put_nowait(SOUND[1:])
-    body.coming.put_nowait(None)
-    assert await running == 200
+    monkeypatch.setattr(files, "TICKET_POLL_S", 0.01)
+    looked = [0]
+
+    async def unreadable(ticket_id: str) -> Ticket | None:
+        looked[0] += 1
+        raise STATE_UNAVAILABLE()
+
+    ticket, body = await ticket_of(api), Body()
+    async with under_way(api, [body], [ticket]) as (running,):
+        monkeypatch.setattr(api.state.tickets, "find", unreadable)
+        await until(lambda: looked[0] >= 3)
+        body.end(SOUND[5:])
+        assert await running == 200
     assert [path.read_bytes() for path in stored(tmp_path)] == [SOUND]
 
 
-@pytest.mark.parametrize(("under_way", "status"), [(UPLOADS_OF_ORGANISATION - 1, 200), (UPLOADS_OF_ORGANISATION, 429)])
-async def test_429_more_uploads_at_once_than_an_organisation_may(api: Api, under_way: int, status: int) -> None:
-    await api.organisation("other")
-    theirs = await ticket_of(api, key=await api.key(*Scope, org="other"))
-    bodies = [Stalled() for _ in range(under_way)]
-    running = [asyncio.create_task(put_raw(api, await ticket_of(api), body)) for body in bodies]
-    await asyncio.gather(*(body.reached.wait() for body in bodies))
-    reply = await put(api, await ticket_of(api))
-    assert reply.status_code == status
-    if status == 429:
-        refused(reply, 429, "rate_limit_exceeded", says=f"{UPLOADS_OF_ORGANISATION} uploads")
-        assert 1 <= int(reply.headers["retry-after"]) <= 3
-    assert (await put(api, theirs)).status_code == 200
-    for one in running:
-        one.cancel()
-    await asyncio.wait(running)
+async def test_429_more_uploads_at_once_than_an_organisation_may(api: Api) -> None:
+    theirs = await ticket_of(api, key=await api.stranger())
+    async with under_way(api, [Body() for _ in range(UPLOADS_OF_ORGANISATION - 1)]):
+        assert (await put(api, await ticket_of(api))).status_code == 200
+        async with under_way(api, [Body()]):
+            reply = await put(api, await ticket_of(api))
+            refused(reply, 429, "rate_limit_exceeded", says=f"{UPLOADS_OF_ORGANISATION} uploads")
+            assert 1 <= int(reply.headers["retry-after"]) <= 3
+            assert (await put(api, theirs)).status_code == 200
     assert (await put(api, await ticket_of(api))).status_code == 200
 
 
-@pytest.mark.parametrize(("under_way", "status"), [(1, 200), (2, 503)])
-async def test_503_more_uploads_at_once_than_a_process_may(api: Api, under_way: int, status: int) -> None:
+async def test_503_more_uploads_at_once_than_a_process_may(api: Api) -> None:
     api.service.concurrency.most_requests = 8  # of which a quarter may be uploads
-    tickets, bodies = [await ticket_of(api) for _ in range(under_way + 1)], [Stalled() for _ in range(under_way)]
-    running = [asyncio.create_task(put_raw(api, ticket, body)) for ticket, body in zip(tickets, bodies, strict=False)]
-    await asyncio.gather(*(body.reached.wait() for body in bodies))
-    reply = await put(api, tickets[-1])
-    assert reply.status_code == status
-    if status == 503:
-        refused(reply, 503, "overloaded")
-    for one in running:
-        one.cancel()
-    await asyncio.wait(running)
+    first, second, third, fourth = [await ticket_of(api) for _ in range(4)]
+    async with under_way(api, [Body()], [first]):
+        assert (await put(api, second)).status_code == 200
+        async with under_way(api, [Body()], [third]):
+            refused(await put(api, fourth), 503, "overloaded")
 
 
-@pytest.mark.parametrize(("free", "status"), [(-1, 503), (0, 200), (1, 200)])
-async def test_503_no_ticket_where_the_disk_must_keep_what_is_free(
-    api: Api, tmp_path: Path, free: int, status: int
-) -> None:
-    """What stays free holds the database's own growth; a ticket is good for its whole size, and leaves as much."""
-    api.state.blobs = FolderBlobs(tmp_path / "bytes", lambda folder: SPARE_BYTES + 2000 + free)
-    reply = await api.send("POST", PATH, json={"mime": "audio/webm", "size": 1000})
-    assert reply.status_code == status
-    if status == 503:
-        refused(reply, 503, "state_unavailable", says="disk for recordings is full")
-        assert reply.headers["retry-after"] == "60"
+async def test_no_ticket_where_the_disk_must_keep_what_is_free(api: Api, tmp_path: Path) -> None:
+    """What stays free holds the database's own growth; half of the rest is for one organisation, used or not."""
+    left = [SPARE_BYTES + 1999]
+    api.state.blobs = FolderBlobs(tmp_path / "bytes", lambda folder: left[0])
+
+    async def issued() -> httpx.Response:
+        reply = await api.send("POST", PATH, json={"mime": "audio/webm", "size": 1000})
+        assert reply.status_code == 200 or reply.headers["retry-after"] == "60"
+        return reply
+
+    refused(await issued(), 503, "state_unavailable", says="disk for recordings is full")
+    left[0] = SPARE_BYTES + 2000
+    assert (await issued()).status_code == 200
+    left[0] = SPARE_BYTES + 3999
+    refused(await issued(), 429, "rate_limit_exceeded", says="unused tickets for 1000 bytes")
+    left[0] = SPARE_BYTES + 4000
+    assert (await issued()).status_code == 200
 
 
-@pytest.mark.parametrize(("free", "status"), [(-1, 429), (0, 200), (1, 200)])
-async def test_429_tickets_of_an_organisation_leave_room_to_others(
-    api: Api, tmp_path: Path, free: int, status: int
-) -> None:
-    """Nothing has come under the first one, but will."""
-    api.state.blobs = FolderBlobs(tmp_path / "bytes", lambda folder: SPARE_BYTES + 4000 + free)
-    await ticket_of(api, 1000)
-    reply = await api.send("POST", PATH, json={"mime": "audio/webm", "size": 1000})
-    assert reply.status_code == status
-    if status == 429:
-        refused(reply, 429, "rate_limit_exceeded", says="unused tickets for 1000 bytes")
-        assert reply.headers["retry-after"] == "60"
-
-
-async def test_503_a_disk_that_fills_up_while_a_recording_comes(api: Api, tmp_path: Path) -> None:
+async def test_503_a_disk_that_fills_up_while_a_recording_comes_or_takes_nothing(api: Api, tmp_path: Path) -> None:
     ticket, left = await ticket_of(api, 300), iter([SPARE_BYTES + 100, SPARE_BYTES + 99])
     api.state.blobs = FolderBlobs(tmp_path / "bytes", lambda folder: next(left))
     reply = await put(api, ticket, in_pieces(bytes(100), bytes(100), bytes(100)))
     refused(reply, 503, "state_unavailable", says="disk for recordings is full")
-    assert await state_of(api, ticket) == "issued"
-    assert stored(tmp_path) == []
-
-
-async def test_503_a_disk_that_takes_no_more(api: Api, tmp_path: Path) -> None:
-    ticket = await ticket_of(api)
+    assert (await state_of(api, ticket), stored(tmp_path)) == ("issued", [])
+    api.state.blobs = FolderBlobs(tmp_path / "bytes")
     (tmp_path / "bytes" / UNFINISHED).rmdir()
     refused(await put(api, ticket), 503, "state_unavailable")
     assert await state_of(api, ticket) == "issued"
@@ -221,9 +167,9 @@ async def test_503_a_disk_that_takes_no_more(api: Api, tmp_path: Path) -> None:
 
 
 async def test_408_a_body_that_stops_coming() -> None:
-    source = Slow().__aiter__()
+    source = in_slow_pieces(b"first", pause_s=60)
     body = with_stall_limit(source, 0.01, 60)
-    assert await anext(body) == SOUND[:5]
+    assert await anext(body) == b"first"
     with pytest.raises(ApiError) as caught:
         await anext(body)
     assert (caught.value.fault.status, caught.value.fault.code) == (408, "request_timeout")
@@ -231,76 +177,98 @@ async def test_408_a_body_that_stops_coming() -> None:
         await anext(source)
 
 
-async def test_408_a_body_that_trickles_until_the_ticket_has_expired() -> None:
-    async def trickle() -> AsyncGenerator[bytes, None]:
-        while True:
-            await asyncio.sleep(0.001)
-            yield b"x"
-
-    body = with_stall_limit(trickle(), 60, 0.05)
-    assert await anext(body) == b"x"
+async def test_408_a_body_that_brings_less_than_it_must_or_comes_until_the_ticket_has_expired(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(ApiError, match="arrived too slowly"):
-        await _all(body)
-
-
-async def test_408_a_body_that_brings_less_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+        [_ async for _ in with_stall_limit(in_slow_pieces(*[b"x"] * 1000), 60, 0.05)]
     monkeypatch.setattr("deployments.ingress.front.bodies.BODY_GRACE_S", 0.05)
-
-    async def pieces(size: int) -> AsyncGenerator[bytes, None]:
-        for _ in range(20):
-            await asyncio.sleep(0.01)
-            yield bytes(size)
-
-    assert len(await _all(with_stall_limit(pieces(8192), 60, 60))) == 20
+    fast, slow = in_slow_pieces(*[bytes(8192)] * 20), in_slow_pieces(*[b"x"] * 20)
+    assert len([piece async for piece in with_stall_limit(fast, 60, 60)]) == 20
     with pytest.raises(ApiError, match="8192 bytes must arrive per second"):
-        await _all(with_stall_limit(pieces(1), 60, 60))
+        [_ async for _ in with_stall_limit(slow, 60, 60)]
 
 
-async def _all(chunks: AsyncGenerator[bytes, None]) -> list[bytes]:
-    return [chunk async for chunk in chunks]
+async def in_slow_pieces(*pieces: bytes, pause_s: float = 0.01) -> AsyncGenerator[bytes, None]:
+    for piece in pieces:
+        yield piece
+        await asyncio.sleep(pause_s)
 
 
 # --- an S3 store ------------------------------------------------------------------------------------------------------
 
 
+async def test_the_same_rules_hold_over_an_s3_store(api: Api, bucket: Bucket) -> None:
+    ticket = await ticket_of(api, 12_000_000)
+    sound = os.urandom(12_000_000)
+    refused(await put(api, ticket, sound + b"x"), 413, "request_too_large")
+    refused(await put(api, ticket, in_pieces(sound, b"x")), 413, "request_too_large")
+    refused(await put(api, ticket, sound, **{"content-type": "audio/ogg"}), 415, "unsupported_media_type")
+    bucket.broken = True
+    refused(await put(api, ticket, sound), 503, "state_unavailable")
+    bucket.broken = False
+    assert (bucket.objects, await state_of(api, ticket)) == ({}, "issued")
+    assert (await put(api, ticket, in_pieces(sound[:7_000_000], sound[7_000_000:]))).status_code == 200
+    refused(await put(api, ticket, sound), 409, "already_uploaded")
+    consumed = await api.state.tickets.consume(1, ticket["upload_id"])
+    async with httpx.AsyncClient() as engine:
+        assert (await engine.get(await api.state.blobs.address(consumed.blob, 60))).content == sound
+    await api.state.tickets.discard(consumed)
+    assert bucket.objects == {}
+
+
+def settings_of(server: Bucket) -> dict[str, str]:
+    """What a process has in its environment that keeps its bytes in `server`."""
+    settings = {"ENDPOINT_URL": server.url, "ALLOW_HTTP": "true", "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x"}
+    return {f"AWS_{name}": value for name, value in settings.items()}
+
+
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+def bucket(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """The store of `api`."""
     with run_bucket() as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-        monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+        for name, value in settings_of(server).items():
+            monkeypatch.setenv(name, value)
+        api.state.blobs = open_blobs(tmp_path, "s3://store/some/prefix")
+        api.state.tickets = Tickets(api.state.database, api.state.blobs)
         yield server
 
 
-@pytest.fixture
-def s3(api: Api, bucket: Bucket, tmp_path: Path) -> Api:
-    """The app over that store."""
-    api.state.blobs = open_blobs(tmp_path, "s3://store/some/prefix")
-    api.state.tickets = Tickets(api.state.database, api.state.blobs)
-    return api
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+CLIENTS = 8
 
 
-async def test_the_same_rules_hold_over_an_s3_store(s3: Api, bucket: Bucket) -> None:
-    ticket = await ticket_of(s3, 12_000_000)
-    sound = os.urandom(12_000_000)
-    refused(await put(s3, ticket, sound + b"x"), 413, "request_too_large")
-    refused(await put(s3, ticket, in_pieces(sound, b"x")), 413, "request_too_large")
-    refused(await put(s3, ticket, sound, **{"content-type": "audio/ogg"}), 415, "unsupported_media_type")
-    assert bucket.objects == {}
-    assert (await put(s3, ticket, in_pieces(sound[:7_000_000], sound[7_000_000:]))).status_code == 200
-    refused(await put(s3, ticket, sound), 409, "already_uploaded")
-    consumed = await s3.state.tickets.consume(1, ticket["upload_id"])
-    async with httpx.AsyncClient() as engine:
-        assert (await engine.get(await s3.state.blobs.address(consumed.blob, 60))).content == sound
-    await s3.state.tickets.discard(consumed)
-    assert bucket.objects == {}
+def memory_of(process: subprocess.Popen[str], name: str) -> int:
+    """`VmRSS`, what it occupies, or `VmHWM`, the most that it ever did, in bytes."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.findall(rf"{name}:\s+(\d+) kB", status)[0]) * 1024
 
 
-async def test_a_store_that_fails_leaves_the_ticket_issued(s3: Api, bucket: Bucket) -> None:
-    ticket = await ticket_of(s3)
-    bucket.broken = True
-    refused(await put(s3, ticket), 503, "state_unavailable")
-    assert await state_of(s3, ticket) == "issued"
-    bucket.broken = False
-    assert (await put(s3, ticket)).status_code == 200
+@pytest.mark.parametrize("store", [(), ("s3://store",)])
+@pytest.mark.parametrize("size_mib", [24, pytest.param(100, marks=pytest.mark.slow)])
+def test_eight_uploads_at_once_do_not_grow_the_server_by_what_they_bring(
+    tmp_path: Path, store: tuple[str, ...], size_mib: int
+) -> None:
+    def upload(size: int) -> int:
+        """The status of an upload whose length is not declared: it comes as fast as the socket takes it."""
+        reply = httpx.post(f"{address}{PATH}", json={"mime": "audio/webm", "size": size * MIB}, headers=headers)
+        pieces = (bytes(MIB) for _ in range(size))
+        return httpx.put(reply.json()["upload_url"], content=pieces, headers=WEBM, timeout=60).status_code
+
+    command = [sys.executable, "-m", "tests.api.serving", str(tmp_path), *store]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with run_bucket() as bucket:
+        settings = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1", "OMP_NUM_THREADS": "1", **settings_of(bucket)}
+        with subprocess.Popen(command, cwd=ROOT, env=os.environ | settings, **pipes) as process:
+            assert process.stdout is not None
+            port, key = process.stdout.readline().split()
+            address, headers = f"http://127.0.0.1:{port}", {"authorization": f"Bearer {key}"}
+            assert upload(1) == 200
+            before = memory_of(process, "VmRSS")
+            with ThreadPoolExecutor(CLIENTS) as pool:
+                assert list(pool.map(upload, [size_mib] * CLIENTS)) == [200] * CLIENTS
+            grown = memory_of(process, "VmHWM") - before
+            process.communicate(timeout=30)
+    print(f"{CLIENTS} uploads of {size_mib} MiB: {grown / MIB:.0f} MiB more")
+    assert grown < 150 * MIB

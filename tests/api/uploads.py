@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -73,37 +74,46 @@ async def transcribe(api: Api, ticket: dict[str, Any], key: str | None = None) -
     return await api.send("POST", "/v1/audio/transcriptions", key, json={"upload_id": ticket["upload_id"]})
 
 
-class Slow:
-    """A body that waits in the middle until it is told to go on."""
+class Body:
+    """A body that sends its first bytes and then waits for more, which can be given up as on a real connection."""
 
-    def __init__(self, error: type[BaseException] | None = None) -> None:
-        self.reached, self.go = asyncio.Event(), asyncio.Event()
-        self._error = error
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield SOUND[:5]
-        self.reached.set()
-        await self.go.wait()
-        if self._error:
-            raise self._error
-        yield SOUND[5:]
-
-
-class Stalled:
-    """A body that has sent a byte and then stands still; a wait for more can be given up, as on a real connection."""
-
-    def __init__(self) -> None:
-        self.coming: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self.coming.put_nowait(SOUND[:1])
+    def __init__(self, first: bytes = SOUND[:5]) -> None:
+        self._coming: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._coming.put_nowait(first)
+        self._left = False
         self.reached = asyncio.Event()
 
-    def __aiter__(self) -> Stalled:
+    def end(self, *rest: bytes) -> None:
+        """Sends the rest."""
+        for piece in (*rest, None):
+            self._coming.put_nowait(piece)
+
+    def leave(self) -> None:
+        """Closes the connection in the middle."""
+        self._left = True
+        self._coming.put_nowait(None)
+
+    def __aiter__(self) -> Body:
         return self
 
     async def __anext__(self) -> bytes:
-        if self.coming.empty():
+        if self._coming.empty():
             self.reached.set()
-        piece = await self.coming.get()
+        piece = await self._coming.get()
         if piece is None:
-            raise StopAsyncIteration
+            raise ConnectionResetError if self._left else StopAsyncIteration
         return piece
+
+
+@asynccontextmanager
+async def under_way(
+    api: Api, bodies: Sequence[Body], tickets: Sequence[dict[str, Any]] = ()
+) -> AsyncIterator[list[asyncio.Task[int]]]:
+    """A PUT of each body that has begun, to its ticket or to one of its own; given up at the end."""
+    named = tickets or [await ticket_of(api) for _ in bodies]
+    tasks = [asyncio.create_task(put_raw(api, *pair)) for pair in zip(named, bodies, strict=True)]
+    await asyncio.gather(*(body.reached.wait() for body in bodies))
+    yield tasks
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

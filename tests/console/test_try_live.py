@@ -14,7 +14,7 @@ import pytest
 from contract.access import Scope
 from contract.catalog import Catalog
 from deployments.ingress.routes import realtime
-from tests.api.live import ScriptedEars
+from tests.api.live import ScriptedTranscriber
 from tests.console import engines
 from tests.console.conftest import OpenTab
 from tests.console.panels import HOSTILE, Panel
@@ -71,8 +71,8 @@ async def words(seconds: float) -> str:
 
 
 @pytest.fixture
-async def ears(stage: Stage) -> AsyncIterator[ScriptedEars]:
-    ears = ScriptedEars(words)
+async def ears(stage: Stage) -> AsyncIterator[ScriptedTranscriber]:
+    ears = ScriptedTranscriber(words)
     for model in stage.catalog.transcription.values():
         engine: Any = stage.engines[model.deployment]
         engine.adapter = ears
@@ -88,7 +88,7 @@ async def listening(tab: Tab, key: str) -> Panel:
     return panel
 
 
-async def test_one_speaks_reads_and_stops(open_tab: OpenTab, key: str, ears: ScriptedEars) -> None:
+async def test_one_speaks_reads_and_stops(open_tab: OpenTab, key: str, ears: ScriptedTranscriber) -> None:
     panel = await listening(await open_tab(theme="dark"), key)
     text, seconds = panel.output.get_by_role("log"), panel.output.locator(".muted")
     await panel.expect(text).to_contain_text("word0 word1", timeout=15_000)
@@ -106,7 +106,7 @@ async def test_one_speaks_reads_and_stops(open_tab: OpenTab, key: str, ears: Scr
     await panel.expect(text).to_contain_text("<img src=x onerror=alert(1)>")
 
 
-async def test_it_ends_with_the_key_and_by_keyboard(tab: Tab, stage: Stage, key: str, ears: ScriptedEars) -> None:
+async def test_it_ends_with_the_key_and_by_keyboard(tab: Tab, stage: Stage, key: str, ears: ScriptedTranscriber) -> None:
     panel = await listening(tab, key)
     await panel.root.get_by_role("button", name="Speak").focus()
     await tab.page.keyboard.press("Tab")
@@ -129,7 +129,7 @@ async def test_a_key_that_may_not_is_told_before_the_microphone_opens(tab: Tab, 
 
 
 async def test_a_budget_that_ends_amid_a_session_closes_it(
-    tab: Tab, stage: Stage, key: str, ears: ScriptedEars
+    tab: Tab, stage: Stage, key: str, ears: ScriptedTranscriber
 ) -> None:
     await stage.api.limit(1)  # enough to open one, and not for the first minute
     await tab.page.add_init_script(TRACKS)
@@ -158,7 +158,7 @@ async def test_a_session_that_is_not_opened_is_told(tab: Tab, key: str, stage: S
 
 
 async def test_a_server_that_goes_says_when_it_ends_the_session(
-    tab: Tab, stage: Stage, key: str, ears: ScriptedEars, monkeypatch: pytest.MonkeyPatch
+    tab: Tab, stage: Stage, key: str, ears: ScriptedTranscriber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(realtime, "DRAIN_S", 1)
     panel = await listening(tab, key)
