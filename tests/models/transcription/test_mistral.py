@@ -15,15 +15,7 @@ from contract.transcription.engine import TranscriptionJob, TranscriptUpdate
 from models.options import OptionsError
 from models.transcription.adapter import SAMPLE_RATE, Recording
 from models.transcription.mistral import ANSWER_BYTES, MistralTranscription
-from tests.models.providers import (
-    KEY,
-    KEY_VARIABLE,
-    SEGMENTS,
-    TEXT,
-    WORDS,
-    TranscriptionProvider,
-    transcription_model,
-)
+from tests.models.providers import KEY, KEY_VARIABLE, SEGMENTS, TEXT, WORDS, TranscriptionProvider, transcription_model
 
 SECONDS = 5.0
 SPOKEN = [(text.strip(), start, end) for text, start, end in SEGMENTS]
