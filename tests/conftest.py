@@ -44,7 +44,6 @@ MAY_SKIP = {
     "this onnxruntime can use CUDA": "the same",
     "network namespaces want root and iproute2": "containers of some runners may not make any",
     "only root can be two users": "some runners are no root",
-    "it has no such language": "no pair of engine and language that could be tried",
 }
 """Reasons for which a test may be skipped where CI is set, and why."""
 

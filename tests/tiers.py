@@ -14,7 +14,6 @@ MARKERS = {
     "tests/models/decisions/": "engines",
     "tests/models/llm/": "engines",
     "tests/models/speech/test_cosyvoice.py": "engines",
-    "tests/models/speech/test_german.py": "engines",
     "tests/models/speech/test_kokoro.py": "engines",
     "tests/models/speech/test_kokoro_network.py": "engines",
     "tests/models/speech/test_marks.py": "engines",

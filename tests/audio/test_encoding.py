@@ -20,7 +20,6 @@ from tests.provenance import read_provenance
 
 MARKS = Provenance("engine <&\"'> ü", 1_790_000_000)
 FORMATS: list[AudioFormat] = ["wav", *CODECS]
-RATES = [8_000, 16_000, 22_050, 24_000, 44_100, 48_000]
 
 
 def sound(seconds: float, rate: int) -> np.ndarray:
@@ -57,53 +56,44 @@ def test_every_format_of_the_contract_but_ogg_is_made() -> None:
     assert {*FORMATS, "ogg"} == set(get_args(AudioFormat))
 
 
-@pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("format", FORMATS)
-def test_a_whole_clip_comes_back(format: AudioFormat, rate: int) -> None:
-    samples = sound(1.3, rate)
-    back = decoded(encoded(samples, format, rate, MARKS), rate)
-    assert likeness(samples, back) > 0.99
-    padding_s = {"wav": 0, "flac": 0, "mp3": 0.002, "opus": 0.001, "aac": 0.3}[format]
-    assert abs(len(back) - len(samples)) <= padding_s * rate
+of_each_format = pytest.mark.parametrize("format", FORMATS)
 
 
-@pytest.mark.parametrize("block", [1, 333, 24_000, 60_000])
-@pytest.mark.parametrize("format", FORMATS)
-def test_a_file_that_grows_holds_the_same_sound(format: AudioFormat, block: int) -> None:
-    samples = sound(0.1 if block == 1 else 2.5, 24_000)
-    data = b"".join(streamed(samples, format, 24_000, block))
-    back = decoded(data, 24_000)
-    assert likeness(samples, back) > 0.99
-    assert len(samples) <= len(back) < len(samples) + 5_000
+@of_each_format
+def test_a_whole_clip_comes_back(format: AudioFormat) -> None:
+    for rate in (8_000, 16_000, 22_050, 24_000, 44_100, 48_000):
+        samples = sound(1.3, rate)
+        back = decoded(encoded(samples, format, rate, MARKS), rate)
+        assert likeness(samples, back) > 0.99, rate
+        padding_s = {"wav": 0, "flac": 0, "mp3": 0.002, "opus": 0.001, "aac": 0.3}[format]
+        assert abs(len(back) - len(samples)) <= padding_s * rate, rate
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_bytes_flow_as_samples_come(format: AudioFormat) -> None:
+@of_each_format
+def test_a_file_that_grows_holds_the_same_sound(format: AudioFormat) -> None:
+    for block in (1, 333, 24_000, 60_000):
+        samples = sound(0.1 if block == 1 else 2.5, 24_000)
+        back = decoded(b"".join(streamed(samples, format, 24_000, block)), 24_000)
+        assert likeness(samples, back) > 0.99, block
+        assert len(samples) <= len(back) < len(samples) + 5_000, block
+
+
+@of_each_format
+def test_bytes_flow_as_samples_come_and_half_a_file_can_be_played(format: AudioFormat) -> None:
     parts = streamed(sound(3, 24_000), format, 24_000, 24_000)
-    whole = sum(map(len, parts))
-    assert len(parts[0]) > 0.15 * whole
-    assert sum(map(len, parts[:2])) > 0.4 * whole
+    data = b"".join(parts)
+    assert len(parts[0]) > 0.15 * len(data)
+    assert sum(map(len, parts[:2])) > 0.4 * len(data)
     assert b"trainedAlgorithmicMedia" in parts[0]
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_half_a_file_can_be_played(format: AudioFormat) -> None:
-    data = b"".join(streamed(sound(3, 24_000), format, 24_000, 24_000))
     assert len(decoded(data[: len(data) // 2], 24_000)) > 24_000
 
 
-@pytest.mark.parametrize("is_whole", [True, False])
-@pytest.mark.parametrize("format", FORMATS)
-def test_marks_survive_in_every_container(format: AudioFormat, is_whole: bool) -> None:
+@of_each_format
+def test_marks_survive_in_every_container(format: AudioFormat) -> None:
+    marks = {"source_type": SOURCE_TYPE, "statement": STATEMENT, "engine": "engine <&\"'> ü"}
     samples = sound(0.5, 24_000)
-    whole = encoded(samples, format, 24_000, MARKS)
-    data = whole if is_whole else b"".join(streamed(samples, format, 24_000, 6_000))
-    assert read_provenance(data) == {
-        "source_type": SOURCE_TYPE,
-        "statement": STATEMENT,
-        "engine": "engine <&\"'> ü",
-        "date": "2026-09-21T14:13:20Z",
-    }
+    for data in (encoded(samples, format, 24_000, MARKS), b"".join(streamed(samples, format, 24_000, 6_000))):
+        assert read_provenance(data) == marks | {"date": "2026-09-21T14:13:20Z"}
 
 
 def test_a_file_without_marks_says_nothing() -> None:
@@ -141,22 +131,18 @@ def test_sizes_in_wav_are_exact_or_said_to_be_unknown() -> None:
     assert streams[at + 4 :] == whole[at + 4 :]
 
 
-@pytest.mark.parametrize("format", ["flac", "mp3"])
-def test_whole_files_say_how_long_they_are(format: AudioFormat) -> None:
-    data = encoded(sound(1.3, 24_000), format, 24_000, MARKS)
-    assert soundfile.info(io.BytesIO(data)).frames == round(1.3 * 24_000)
+def test_whole_files_say_how_long_they_are() -> None:
+    for format in ("flac", "mp3"):
+        data = encoded(sound(1.3, 24_000), format, 24_000, MARKS)
+        assert soundfile.info(io.BytesIO(data)).frames == round(1.3 * 24_000)
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_sound_out_of_range_is_clipped_and_never_wraps(format: AudioFormat) -> None:
+@of_each_format
+def test_sound_out_of_range_is_clipped_and_no_sound_is_a_file_all_the_same(format: AudioFormat) -> None:
     samples = 3 * sound(1, 24_000)
     samples[1_000] = np.nan
     back = decoded(encoded(samples, format, 24_000, MARKS), 24_000)
     assert likeness(np.nan_to_num(samples).clip(-1, 1), back) > 0.98
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_no_sound_is_a_file_all_the_same(format: AudioFormat) -> None:
     data = encoded(np.zeros(0, np.float32), format, 24_000, MARKS)
     assert read_provenance(data)["engine"] == MARKS.engine
     assert len(decoded(data, 24_000)) < 2_400

@@ -95,12 +95,15 @@ def clip(format: AudioFormat) -> bytes:
     return encoded(sound(0.5, 24_000), format, 24_000, Provenance("engine", 0))
 
 
-@pytest.mark.parametrize("format", sorted(SIGNED))
+@pytest.mark.parametrize("format", [*sorted(SIGNED), "opus", "aac"])
 def test_a_signed_file_says_that_a_machine_made_it_and_can_be_checked(
     authority: Authority, format: AudioFormat
 ) -> None:
     plain = clip(format)
     signed = Signature(authority.certificate, authority.key).sign(plain, format)
+    if format not in SIGNED:
+        assert signed == plain, "it has no place for a signature"
+        return
     report = authority.read(signed, format)
     assert report["validation_state"] == "Trusted"
     manifest = report["manifests"][report["active_manifest"]]
@@ -119,12 +122,6 @@ def test_a_file_that_is_changed_shows_it(authority: Authority, format: AudioForm
     at = len(signed) - 200 if format != "wav" else signed.index(b"data") + 1_000
     changed = signed[:at] + bytes([signed[at] ^ 1]) + signed[at + 1 :]
     assert authority.read(changed, format)["validation_state"] == "Invalid"
-
-
-@pytest.mark.parametrize("format", ["opus", "aac"])
-def test_formats_without_a_place_for_a_signature_stay_as_they_are(authority: Authority, format: AudioFormat) -> None:
-    plain = clip(format)
-    assert Signature(authority.certificate, authority.key).sign(plain, format) == plain
 
 
 @pytest.mark.parametrize("kind", KEYS)

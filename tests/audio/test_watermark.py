@@ -35,14 +35,14 @@ def watermark() -> Watermark:
     return Watermark()
 
 
-@pytest.mark.parametrize("rate", [8_000, 22_050, 24_000, 44_100])
-@pytest.mark.parametrize("name", ["en-us", "de+f2"])
-def test_the_mark_is_found_where_it_was_put(watermark: Watermark, name: str, rate: int) -> None:
-    clean = voice(3, name, rate)
-    marked = watermark.embed(clean, rate)
-    assert (marked.shape, marked.dtype) == (clean.shape, np.float32)
-    assert watermark.detect(marked, rate) > 0.95
-    assert watermark.detect(clean, rate) < 0.2
+def test_the_mark_is_found_where_it_was_put(watermark: Watermark) -> None:
+    for name in ("en-us", "de+f2"):
+        for rate in (8_000, 22_050, 24_000, 44_100):
+            clean = voice(3, name, rate)
+            marked = watermark.embed(clean, rate)
+            assert (marked.shape, marked.dtype) == (clean.shape, np.float32)
+            assert watermark.detect(marked, rate) > 0.95, (name, rate)
+            assert watermark.detect(clean, rate) < 0.2, (name, rate)
 
 
 @pytest.mark.parametrize("format", ["mp3", "opus", "aac"])
@@ -78,14 +78,14 @@ def test_the_shortest_clip_carries_it(watermark: Watermark) -> None:
         assert watermark.detect(clip, RATE) < THRESHOLD
 
 
-@pytest.mark.parametrize("length", [0, 1, 2, 100, 319, 320, 321, 2_047, 2_048, 2_049])
-@pytest.mark.parametrize("rate", [8_000, 32_000, 44_100])
-def test_sound_of_any_length_keeps_its_length(watermark: Watermark, length: int, rate: int) -> None:
-    samples = voice(1, rate=rate)[:length]
-    marked = watermark.embed(samples, rate)
-    assert marked.shape == (length,)
-    assert np.isfinite(marked).all()
-    assert 0 <= watermark.detect(marked, rate) <= 1
+def test_sound_of_any_length_keeps_its_length(watermark: Watermark) -> None:
+    for rate in (8_000, 32_000, 44_100):
+        for length in (0, 1, 2, 100, 319, 320, 321, 2_047, 2_048, 2_049):
+            samples = voice(1, rate=rate)[:length]
+            marked = watermark.embed(samples, rate)
+            assert marked.shape == (length,)
+            assert np.isfinite(marked).all()
+            assert 0 <= watermark.detect(marked, rate) <= 1
 
 
 def test_silence_stays_silent_and_has_no_mark(watermark: Watermark) -> None:

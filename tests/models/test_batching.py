@@ -67,25 +67,24 @@ async def together(model: Model, batcher: TokenBatcher, *jobs: list[str]) -> lis
     return await asyncio.gather(*tasks)
 
 
-async def test_results_keep_the_order_of_the_items(batcher: TokenBatcher) -> None:
+async def test_callers_share_a_call_and_results_keep_the_order_of_the_items(
+    model: Model, batcher: TokenBatcher
+) -> None:
+    assert await together(model, batcher, ["aa"], ["bb"], ["cc"]) == [["aaaa"], ["bbbb"], ["cccc"]]
+    assert model.calls == [["aa", "bb", "cc"]]
     assert await batcher.submit(["ccc", "a", "bb", "dddddddd"]) == ["cccccc", "aa", "bbbb", "dddddddddddddddd"]
     assert await batcher.submit([]) == []
 
 
-async def test_callers_share_a_call(model: Model, batcher: TokenBatcher) -> None:
-    assert await together(model, batcher, ["aa"], ["bb"], ["cc"]) == [["aaaa"], ["bbbb"], ["cccc"]]
-    assert model.calls == [["aa", "bb", "cc"]]
-
-
-@pytest.mark.parametrize(("items", "calls"), [(4, [4]), (5, [5]), (6, [5, 1])])
-async def test_a_slice_ends_at_its_tokens(model: Model, batcher: TokenBatcher, items: int, calls: list[int]) -> None:
-    await together(model, batcher, ["xx"] * items)
+@pytest.mark.parametrize(
+    ("jobs", "calls"),
+    [([["xx"] * 4], [4]), ([["xx"] * 5], [5]), ([["xx"] * 6], [5, 1]), ([["x" * 11], ["y"]], [1, 1])],
+)
+async def test_a_slice_ends_at_its_tokens_or_is_one_longer_item(
+    model: Model, batcher: TokenBatcher, jobs: list[list[str]], calls: list[int]
+) -> None:
+    await together(model, batcher, *jobs)
     assert [len(call) for call in model.calls] == calls
-
-
-async def test_an_item_longer_than_a_slice_goes_alone(model: Model, batcher: TokenBatcher) -> None:
-    await together(model, batcher, ["x" * 11], ["y"])
-    assert model.calls == [["x" * 11], ["y"]]
 
 
 async def test_a_large_job_does_not_block_a_small_one(model: Model, batcher: TokenBatcher) -> None:
@@ -108,22 +107,8 @@ async def test_a_large_job_is_not_starved_by_small_ones(model: Model, batcher: T
 async def test_lengths_that_differ_too_much_are_not_padded_together(model: Model, batcher: TokenBatcher) -> None:
     await together(model, batcher, ["xxxxxx"], ["y"], ["z"])
     assert model.calls == [["y", "z"], ["xxxxxx"]]
-
-
-@pytest.mark.parametrize(
-    ("lengths", "sizes"),
-    [
-        ([], []),
-        ([5], [1]),
-        ([1, 4], [2]),
-        ([1, 5], [1, 1]),
-        ([2, 2, 3, 3], [4]),
-        ([1, 1, 1, 2], [4]),
-        ([1] * 4 + [2], [4, 1]),
-    ],
-)
-async def test_calls_are_cut_where_padding_exceeds_three_tokens(lengths: list[int], sizes: list[int]) -> None:
-    assert calls_of(lengths, 3) == sizes
+    lengths = [], [5], [1, 4], [1, 5], [2, 2, 3, 3], [1, 1, 1, 2], [1] * 4 + [2]
+    assert [calls_of(list(one), 3) for one in lengths] == [[], [1], [2], [1, 1], [4], [4], [4, 1]]
 
 
 async def test_a_bad_item_fails_its_own_caller_only(model: Model, batcher: TokenBatcher) -> None:

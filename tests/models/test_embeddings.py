@@ -33,6 +33,10 @@ TEXTS = [
 ]
 
 
+CLS, SEP, TIME, RIVER = 2, 3, 5, 6
+"""Ids of the tiny tokenizer."""
+
+
 def matrix(embeddings: Embeddings) -> np.ndarray:
     return np.frombuffer(embeddings.vectors, "<f4").reshape(-1, embeddings.dimensions)
 
@@ -79,9 +83,12 @@ async def test_a_batch_gives_what_concurrent_callers_get(embedder: TransformerEm
     assert cosines(together, np.concatenate([matrix(one) for one in apart])).min() > 0.99999
 
 
-@pytest.mark.parametrize(("words", "tokens"), [(1, 3), (61, 63), (62, 64), (63, 64), (500, 64)])
-async def test_tokens_are_counted_up_to_the_window(embedder: TransformerEmbedder, words: int, tokens: int) -> None:
-    assert (await embedder.embed(job(["time " * words]))).prompt_tokens == tokens
+async def test_tokens_are_counted_up_to_the_window(embedder: TransformerEmbedder) -> None:
+    for words, tokens in ((1, 3), (61, 63), (62, 64), (63, 64), (500, 64)):
+        assert (await embedder.embed(job(["time " * words]))).prompt_tokens == tokens
+    for count in (61, 62, 63, 500):
+        of_ids = await embedder.embed(EmbeddingsJob(((CLS, *(TIME,) * count, SEP),)))
+        assert of_ids.prompt_tokens == min(count + 2, 64)
 
 
 async def test_what_is_beyond_the_window_is_cut_at_the_end(embedder: TransformerEmbedder) -> None:
@@ -119,19 +126,18 @@ async def test_many_texts_are_made_tokens_a_few_at_a_time(embedder: TransformerE
     assert cosines(matrix(made), np.tile(matrix(await embedder.embed(job(texts[:2]))), (1024, 1))).min() > 0.9999
 
 
-@pytest.mark.parametrize(("chars", "fits"), [(1023, True), (1024, True), (1025, False), (8 << 20, False)])
 async def test_without_truncation_what_would_be_cut_unread_is_refused(
-    embedder: TransformerEmbedder, counted: Counted, chars: int, fits: bool
+    embedder: TransformerEmbedder, counted: Counted
 ) -> None:
     """White space has no tokens here, so only the characters count."""
-    asked = EmbeddingsJob(("time", "time".ljust(chars)), truncate=False)
-    if fits:
-        assert (await embedder.embed(asked)).prompt_tokens == 6
-        return
-    with refused(
-        "CONTEXT_LENGTH_EXCEEDED", rf"`input\[1\]` has {chars} characters; .* 64 tokens .* 1024", param="input"
-    ):
-        await embedder.embed(asked)
+    for chars in (1023, 1024):
+        fits = EmbeddingsJob(("time", "time".ljust(chars)), truncate=False)
+        assert (await embedder.embed(fits)).prompt_tokens == 6
+    counted.calls.clear()
+    for chars in (1025, 8 << 20):
+        says = rf"`input\[1\]` has {chars} characters; .* 64 tokens .* 1024"
+        with refused("CONTEXT_LENGTH_EXCEEDED", says, param="input"):
+            await embedder.embed(EmbeddingsJob(("time", "time".ljust(chars)), truncate=False))
     assert not counted.calls
 
 
@@ -216,28 +222,17 @@ async def test_a_forbidden_cut_is_found_in_the_first_slice(
 
 # --- token ids -------------------------------------------------------------------------------------------------------
 
-CLS, SEP, TIME, RIVER = 2, 3, 5, 6
-"""Ids of the tiny tokenizer."""
 
-
-async def test_ids_of_the_own_tokenizer_give_the_vector_of_their_text(embedder: TransformerEmbedder) -> None:
+async def test_ids_of_the_own_tokenizer_give_the_vector_of_their_text_also_behind_a_prompt(
+    embedder: TransformerEmbedder,
+) -> None:
     of_text = await embedder.embed(job(["time river"]))
     of_ids = await embedder.embed(EmbeddingsJob(((CLS, TIME, RIVER, SEP),)))
     assert np.array_equal(matrix(of_ids), matrix(of_text))
     assert of_ids.prompt_tokens == of_text.prompt_tokens == 4
-
-
-async def test_ids_and_prompt_are_read_together(embedder: TransformerEmbedder) -> None:
     of_text = await embedder.embed(job(["the river"]))
-    assert np.array_equal(
-        matrix(await embedder.embed(EmbeddingsJob(((CLS, RIVER, SEP),), prompt="the "))), matrix(of_text)
-    )
-    assert np.array_equal(matrix(await embedder.embed(EmbeddingsJob(("river",), prompt="the "))), matrix(of_text))
-
-
-@pytest.mark.parametrize("count", [61, 62, 63, 500])
-async def test_ids_beyond_the_window_are_cut_like_a_text(embedder: TransformerEmbedder, count: int) -> None:
-    assert (await embedder.embed(EmbeddingsJob(((CLS, *(TIME,) * count, SEP),)))).prompt_tokens == min(count + 2, 64)
+    for item in ((CLS, RIVER, SEP), "river"):
+        assert np.array_equal(matrix(await embedder.embed(EmbeddingsJob((item,), prompt="the "))), matrix(of_text))
 
 
 VOCABULARY = 17
@@ -263,12 +258,10 @@ async def test_ids_of_another_tokenizer_are_refused_with_what_to_send(
     assert "check_embedding_ctx_length=False" in caught.value.message
 
 
-@pytest.mark.parametrize("words", [61, 62])
-async def test_a_text_that_fits_needs_no_cut(embedder: TransformerEmbedder, words: int) -> None:
-    assert (await embedder.embed(EmbeddingsJob(("time " * words,), truncate=False))).prompt_tokens == words + 2
-
-
 async def test_a_forbidden_cut_names_the_text_and_its_tokens(embedder: TransformerEmbedder) -> None:
+    for words in (61, 62):
+        fits = EmbeddingsJob(("time " * words,), truncate=False)
+        assert (await embedder.embed(fits)).prompt_tokens == words + 2
     for words in (63, 200):
         with refused("CONTEXT_LENGTH_EXCEEDED", rf"`input\[1\]` has {words + 2} tokens; `test` reads 64"):
             await embedder.embed(EmbeddingsJob(("time", "time " * words), truncate=False))
@@ -282,9 +275,11 @@ async def test_health_follows_the_worker(checkpoint: Path) -> None:
         await made.check_health()
 
 
-def test_a_stanza_that_promises_other_dimensions_is_refused(checkpoint: Path) -> None:
+def test_a_stanza_that_promises_other_dimensions_or_is_not_set_up_is_refused(checkpoint: Path) -> None:
     with pytest.raises(WeightsError, match="32 dimensions"):
         TransformerEmbedder(stanza(dimensions=33), checkpoint)
+    with pytest.raises(ValueError, match="not set up"):
+        models.load(stanza().model_copy(update={"serving": None}))
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
@@ -305,34 +300,28 @@ async def test_pooling_is_read_from_the_checkpoint(tmp_path: Path, pooling: str)
         assert np.allclose(row, want, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("said", "pooling"),
-    [
+def test_both_forms_of_the_pooling_file_are_read(tmp_path: Path) -> None:
+    for said, pooling in (
         ({"pooling_mode": "cls"}, "cls"),
         ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "mean"),
         ({"pooling_mode_lasttoken": True, "include_prompt": True}, "lasttoken"),
-    ],
-)
-def test_both_forms_of_the_pooling_file_are_read(tmp_path: Path, said: dict, pooling: str) -> None:
-    write_modules(tmp_path, said)
-    assert read_head(tmp_path).pooling == pooling
+    ):
+        write_modules(tmp_path, said)
+        assert read_head(tmp_path).pooling == pooling
 
 
-@pytest.mark.parametrize("said", [{"pooling_mode": "max"}, {"pooling_mode_mean_sqrt_len_tokens": True}, {}])
-def test_a_pooling_that_is_not_known_is_refused(tmp_path: Path, said: dict) -> None:
-    write_modules(tmp_path, said)
-    with pytest.raises(WeightsError, match="mean, cls, lasttoken"):
-        read_head(tmp_path)
-
-
-def test_a_module_that_is_not_known_is_refused(tmp_path: Path) -> None:
+def test_a_pooling_or_module_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    for said in ({"pooling_mode": "max"}, {"pooling_mode_mean_sqrt_len_tokens": True}, {}):
+        write_modules(tmp_path, said)
+        with pytest.raises(WeightsError, match="mean, cls, lasttoken"):
+            read_head(tmp_path)
     write_modules(tmp_path, {"pooling_mode": "mean"}, "Dense")
     with pytest.raises(WeightsError, match="Dense"):
         read_head(tmp_path)
 
 
 def write_modules(folder: Path, pooling: dict, *others: str) -> None:
-    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling").mkdir(exist_ok=True)
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     modules = [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]
     modules += [{"type": f"sentence_transformers.models.{name}", "path": name} for name in others]
@@ -344,13 +333,15 @@ def minilm(fetched: Fetched) -> Path:
     return fetched(MINILM)
 
 
-async def test_minilm_in_bfloat16_stays_close_to_float32(minilm: Path) -> None:
+async def test_minilm_knows_what_is_alike_and_in_bfloat16_stays_close_to_float32(minilm: Path) -> None:
     texts = [*TEXTS, *(f"{text} {number}" for number in range(20) for text in TEXTS)]
     vectors = []
     for dtype in ("float32", "bfloat16"):
         made = models.load(stanza(384, 256, dtype=dtype))
         vectors.append(matrix(await made.embed(job(texts))))
+        query, near, far = matrix(await made.embed(job(["How old are you?", "What is your age?", "The train leaves."])))
         made.close()
+        assert query @ near > 0.7 > 0.3 > query @ far
     assert cosines(*vectors).min() > 0.999
 
 
@@ -375,17 +366,3 @@ async def test_minilm_takes_its_own_ids_of_real_text_and_refuses_those_of_others
             await made.embed(EmbeddingsJob((ids,)))
     made.close()
     assert np.allclose(of_ids, of_texts, atol=1e-6)
-
-
-async def test_minilm_knows_what_is_alike(minilm: Path) -> None:
-    made = models.load(stanza(384, 256, dtype="bfloat16"))
-    query, near, far = matrix(
-        await made.embed(job(["How old are you?", "What is your age?", "The train leaves at noon."]))
-    )
-    made.close()
-    assert query @ near > 0.7 > 0.3 > query @ far
-
-
-def test_a_model_that_is_not_set_up_cannot_be_loaded() -> None:
-    with pytest.raises(ValueError, match="not set up"):
-        models.load(stanza().model_copy(update={"serving": None}))

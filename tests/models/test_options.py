@@ -14,7 +14,6 @@ from contract.catalog import ChatModel, Model, Serving
 from models import options
 from models.options import NoOptions, OptionsError
 
-SET_UP = [(profile, model.deployment) for profile in configs.PROFILES for model in configs.load(profile).deployed()]
 EMBEDDED = {model.deployment: model for model in configs.load("embedded").deployed()}
 """By deployment: two kinds of models may share an id."""
 CHAT = EMBEDDED["chat-smollm2-135m-instruct"]
@@ -31,18 +30,17 @@ def refusal(model: Model) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("profile", "deployment"), SET_UP)
-def test_every_stanza_of_the_catalogue_is_accepted(profile: str, deployment: str) -> None:
-    (model,) = (model for model in configs.load(profile).deployed() if model.deployment == deployment)
-    assert type(options.check(model)) is getattr(options.adapter_of(model), "options_type", NoOptions)
+def test_every_stanza_of_the_catalogue_is_accepted() -> None:
+    for profile in configs.PROFILES:
+        for model in configs.load(profile).deployed():
+            assert type(options.check(model)) is getattr(options.adapter_of(model), "options_type", NoOptions)
 
 
-@pytest.mark.parametrize("deployment", EMBEDDED)
-def test_a_misspelt_option_of_any_adapter_is_refused(deployment: str) -> None:
-    model = EMBEDDED[deployment]
-    assert model.serving
-    said = refusal(changed(model, options={"enginee": 1} | model.serving.options))
-    assert said.startswith(f"{model.noun}.toml [{model.id}.serving] `options.enginee`: there is no such option")
+def test_a_misspelt_option_of_any_adapter_is_refused() -> None:
+    for model in EMBEDDED.values():
+        assert model.serving
+        said = refusal(changed(model, options={"enginee": 1} | model.serving.options))
+        assert said.startswith(f"{model.noun}.toml [{model.id}.serving] `options.enginee`: there is no such option")
 
 
 def test_the_refusal_lists_what_there_is() -> None:
@@ -79,22 +77,17 @@ class Plain:
         return ChatModel(id="plain", owned_by="t", tier="default", context_window=1, serving=serving)
 
 
-def test_an_adapter_that_declares_nothing_takes_no_options() -> None:
+def test_an_adapter_that_declares_nothing_takes_no_options_which_is_checked_before_weights_are_looked_for() -> None:
     assert isinstance(models.load(Plain.stanza()), Plain)
     with pytest.raises(OptionsError, match=r"`options\.steps`: there is no such option$"):
-        models.load(Plain.stanza(steps=1))
-
-
-def test_options_are_checked_before_weights_are_looked_for() -> None:
-    with pytest.raises(OptionsError, match="steps"):
         models.load(changed(Plain.stanza(steps=1), weights="there are none of this name"))
 
 
-@pytest.mark.parametrize("adapter", ["models.chat:VlmChat", "models.chats:VllmChat", "nowhere.at.all:Adapter"])
-def test_an_adapter_that_does_not_exist_is_refused(adapter: str) -> None:
-    assert refusal(changed(CHAT, adapter=adapter)) == (
-        f"chat.toml [smollm2-135m-instruct.serving] `adapter`: there is no adapter `{adapter}`"
-    )
+def test_an_adapter_that_does_not_exist_is_refused() -> None:
+    for adapter in ("models.chat:VlmChat", "models.chats:VllmChat", "nowhere.at.all:Adapter"):
+        assert refusal(changed(CHAT, adapter=adapter)) == (
+            f"chat.toml [smollm2-135m-instruct.serving] `adapter`: there is no adapter `{adapter}`"
+        )
 
 
 def test_a_check_loads_no_heavy_library() -> None:

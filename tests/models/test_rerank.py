@@ -75,16 +75,14 @@ async def test_a_pair_longer_than_the_window_keeps_its_query(cross: CrossEncoder
     assert other.scores[0] != pytest.approx(ranking.scores[0], abs=1e-6)
 
 
-@pytest.mark.parametrize("query", [1, 29, 30, 31, 32, 60, 61, 200])
-async def test_pairs_are_what_the_tokenizer_makes_of_them(cross: CrossEncoderReranker, query: int) -> None:
+async def test_pairs_are_what_the_tokenizer_makes_of_them(cross: CrossEncoderReranker) -> None:
     """61 words fit beside the marks; where both are longer than half of that, each has its half."""
-    lengths = (0, 1, 29, 30, 31, 32, 60, 61, 62, 200)
-    documents = ["time " * length for length in lengths]
+    documents = ["time " * length for length in (0, 1, 29, 30, 31, 32, 60, 61, 62, 200)]
     encoder = cross.encoder
-    pairs = await encoder.pairs("river " * query, documents)
-    wanted = [encoder.tokenizer.encode("river " * query, document) for document in documents]
-    assert [pair.ids for pair in pairs] == [one.ids for one in wanted]
-    assert [pair.segments for pair in pairs] == [one.type_ids for one in wanted]
+    for words in (1, 29, 30, 31, 32, 60, 61, 200):
+        pairs = await encoder.pairs("river " * words, documents)
+        wanted = [encoder.tokenizer.encode("river " * words, document) for document in documents]
+        assert [(pair.ids, pair.segments) for pair in pairs] == [(one.ids, one.type_ids) for one in wanted], words
 
 
 async def test_a_query_is_made_tokens_once_and_a_huge_one_is_cut_before(
@@ -98,20 +96,19 @@ async def test_a_query_is_made_tokens_once_and_a_huge_one_is_cut_before(
     assert ranking.scores[0] == pytest.approx((await cross.rerank(job("a " * 100, ["b"]))).scores[0], abs=1e-5)
 
 
-def test_a_classifier_with_several_labels_is_no_reranker(tmp_path: Path) -> None:
+def test_a_classifier_with_several_labels_and_a_stanza_without_weights_are_refused(tmp_path: Path) -> None:
     write_tiny_bert(tmp_path, "BertForSequenceClassification", num_labels=3)
     with pytest.raises(WeightsError, match="labels"):
         CrossEncoderReranker(stanza("CrossEncoderReranker"), tmp_path)
+    with pytest.raises(WeightsError, match="weights"):
+        CosineReranker(stanza("CosineReranker"), None)
 
 
-async def test_cosine_finds_the_same_text(cosine: CosineReranker) -> None:
+async def test_cosine_finds_the_same_text_and_reads_the_query_once(cosine: CosineReranker) -> None:
     ranking = await cosine.rerank(job(QUERY, [*DOCUMENTS, QUERY]))
     assert ranking.scores[-1] == pytest.approx(1, abs=1e-5)
     assert max(ranking.scores) == ranking.scores[-1]
     assert all(-1 <= score <= 1 for score in ranking.scores)
-
-
-async def test_cosine_reads_the_query_once(cosine: CosineReranker) -> None:
     assert (await cosine.rerank(job("time", ["river"]))).prompt_tokens == 6
     assert (await cosine.rerank(job("time", ["river", "bread"]))).prompt_tokens == 9
 
@@ -122,8 +119,3 @@ async def test_health_follows_the_workers(classifier: Path) -> None:
     made.close()
     with pytest.raises(RuntimeError):
         await made.check_health()
-
-
-def test_a_stanza_without_weights_is_refused() -> None:
-    with pytest.raises(WeightsError, match="weights"):
-        CosineReranker(stanza("CosineReranker"), None)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from models.weights import store as weights
+from tests.twins import letters
 
 DONOR = "smollm2-135m-instruct"
 IMAGE = "<image>"
@@ -43,18 +44,10 @@ THINKING_TEMPLATE = """
 {% endif -%}
 """
 """As Qwen's: thoughts have begun where the answer begins, or are over."""
-TEXT = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "max_position_embeddings": 4096,
+TEXT = letters.SHAPE | {
+    "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 4096,
     "tie_word_embeddings": False,
-    "initializer_range": 0.2,
-}
-"""Of every text model. Weights far from zero, so that every token matters for what comes out."""
+}  # fmt: skip
 
 
 def tokenizer(folder: Path, *further: str) -> Any:
@@ -97,15 +90,7 @@ def idefics3(folder: Path) -> Path:
 
     torch.manual_seed(1)
     made = tokenizer(folder, IMAGE, "<fake_token_around_image>", "<global-img>", "<end_of_utterance>")
-    vision = Idefics3VisionConfig(
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        image_size=56,
-        patch_size=14,
-        initializer_range=0.2,
-    )
+    vision = Idefics3VisionConfig(num_attention_heads=2, image_size=56, patch_size=14, **letters.SHAPE)
     config = Idefics3Config(
         vision_config=vision,
         text_config=LlamaConfig(vocab_size=len(made), pad_token_id=made.pad_token_id, **TEXT),

@@ -59,28 +59,13 @@ SILENT = [
 ]
 SAYING = [
     *("$5*2", "2*3 and 4*5", "$5*2, 3*4.", "5€*2 und 3€*4", "(2*3)*4*(5)", "5 * 3 * 2", "2**3**4", "x**y and z**w"),
-    *(
-        "5 €* und 7 €*.",
-        "Only 5 €*.\n\n* while stocks last",
-        "Lehrer*innen und Bürger*innenmeister*innen",
-        "jede*r",
-        "90 km/h",
-        "-5 °C",
-        "3 < 4 > 2 >= 1",
-    ),
+    *("5 €* und 7 €*.", "Only 5 €*.\n\n* while stocks last", "Lehrer*innen und Bürger*innenmeister*innen", "jede*r"),
+    *("90 km/h", "-5 °C", "3 < 4 > 2 >= 1", "Tom & Jerry", "50 % + 3 = ?", "½kg", "a\r\nb", "x^2^ ==y== :)"),
     *("1/2/2026", "on 2026/1/2", "24/7", "9/11", "1/10", "11/2", "1/2.5", "v1/2", "a/1/2", "€1/2", "1/2%", "-1/2"),
     *("snake_case __init__ self.__dict__.x _private f(*args, **kwargs) a_b_c", "__main__", "*.py and *.js"),
     *("https://a.b/_c_/d_e_f?x=*y", "me_x_@a_b.com *", "C:\\temp", "it`s John`s", "´`", "arr[0](x)"),
     *("[1] and [2]", "a][b", "[sic](see below)", "#1 and C# #tag", "a | b", "— Hello", "don't_", "© ® ™ ‼ 5 ‰"),
-    *(
-        "Tom & Jerry",
-        "50 % + 3 = ?",
-        "½kg",
-        "  indented\n\n\nlines ",
-        "a\r\nb",
-        "ZWJ: क्‍ष ZWNJ: می‌خواهم",
-        "x^2^ ==y== :)",
-    ),
+    *("  indented\n\n\nlines ", "ZWJ: क्‍ष ZWNJ: می‌خواهم"),
 ]
 FRACTIONS = [
     ("Add 1/2 cup of milk.", "en", "Add one half cup of milk."),
@@ -120,10 +105,9 @@ def test_every_language_that_is_spoken_has_words_for_fractions() -> None:
         assert speakable(" ".join(_PARTS), language) == row.replace(", ", " ")
 
 
-@pytest.mark.parametrize("tag", sorted(TAGS))
-@pytest.mark.parametrize("form", ["{}a", "a {} b", "**{}a**", "- {} a", "[{}](b)", "{}(b)"])
-def test_tags_of_engines_stay(tag: str, form: str) -> None:
-    assert tag in speakable(form.format(tag), "en", TAGS)
+def test_tags_of_engines_stay() -> None:
+    for form in ("{}a", "a {} b", "**{}a**", "- {} a", "[{}](b)", "{}(b)"):
+        assert not [tag for tag in TAGS if tag not in speakable(form.format(tag), "en", TAGS)], form
 
 
 def test_plain_prose_is_unchanged_in_all_languages() -> None:
@@ -132,9 +116,9 @@ def test_plain_prose_is_unchanged_in_all_languages() -> None:
             assert speakable(text, language) == text
 
 
-@pytest.mark.parametrize("transcript", ["Add one half cup.", "Add 1/2 cup.", "Add ½ cup.", "add half cup"])
-def test_a_transcript_may_spell_a_fraction_in_any_way(transcript: str) -> None:
-    assert compare(speakable("Add **1/2** cup.", "en"), transcript, "en").first is None
+def test_a_transcript_may_spell_a_fraction_in_any_way() -> None:
+    for transcript in ("Add one half cup.", "Add 1/2 cup.", "Add ½ cup.", "add half cup"):
+        assert compare(speakable("Add **1/2** cup.", "en"), transcript, "en").first is None
     assert compare("Add one half cup.", "Add 1/4 cup.", "en").first is not None
 
 

@@ -15,54 +15,28 @@ from typing import Any
 
 from tests.twins import letters
 
-SIZE, PIXELS = 64, 16
 NAMED = {
-    "image_token": "<|image|>",
-    "boi_token": "<|image>",
-    "eoi_token": "<image|>",
-    "audio_token": "<|audio|>",
-    "boa_token": "<|audio>",
-    "eoa_token": "<audio|>",
-}
+    "image_token": "<|image|>", "boi_token": "<|image>", "eoi_token": "<image|>",
+    "audio_token": "<|audio|>", "boa_token": "<|audio>", "eoa_token": "<audio|>",
+}  # fmt: skip
 CONTROL = (
     *("<|turn>", "<turn|>", "<|think|>", "<|channel>", "<channel|>", "<|tool>", "<tool|>", "<|tool_call>"),
     *("<tool_call|>", "<|tool_response>", "<tool_response|>", '<|"|>', "<|video|>"),
 )
-TEXT = {
-    "hidden_size": SIZE,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "layer_types": ["sliding_attention", "full_attention"],
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "global_head_dim": 64,
-    "num_global_key_value_heads": 1,
-    "attention_k_eq_v": True,
-    "sliding_window": 1024,
-    "max_position_embeddings": 262_144,
-    "final_logit_softcapping": 30.0,
-    "initializer_range": 0.2,
+TEXT = letters.SHAPE | {
+    "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 1024, "max_position_embeddings": 262_144,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "attention_k_eq_v": True,
+    "global_head_dim": 64, "num_global_key_value_heads": 1, "final_logit_softcapping": 30.0,
     "use_bidirectional_attention": "vision",
-}
+}  # fmt: skip
 EXPERTS = {
-    "hidden_size_per_layer_input": 0,
-    "enable_moe_block": True,
-    "num_experts": 4,
-    "top_k_experts": 2,
+    "hidden_size_per_layer_input": 0, "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2,
     "moe_intermediate_size": 64,
-}
-SIGHT = {
-    "hidden_size": SIZE,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "patch_size": PIXELS,
-    "initializer_range": 0.2,
-    "standardize": True,
-}
+}  # fmt: skip
+SIGHT = letters.SHAPE | {
+    "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32, "patch_size": 16, "standardize": True,
+    "default_output_length": 70, "position_embedding_size": 1024,
+}  # fmt: skip
 
 
 def make(folder: Path, variant: str) -> Path:
@@ -90,7 +64,7 @@ def unified(text: dict[str, Any], ids: dict[str, int], words: Any) -> tuple[Any,
     from transformers.models.gemma4_unified.image_processing_gemma4_unified import Gemma4UnifiedImageProcessor
     from transformers.models.gemma4_unified.video_processing_gemma4_unified import Gemma4UnifiedVideoProcessor
 
-    sight = {"mm_embed_dim": SIZE, "output_proj_dims": SIZE, "num_soft_tokens": 70}
+    sight = {"mm_embed_dim": 64, "output_proj_dims": 64, "num_soft_tokens": 70}
     config = Gemma4UnifiedConfig(text_config=text, vision_config=sight, audio_config={"audio_embed_dim": 640}, **ids)
     parts = Gemma4UnifiedAudioFeatureExtractor(), Gemma4UnifiedImageProcessor(max_soft_tokens=70)
     processor = Gemma4UnifiedProcessor(
@@ -105,8 +79,7 @@ def experts(text: dict[str, Any], ids: dict[str, int], words: Any) -> tuple[Any,
     from transformers.models.gemma4.image_processing_gemma4 import Gemma4ImageProcessor
     from transformers.models.gemma4.video_processing_gemma4 import Gemma4VideoProcessor
 
-    sight = SIGHT | {"default_output_length": 70, "position_embedding_size": 1024}
-    config = Gemma4Config(text_config=text | EXPERTS, vision_config=sight, audio_config=None, **ids)
+    config = Gemma4Config(text_config=text | EXPERTS, vision_config=SIGHT, audio_config=None, **ids)
     parts = Gemma4AudioFeatureExtractor(), Gemma4ImageProcessor(max_soft_tokens=70)
     processor = Gemma4Processor(
         *parts, words, Gemma4VideoProcessor(), chat_template=words.chat_template, image_seq_length=70

@@ -10,6 +10,9 @@ from typing import Any
 WHOLE = ("Yes", "No", "thought", "call", "the", "user", "model", "assistant", "system")
 """Words that are one token: answers that are read at their first token, and what parsers look for."""
 
+SHAPE = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "initializer_range": 0.2}
+"""Of every tiny language model. Weights far from zero, so that every token matters for what comes out."""
+
 
 def vocabulary(first: Sequence[str], further: Iterable[str]) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """Ids of `first`, of `further`, of the printable letters of ASCII and of WHOLE; and the merges that make those."""

@@ -37,25 +37,16 @@ def make(folder: Path, variant: str) -> None:
     (folder / "speech_tokenizer").mkdir(parents=True)
     ids = write_tokenizer(folder)
     config = {
-        "model_type": "qwen3_tts",
-        "architectures": ["Qwen3TTSForConditionalGeneration"],
-        "tokenizer_type": "qwen3_tts_tokenizer_12hz",
-        "tts_model_size": "1b7",
-        "tts_model_type": variant,
-        "im_start_token_id": ids["<|im_start|>"],
-        "im_end_token_id": ids["<|im_end|>"],
-        "tts_pad_token_id": ids["<tts_pad>"],
-        "tts_bos_token_id": ids["<tts_text_bos>"],
-        "tts_eos_token_id": ids["<tts_text_eod>"],
-        "talker_config": talker(len(ids)),
+        "model_type": "qwen3_tts", "architectures": ["Qwen3TTSForConditionalGeneration"],
+        "tokenizer_type": "qwen3_tts_tokenizer_12hz", "tts_model_size": "1b7", "tts_model_type": variant,
+        "im_start_token_id": ids["<|im_start|>"], "im_end_token_id": ids["<|im_end|>"],
+        "tts_pad_token_id": ids["<tts_pad>"], "tts_bos_token_id": ids["<tts_text_bos>"],
+        "tts_eos_token_id": ids["<tts_text_eod>"], "talker_config": talker(len(ids)),
         "speaker_encoder_config": {
-            "enc_dim": SIZE,
-            "enc_channels": [16, 16, 16, 16, 48],
-            "enc_attention_channels": 8,
-            "enc_res2net_scale": 2,
+            "enc_dim": SIZE, "enc_channels": [16, 16, 16, 16, 48], "enc_attention_channels": 8, "enc_res2net_scale": 2,
             "enc_se_channels": 8,
         },
-    }
+    }  # fmt: skip
     _save(Qwen3TTSForConditionalGeneration(Qwen3TTSConfig(**config)), folder, config)
     _json(folder / "generation_config.json", {"do_sample": True, "temperature": 0.9, "max_new_tokens": 24})
     codec(folder / "speech_tokenizer")
@@ -66,59 +57,35 @@ def talker(texts: int) -> dict[str, Any]:
     names = ("pad", "bos", "eos_token", "think", "nothink", "think_bos", "think_eos")
     control = {f"codec_{name}_id": SPECIAL + index for index, name in enumerate(names)}
     heads = {"num_key_value_heads": 1, "head_dim": 16, "num_code_groups": GROUPS}
-    return {
-        **LAYERS,
-        **heads,
-        **control,
-        "vocab_size": CODES + 1024,
-        "text_vocab_size": texts,
-        "text_hidden_size": SIZE,
+    languages = {name: SPECIAL + 20 + index for index, name in enumerate(LANGUAGES)}
+    return LAYERS | heads | control | {
+        "vocab_size": CODES + 1024, "text_vocab_size": texts, "text_hidden_size": SIZE, "spk_id": {},
         "rope_scaling": {"rope_type": "default", "mrope_section": [4, 2, 2], "interleaved": True},
-        "codec_language_id": {name: SPECIAL + 20 + index for index, name in enumerate(LANGUAGES)},
-        "spk_id": {},
-        "spk_is_dialect": {},
-        "code_predictor_config": {**LAYERS, **heads, "vocab_size": CODES},
-    }
+        "codec_language_id": languages, "spk_is_dialect": {},
+        "code_predictor_config": LAYERS | heads | {"vocab_size": CODES},
+    }  # fmt: skip
 
 
 def codec(folder: Path) -> None:
     """The 12 Hz tokenizer: 1920 samples of 24 kHz become a frame of codes, and codes become samples."""
     from qwen_tts.core import Qwen3TTSTokenizerV2Config, Qwen3TTSTokenizerV2Model
 
-    encoder = {
-        **LAYERS,
-        "num_key_value_heads": 2,
-        "num_filters": 4,
-        "upsample_groups": SIZE,
-        "num_quantizers": GROUPS,
-        "num_semantic_quantizers": 1,
-        "codebook_size": CODES,
-        "codebook_dim": 16,
-        "vector_quantization_hidden_dimension": 16,
-        "upsampling_ratios": [8, 6, 5, 4],
-        "frame_rate": 12.5,
-        "sampling_rate": 24_000,
+    shared = LAYERS | {
+        "num_key_value_heads": 2, "num_quantizers": GROUPS, "codebook_size": CODES, "codebook_dim": 16,
+    }  # fmt: skip
+    encoder = shared | {
+        "num_filters": 4, "upsample_groups": SIZE, "num_semantic_quantizers": 1, "upsampling_ratios": [8, 6, 5, 4],
+        "vector_quantization_hidden_dimension": 16, "frame_rate": 12.5, "sampling_rate": 24_000,
         "use_causal_conv": True,
-    }
-    decoder = {
-        **LAYERS,
-        "num_key_value_heads": 2,
-        "head_dim": 16,
-        "codebook_size": CODES,
-        "codebook_dim": 16,
-        "latent_dim": SIZE,
-        "num_quantizers": GROUPS,
-        "decoder_dim": 32,
-        "upsample_rates": [8, 5, 4, 3],
+    }  # fmt: skip
+    decoder = shared | {
+        "head_dim": 16, "latent_dim": SIZE, "decoder_dim": 32, "upsample_rates": [8, 5, 4, 3],
         "upsampling_ratios": [2, 2],
-    }
+    }  # fmt: skip
     config = {
-        "model_type": "qwen3_tts_tokenizer_12hz",
-        "architectures": ["Qwen3TTSTokenizerV2Model"],
-        "encoder_valid_num_quantizers": GROUPS,
-        "encoder_config": encoder,
-        "decoder_config": decoder,
-    }
+        "model_type": "qwen3_tts_tokenizer_12hz", "architectures": ["Qwen3TTSTokenizerV2Model"],
+        "encoder_valid_num_quantizers": GROUPS, "encoder_config": encoder, "decoder_config": decoder,
+    }  # fmt: skip
     _save(Qwen3TTSTokenizerV2Model(Qwen3TTSTokenizerV2Config(**config)), folder, config)
     features = {"feature_extractor_type": "EncodecFeatureExtractor", "feature_size": 1, "sampling_rate": 24_000}
     _json(folder / "preprocessor_config.json", {**features, "padding_value": 0.0, "return_attention_mask": True})
@@ -135,18 +102,12 @@ def write_tokenizer(folder: Path) -> dict[str, int]:
     control = {str(len(ids) + index): text for index, text in enumerate(TEXTS)}
     (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(" ".join(pair) for pair in merges) + "\n")
     _json(folder / "vocab.json", ids)
-    _json(
-        folder / "tokenizer_config.json",
-        {
-            "tokenizer_class": "Qwen2Tokenizer",
-            "processor_class": "Qwen3TTSProcessor",
-            "added_tokens_decoder": {id: {"content": text, "special": True} for id, text in control.items()},
-            "eos_token": "<|im_end|>",
-            "pad_token": "<|endoftext|>",
-            "unk_token": None,
-            "model_max_length": 4096,
-        },
-    )
+    tokens = {id: {"content": text, "special": True} for id, text in control.items()}
+    settings = {
+        "tokenizer_class": "Qwen2Tokenizer", "processor_class": "Qwen3TTSProcessor", "added_tokens_decoder": tokens,
+        "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "unk_token": None, "model_max_length": 4096,
+    }  # fmt: skip
+    _json(folder / "tokenizer_config.json", settings)
     return ids | {text: int(id) for id, text in control.items()}
 
 

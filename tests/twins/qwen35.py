@@ -15,47 +15,23 @@ from typing import Any
 
 from tests.twins import letters
 
-SIZE = 64
 NAMED = {
-    "image_token": "<|image_pad|>",
-    "video_token": "<|video_pad|>",
-    "vision_bos_token": "<|vision_start|>",
-    "vision_eos_token": "<|vision_end|>",
-}
+    "image_token": "<|image_pad|>", "video_token": "<|video_pad|>",
+    "vision_bos_token": "<|vision_start|>", "vision_eos_token": "<|vision_end|>",
+}  # fmt: skip
 CONTROL = ("<|im_start|>", "<|im_end|>")
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 """Tokens of their own that are text all the same: a decoder that leaves out control tokens keeps them."""
-TEXT = {
-    "hidden_size": SIZE,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "layer_types": ["linear_attention", "full_attention"],
-    "num_attention_heads": 4,
-    "num_key_value_heads": 1,
-    "head_dim": 64,
-    "linear_key_head_dim": 64,
-    "linear_value_head_dim": 64,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "max_position_embeddings": 262_144,
-    "initializer_range": 0.2,
-    "rope_parameters": {
-        "rope_type": "default",
-        "rope_theta": 10_000_000.0,
-        "partial_rotary_factor": 0.25,
-        "mrope_section": [4, 2, 2],
-        "mrope_interleaved": True,
-    },
-}
-SIGHT = {
-    "depth": 2,
-    "hidden_size": SIZE,
-    "intermediate_size": 128,
-    "num_heads": 2,
-    "out_hidden_size": SIZE,
-    "num_position_embeddings": 64,
-    "initializer_range": 0.2,
-}
+ANGLES = {
+    "rope_type": "default", "rope_theta": 10_000_000.0, "partial_rotary_factor": 0.25, "mrope_section": [4, 2, 2],
+    "mrope_interleaved": True,
+}  # fmt: skip
+TEXT = letters.SHAPE | {
+    "layer_types": ["linear_attention", "full_attention"], "max_position_embeddings": 262_144, "num_attention_heads": 4,
+    "num_key_value_heads": 1, "head_dim": 64, "linear_key_head_dim": 64, "linear_value_head_dim": 64,
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "rope_parameters": ANGLES,
+}  # fmt: skip
+SIGHT = letters.SHAPE | {"depth": 2, "num_heads": 2, "out_hidden_size": 64, "num_position_embeddings": 64}
 
 
 def make(folder: Path) -> Path:

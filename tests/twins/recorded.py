@@ -9,20 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-TOOLS: list[dict[str, Any]] = [
-    {
-        "type": "function",
-        "function": {
-            "name": "get_weather",
-            "description": "Weather of a city",
-            "parameters": {
-                "type": "object",
-                "properties": {"city": {"type": "string"}, "days": {"type": "integer"}, "hourly": {"type": "boolean"}},
-                "required": ["city"],
-            },
-        },
-    }
-]
+PARAMETERS = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}, "hourly": {"type": "boolean"}},
+    "required": ["city"],
+}
+WEATHER = {"name": "get_weather", "description": "Weather of a city", "parameters": PARAMETERS}
+TOOLS: list[dict[str, Any]] = [{"type": "function", "function": WEATHER}]
 PARIS, ROME = {"city": "Paris", "days": 2, "hourly": True}, {"city": "Rome, Italy"}
 
 
@@ -55,29 +48,20 @@ QWEN_CALLS = (
 THOUGHT = "They ask for two cities: one call each."
 ANSWER = "It is 20 degrees in Paris, and {a: 1} stays as it is."
 
-RECORDED: dict[str, list[Recorded]] = {
-    "gemma": [
+
+def recorded(opening: str, gap: str, kept: str, calls: str) -> list[Recorded]:
+    """Answers of a family: what opens its thoughts, what ends them, what stays of that, and how it writes CALLS."""
+    thoughts, reasoning = f"{opening}{THOUGHT}{gap}", f"{THOUGHT}{kept[:1]}"
+    both = [PARIS, ROME]
+    return [
         Recorded("an answer", ANSWER, ANSWER, thinks=False),
-        Recorded("thoughts", f"<|channel>thought\n{THOUGHT}<channel|>{ANSWER}", ANSWER, reasoning=THOUGHT),
-        Recorded("calls", GEMMA_CALLS, None, thinks=False, calls=[PARIS, ROME]),
-        Recorded(
-            "thoughts and calls",
-            f"<|channel>thought\n{THOUGHT}<channel|>{GEMMA_CALLS}",
-            None,
-            reasoning=THOUGHT,
-            calls=[PARIS, ROME],
-        ),
-    ],
-    "qwen": [
-        Recorded("an answer", ANSWER, ANSWER, thinks=False),
-        Recorded("thoughts", f"{THOUGHT}\n</think>\n\n{ANSWER}", f"\n\n{ANSWER}", reasoning=f"{THOUGHT}\n"),
-        Recorded("calls", QWEN_CALLS, None, thinks=False, calls=[PARIS, ROME]),
-        Recorded(
-            "thoughts and calls",
-            f"{THOUGHT}\n</think>\n\n{QWEN_CALLS}",
-            None,
-            reasoning=f"{THOUGHT}\n",
-            calls=[PARIS, ROME],
-        ),
-    ],
+        Recorded("thoughts", f"{thoughts}{ANSWER}", f"{kept[1:]}{ANSWER}", reasoning=reasoning),
+        Recorded("calls", calls, None, thinks=False, calls=both),
+        Recorded("thoughts and calls", f"{thoughts}{calls}", None, reasoning=reasoning, calls=both),
+    ]
+
+
+RECORDED = {
+    "gemma": recorded("<|channel>thought\n", "<channel|>", "", GEMMA_CALLS),
+    "qwen": recorded("", "\n</think>\n\n", "\n\n\n", QWEN_CALLS),
 }

@@ -34,7 +34,6 @@ MARKS = {
     "qwen": ("<|im_start|>assistant\n<think>\n\n</think>\n\n", "<|im_start|>assistant\n<think>\n"),
 }
 """How a prompt ends without thoughts and with them, by family."""
-SPELLED = [(id, one.name) for id in CHATS for one in RECORDED[family(CATALOG.chat[id])]]
 
 
 @pytest.fixture(scope="module")
@@ -60,15 +59,11 @@ def test_it_comes_up_with_the_arguments_of_its_stanza(seen: dict[str, Any], id: 
 
 
 @pytest.mark.parametrize("id", CHATS)
-def test_it_answers(seen: dict[str, Any], id: str) -> None:
+def test_it_answers_and_thinking_is_switched_in_the_prompt_and_tools_are_in_it(seen: dict[str, Any], id: str) -> None:
     assert seen[id]["prompt_tokens"] > 8
     tokens, most = seen[id]["completion_tokens"], 8
     assert 1 <= tokens <= most
     assert seen[id]["finish_reason"] == ("length" if tokens == most else "stop")
-
-
-@pytest.mark.parametrize("id", CHATS)
-def test_thinking_is_switched_in_the_prompt_and_tools_are_in_it(seen: dict[str, Any], id: str) -> None:
     without, thinks = seen[id]["thinking"]
     endings = MARKS[family(CATALOG.chat[id])]
     assert (without.endswith(endings[0]), thinks.endswith(endings[1])) == (True, True)
@@ -94,39 +89,31 @@ def test_it_sees_what_the_catalogue_says(seen: dict[str, Any], id: str) -> None:
     assert images["logprobs"][0] != images["logprobs"][1], "the colour makes a difference"
 
 
-@pytest.mark.parametrize(("id", "name"), SPELLED)
-def test_thoughts_and_calls_are_told_apart(seen: dict[str, Any], id: str, name: str) -> None:
-    wanted = next(one for one in RECORDED[family(CATALOG.chat[id])] if one.name == name)
-    found = next(one for one in seen[id]["recorded"] if one["name"] == name)
-    for way in ("whole", "streamed"):
-        message = found[way]
-        calls = [(call["name"], json.loads(call["arguments"])) for call in message["calls"]]
-        assert (message["content"] or None, message["reasoning"]) == (wanted.content, wanted.reasoning), way
-        assert calls == [("get_weather", arguments) for arguments in wanted.calls], way
-        assert message["finish_reason"] == ("tool_calls" if calls else "stop"), way
+@pytest.mark.parametrize("id", CHATS)
+def test_thoughts_and_calls_are_told_apart(seen: dict[str, Any], id: str) -> None:
+    for wanted, found in zip(RECORDED[family(CATALOG.chat[id])], seen[id]["recorded"], strict=True):
+        for way in ("whole", "streamed"):
+            message, place = found[way], (wanted.name, way)
+            calls = [(call["name"], json.loads(call["arguments"])) for call in message["calls"]]
+            assert (message["content"] or None, message["reasoning"]) == (wanted.content, wanted.reasoning), place
+            assert calls == [("get_weather", arguments) for arguments in wanted.calls], place
+            assert message["finish_reason"] == ("tool_calls" if calls else "stop"), place
 
 
 @pytest.mark.parametrize("id", DECISIONS)
-def test_every_label_is_a_token_and_is_read_in_float32(seen: dict[str, Any], id: str) -> None:
+def test_every_label_is_a_token_and_is_read_in_float32_and_images_are_seen(seen: dict[str, Any], id: str) -> None:
     assert seen[id]["labels"] == [3, 3, 2]
     assert seen[id]["head_dtype"] == "torch.float32"
     for reads in seen[id]["reads"]:
         assert [len(read) for read in reads] == [3, 3, 2]
         assert all(-100 < value <= 0 for read in reads for value in read)
-
-
-@pytest.mark.parametrize("id", DECISIONS)
-def test_a_decision_sees_images(seen: dict[str, Any], id: str) -> None:
     without, red, blue = seen[id]["reads"]
     assert without != red != blue
     tokens = seen[id]["input_tokens"]
     assert tokens[0] < tokens[1] == tokens[2]
 
 
-@pytest.mark.parametrize("id", [*CHATS, *DECISIONS])
-def test_what_is_asked_on_a_gpu_can_be_asked(seen: dict[str, Any], id: str) -> None:
-    if id in DECISIONS:
-        assert seen[id]["asked"] == ["text", "image"]
-    else:
-        images = ["image"] if CATALOG.chat[id].vision else []
-        assert seen[id]["asked"] == ["text", "schema", "tool", "thoughts", *images]
+def test_what_is_asked_on_a_gpu_can_be_asked(seen: dict[str, Any]) -> None:
+    images = {id: ["image"] if CATALOG.chat[id].vision else [] for id in CHATS}
+    asked = {id: ["text", "schema", "tool", "thoughts", *images[id]] for id in CHATS}
+    assert {id: facts["asked"] for id, facts in seen.items()} == asked | {id: ["text", "image"] for id in DECISIONS}

@@ -48,30 +48,16 @@ def make(folder: Path) -> Path:
 
 def params() -> dict[str, Any]:
     encoder = {
-        "audio_encoding_args": SPECTROGRAM | {"sampling_rate": 16_000},
-        "dim": SOUND_WIDTH,
-        "n_layers": SOUND_LAYERS,
-        "head_dim": SOUND_WIDTH // SOUND_HEADS,
-        "hidden_dim": SOUND_HIDDEN,
-        "n_heads": SOUND_HEADS,
-        "vocab_size": 51_866,
-        "max_source_positions": FRAMES,
-    }
+        "audio_encoding_args": SPECTROGRAM | {"sampling_rate": 16_000}, "dim": SOUND_WIDTH, "n_layers": SOUND_LAYERS,
+        "head_dim": SOUND_WIDTH // SOUND_HEADS, "hidden_dim": SOUND_HIDDEN, "n_heads": SOUND_HEADS,
+        "vocab_size": 51_866, "max_source_positions": FRAMES,
+    }  # fmt: skip
+    whisper = {"encoder_args": encoder, "downsample_args": {"downsample_factor": JOINED}}
     return {
-        "dim": WIDTH,
-        "n_layers": LAYERS,
-        "head_dim": HEAD,
-        "hidden_dim": HIDDEN,
-        "n_heads": HEADS,
-        "n_kv_heads": KEYS,
-        "rope_theta": 100_000_000.0,
-        "norm_eps": 1e-05,
-        "vocab_size": SPECIALS + TEXTS,
-        "max_position_embeddings": 32_768,
-        "multimodal": {
-            "whisper_model_args": {"encoder_args": encoder, "downsample_args": {"downsample_factor": JOINED}}
-        },
-    }
+        "dim": WIDTH, "n_layers": LAYERS, "head_dim": HEAD, "hidden_dim": HIDDEN, "n_heads": HEADS, "n_kv_heads": KEYS,
+        "rope_theta": 100_000_000.0, "norm_eps": 1e-05, "vocab_size": SPECIALS + TEXTS,
+        "max_position_embeddings": 32_768, "multimodal": {"whisper_model_args": whisper},
+    }  # fmt: skip
 
 
 def tokenizer() -> dict[str, Any]:
@@ -84,23 +70,14 @@ def tokenizer() -> dict[str, Any]:
         {"rank": rank, "token_str": SPECIAL.get(rank, f"<SPECIAL_{rank}>"), "is_control": True}
         for rank in range(SPECIALS)
     ]
-    return {
-        "config": {
-            "pattern": r"\p{L}+|\p{N}|[^\s\p{L}\p{N}]+|\s+",
-            "num_vocab_tokens": TEXTS,
-            "default_vocab_size": SPECIALS + TEXTS,
-            "default_num_special_tokens": SPECIALS,
-            "version": "v7",
-        },
-        "vocab": texts,
-        "special_tokens": control,
-        "audio": {
-            "sampling_rate": 16_000,
-            "frame_rate": 12.5,
-            "audio_encoding_config": SPECTROGRAM,
-            "chunk_length_s": 30.0,
-        },
-    }
+    config = {
+        "pattern": r"\p{L}+|\p{N}|[^\s\p{L}\p{N}]+|\s+", "num_vocab_tokens": TEXTS, "version": "v7",
+        "default_vocab_size": SPECIALS + TEXTS, "default_num_special_tokens": SPECIALS,
+    }  # fmt: skip
+    audio = {
+        "sampling_rate": 16_000, "frame_rate": 12.5, "audio_encoding_config": SPECTROGRAM, "chunk_length_s": 30.0,
+    }  # fmt: skip
+    return {"config": config, "vocab": texts, "special_tokens": control, "audio": audio}
 
 
 def weights() -> dict[str, torch.Tensor]:
@@ -124,58 +101,36 @@ def weights() -> dict[str, torch.Tensor]:
 
 
 def shapes() -> dict[str, tuple[int, ...]]:
-    sizes = {
-        "norm.weight": (WIDTH,),
-        "output.weight": (SPECIALS + TEXTS, WIDTH),
-        "mm_whisper_embeddings.tok_embeddings.weight": (SPECIALS + TEXTS, WIDTH),
-        "mm_whisper_embeddings.audio_language_projection.0.weight": (WIDTH, JOINED * SOUND_WIDTH),
-        "mm_whisper_embeddings.audio_language_projection.2.weight": (WIDTH, WIDTH),
-    }
-    for number in range(LAYERS):
-        sizes |= {f"layers.{number}.{name}": shape for name, shape in text_layer().items()}
-    tower = "mm_whisper_embeddings.whisper_encoder"
-    sizes |= {
-        f"{tower}.conv_layers.0.weight": (SOUND_WIDTH, MELS, 3),
-        f"{tower}.conv_layers.0.bias": (SOUND_WIDTH,),
-        f"{tower}.conv_layers.1.weight": (SOUND_WIDTH, SOUND_WIDTH, 3),
-        f"{tower}.conv_layers.1.bias": (SOUND_WIDTH,),
-        f"{tower}.transformer.norm.weight": (SOUND_WIDTH,),
-        f"{tower}.transformer.norm.bias": (SOUND_WIDTH,),
-    }
-    for number in range(SOUND_LAYERS):
-        sizes |= {f"{tower}.transformer.layers.{number}.{name}": shape for name, shape in sound_layer().items()}
-    return sizes
-
-
-def text_layer() -> dict[str, tuple[int, ...]]:
-    return {
-        "attention.wq.weight": (HEADS * HEAD, WIDTH),
-        "attention.wk.weight": (KEYS * HEAD, WIDTH),
-        "attention.wv.weight": (KEYS * HEAD, WIDTH),
-        "attention.wo.weight": (WIDTH, HEADS * HEAD),
-        "feed_forward.w1.weight": (HIDDEN, WIDTH),
-        "feed_forward.w2.weight": (WIDTH, HIDDEN),
-        "feed_forward.w3.weight": (HIDDEN, WIDTH),
-        "attention_norm.weight": (WIDTH,),
-        "ffn_norm.weight": (WIDTH,),
-    }
-
-
-def sound_layer() -> dict[str, tuple[int, ...]]:
-    """As Whisper's: biases everywhere but for the keys."""
+    mm, tower = "mm_whisper_embeddings", "mm_whisper_embeddings.whisper_encoder"
     square = (SOUND_WIDTH, SOUND_WIDTH)
-    sizes: dict[str, tuple[int, ...]] = {"attention.wk.weight": square}
-    for name, shape in {
-        "attention.wq": square,
-        "attention.wv": square,
-        "attention.wo": square,
-        "feed_forward.w1": (SOUND_HIDDEN, SOUND_WIDTH),
-        "feed_forward.w2": (SOUND_WIDTH, SOUND_HIDDEN),
+    sizes: dict[str, tuple[int, ...]] = {
+        "norm": (WIDTH,),
+        "output": (SPECIALS + TEXTS, WIDTH),
+        f"{mm}.tok_embeddings": (SPECIALS + TEXTS, WIDTH),
+        f"{mm}.audio_language_projection.0": (WIDTH, JOINED * SOUND_WIDTH),
+        f"{mm}.audio_language_projection.2": (WIDTH, WIDTH),
+    }
+    text = {
+        "attention.wq": (HEADS * HEAD, WIDTH), "attention.wk": (KEYS * HEAD, WIDTH), "ffn_norm": (WIDTH,),
+        "attention.wv": (KEYS * HEAD, WIDTH), "attention.wo": (WIDTH, HEADS * HEAD), "attention_norm": (WIDTH,),
+        "feed_forward.w1": (HIDDEN, WIDTH), "feed_forward.w2": (WIDTH, HIDDEN), "feed_forward.w3": (HIDDEN, WIDTH),
+    }  # fmt: skip
+    sizes |= {f"layers.{number}.{name}": shape for number in range(LAYERS) for name, shape in text.items()}
+    sound = {
+        "attention.wq": square, "attention.wv": square, "attention.wo": square, "ffn_norm": (SOUND_WIDTH,),
+        "feed_forward.w1": (SOUND_HIDDEN, SOUND_WIDTH), "feed_forward.w2": (SOUND_WIDTH, SOUND_HIDDEN),
         "attention_norm": (SOUND_WIDTH,),
-        "ffn_norm": (SOUND_WIDTH,),
-    }.items():
-        sizes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
-    return sizes
+    }  # fmt: skip
+    layers = [f"{tower}.transformer.layers.{number}" for number in range(SOUND_LAYERS)]
+    # As Whisper's: biases everywhere but for the keys.
+    sizes |= {f"{layer}.attention.wk": square for layer in layers}
+    biased: dict[str, tuple[int, ...]] = {
+        f"{tower}.conv_layers.0": (SOUND_WIDTH, MELS, 3),
+        f"{tower}.conv_layers.1": (SOUND_WIDTH, SOUND_WIDTH, 3),
+        f"{tower}.transformer.norm": (SOUND_WIDTH,),
+    } | {f"{layer}.{name}": shape for layer in layers for name, shape in sound.items()}
+    weights = {f"{name}.weight": shape for name, shape in (sizes | biased).items()}
+    return weights | {f"{name}.bias": shape[:1] for name, shape in biased.items()}
 
 
 if __name__ == "__main__":

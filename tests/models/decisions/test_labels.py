@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import TypeAdapter
 
 import configs
 from benchmarks.quality.examples import load
 from benchmarks.quality.injections import TEMPLATES, injections, outcome, table
 from contract.decisions.answers import distribution
 from contract.decisions.engine import Readings
-from contract.decisions.questions import Question
+from contract.decisions.questions import BinaryQuestion
 from models.decisions import LabelScorer, calibration
 from models.weights import store as weights
 from tests.models.decisions.tiny_scorers import job
@@ -112,37 +111,28 @@ async def test_reads_have_one_logprob_per_label(scorer: LabelScorer) -> None:
     assert found.input_tokens < 250
 
 
-GLAD = (
-    "I love this place, the food was great.",
-    "What a wonderful day, I am so happy!",
-    "Excellent phone, works perfectly.",
-    "The best concert of my life.",
-    "Our stay was delightful and the staff were kind.",
-    "I passed my exam, amazing!",
-)
-SAD = (
-    "I hate this place, the food was disgusting.",
-    "What a terrible day, I am so sad.",
-    "Awful phone, it broke after a day.",
-    "The worst concert of my life.",
-    "Our stay was horrible and the staff were rude.",
-    "I failed my exam, how dreadful.",
-)
-POSITIVE: Question = TypeAdapter(Question).validate_python(
-    {
-        "type": "binary",
-        "instructions": "Is this text positive?",
-        "true_description": "the text is happy or satisfied",
-        "false_description": "the text is sad or angry",
-    }
+TEXTS = {
+    "I love this place, the food was great.": "I hate this place, the food was disgusting.",
+    "What a wonderful day, I am so happy!": "What a terrible day, I am so sad.",
+    "Excellent phone, works perfectly.": "Awful phone, it broke after a day.",
+    "The best concert of my life.": "The worst concert of my life.",
+    "Our stay was delightful and the staff were kind.": "Our stay was horrible and the staff were rude.",
+    "I passed my exam, amazing!": "I failed my exam, how dreadful.",
+}
+"""Glad texts and sad ones."""
+POSITIVE = BinaryQuestion(
+    type="binary",
+    instructions="Is this text positive?",
+    true_description="the text is happy or satisfied",
+    false_description="the text is sad or angry",
 )
 
 
 async def test_the_state_decides(scorer: LabelScorer) -> None:
     """The model is too small to be right, but glad texts must move it the right way."""
-    found = await asyncio.gather(*(scorer.decide(job(text, [POSITIVE])) for text in GLAD + SAD))
+    found = await asyncio.gather(*(scorer.decide(job(text, [POSITIVE])) for text in (*TEXTS, *TEXTS.values())))
     true = [probabilities(one)[0][0] for one in found]
-    glad, sad = true[: len(GLAD)], true[len(GLAD) :]
+    glad, sad = true[: len(TEXTS)], true[len(TEXTS) :]
     ordered = sum(one > other for one in glad for other in sad)
     assert ordered > 0.6 * len(glad) * len(sad)
 
@@ -185,12 +175,9 @@ async def test_the_questions_of_a_request_are_read_in_one_step(
     assert [len(outputs.outputs) for outputs in steps if outputs.outputs] == [len(QUESTIONS)]
 
 
-async def test_images_are_refused(scorer: LabelScorer) -> None:
+async def test_images_and_a_state_beyond_the_window_are_refused(scorer: LabelScorer) -> None:
     with refused("images_unsupported"):
         await scorer.decide(job(STATE, QUESTIONS, ["data:image/png;base64,AAAA"]))
-
-
-async def test_a_state_beyond_the_window_is_too_large(scorer: LabelScorer) -> None:
     assert len((await scorer.decide(job("word " * 3200, QUESTIONS[:1]))).reads) == 1
     with refused("request_too_large"):
         await scorer.decide(job("漢字仮名" * 4000, QUESTIONS[:1]))

@@ -15,7 +15,7 @@ from models.kokoro import network
 from models.kokoro.converter import convert
 from models.kokoro.network import CutNetwork, PublishedNetwork, load_network
 from models.kokoro.speaker import Kokoro
-from models.kokoro.styles import KokoroVoice
+from models.kokoro.styles import KokoroVoice, Styles
 from models.weights.files import WeightsError
 from tests.models.conftest import Fetched
 
@@ -38,10 +38,10 @@ def networks(folder: Path) -> dict[str, Network]:
     return networks_of(folder)
 
 
-def inputs(kokoro: Kokoro, phonemes: int) -> dict[str, np.ndarray]:
+def inputs(folder: Path, phonemes: int) -> dict[str, np.ndarray]:
     return {
         "tokens": np.array([[0, *range(50, 50 + phonemes), 0]], np.int64),
-        "style": kokoro._tables.row({"af_heart": 1.0}, phonemes),
+        "style": Styles(folder / "styles").row({"af_heart": 1.0}, phonemes),
         "speed": np.array([1.0], np.float32),
     }
 
@@ -60,15 +60,13 @@ def test_the_sound_is_as_near_to_float32_as_what_is_published(folder: Path, netw
 
 
 def test_the_network_makes_as_many_samples_as_the_published_one(folder: Path, networks: dict[str, Network]) -> None:
-    kokoro = Kokoro(folder, 2)
     for phonemes in (1, 7, 30):
-        lengths = {name: len(way.sound(inputs(kokoro, phonemes))) for name, way in networks.items()}
+        lengths = {name: len(way.sound(inputs(folder, phonemes))) for name, way in networks.items()}
         assert len(set(lengths.values())) == 1, lengths
 
 
 def test_two_at_once_sound_as_one_after_the_other(folder: Path, networks: dict[str, Network]) -> None:
-    kokoro = Kokoro(folder, 2)
-    jobs = [inputs(kokoro, phonemes) for phonemes in (12, 20)]
+    jobs = [inputs(folder, phonemes) for phonemes in (12, 20)]
     alone = [networks[CUT].sound(job) for job in jobs]
     with ThreadPoolExecutor(2) as threads:
         together = list(threads.map(networks[CUT].sound, jobs))

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
-import unicodedata
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
-import av
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import configs
 from contract.catalog import SpeechModel
-from contract.errors import ApiError
 from contract.speech.engine import SpeechJob
 from models.speech.supertonic import KOREAN_PASSAGE_CHARS, PASSAGE_CHARS, Supertonic
 from models.weights.files import WeightsError
@@ -42,11 +34,6 @@ def engine(home: Path) -> Supertonic:
     return loaded_offline(MODEL, home)
 
 
-def with_serving(**changes: object) -> SpeechModel:
-    assert MODEL.serving is not None
-    return MODEL.model_copy(update={"serving": MODEL.serving.model_copy(update=changes)})
-
-
 def load(home: Path, model: SpeechModel) -> Supertonic:
     return Supertonic(model, home / "twins" / "supertonic-3")
 
@@ -56,29 +43,20 @@ def seconds_of(engine: Supertonic, text: str, language: str = "en", voice: str =
 
 
 def test_every_voice_of_the_catalogue_is_there_and_speaks_at_its_own_height(engine: Supertonic) -> None:
+    """Without a name it is the voice of the stanza."""
     slugs = [voice.slug for voice in CATALOG.voices.values() if voice.provider == MODEL.provider]
     assert sorted(slugs) == sorted(VOICES_HZ)
-    for slug in slugs:
-        (part,) = engine.render(SpeechJob(TEXT, "en", slug))
+    for slug, language in (*((slug, "en") for slug in slugs), (None, "de")):
+        (part,) = engine.render(SpeechJob(TEXT, language, slug))
         assert (part.samples.dtype, part.samples.ndim, part.characters) == (np.float32, 1, len(TEXT))
-        assert pitch_of(part.samples, 44_100).f0_hz == pytest.approx(whole(VOICES_HZ[slug]), rel=0.01)
+        assert pitch_of(part.samples, 44_100).f0_hz == pytest.approx(whole(VOICES_HZ[slug or "F1"]), rel=0.01), slug
 
 
-def test_voice_of_its_own_is_that_of_the_stanza(engine: Supertonic) -> None:
-    (part,) = engine.render(SpeechJob(TEXT, "de"))
-    assert pitch_of(part.samples, 44_100).f0_hz == pytest.approx(whole(VOICES_HZ["F1"]), rel=0.01)
-
-
-def test_unknown_voice(engine: Supertonic) -> None:
-    with refused("UNKNOWN_VOICE"):
-        next(engine.render(SpeechJob(TEXT, "en", "de-thorsten")))
-
-
-@pytest.mark.parametrize("language", MODEL.languages)
-def test_every_language_is_told_to_the_model(engine: Supertonic, language: str) -> None:
+def test_every_language_is_told_to_the_model(engine: Supertonic) -> None:
     """Sound is as long as the duration that was foretold, though the graphs give whole blocks."""
-    characters = len(f"<{language}>{TEXT}</{language}>")
-    assert seconds_of(engine, TEXT, language) == pytest.approx(characters * SECONDS_PER_CHAR / 1.05, abs=1e-4)
+    for language in MODEL.languages:
+        characters = len(f"<{language}>{TEXT}</{language}>")
+        assert seconds_of(engine, TEXT, language) == pytest.approx(characters * SECONDS_PER_CHAR / 1.05, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -99,20 +77,16 @@ def test_what_is_no_speech_is_left_out(engine: Supertonic, text: str, same: str)
     assert seconds_of(engine, text) == pytest.approx(seconds_of(engine, same), abs=1e-4)
 
 
-@pytest.mark.parametrize("mark", MODEL.tags)
-def test_marks_reach_the_model(engine: Supertonic, mark: str) -> None:
-    bare = mark.strip("<>")
-    extra_s = seconds_of(engine, f"well {mark} no") - seconds_of(engine, f"well {bare} no")
-    assert extra_s == pytest.approx(2 * SECONDS_PER_CHAR / 1.05, abs=1e-4)
+def test_marks_reach_the_model(engine: Supertonic) -> None:
+    for mark in MODEL.tags:
+        extra_s = seconds_of(engine, f"well {mark} no") - seconds_of(engine, f"well {mark.strip('<>')} no")
+        assert extra_s == pytest.approx(2 * SECONDS_PER_CHAR / 1.05, abs=1e-4), mark
 
 
-@pytest.mark.parametrize(("text", "named"), [("two ก and ข", "U+0E01"), ("nr \U00010190 \U00020000", "U+20000")])
-def test_letters_without_a_sound_are_refused_before_anything_is_spoken(
-    engine: Supertonic, text: str, named: str
-) -> None:
-    with refused("INVALID_REQUEST", param="input") as caught:
-        next(engine.render(SpeechJob(TEXT * 20 + text, "en")))
-    assert named in caught.value.message
+def test_letters_without_a_sound_are_refused_before_anything_is_spoken(engine: Supertonic) -> None:
+    for text, named in (("two ก and ข", "U+0E01"), ("nr \U00010190 \U00020000", "U+20000")):
+        with refused("INVALID_REQUEST", named.replace("+", r"\+"), param="input"):
+            next(engine.render(SpeechJob(TEXT * 20 + text, "en")))
 
 
 @pytest.mark.parametrize(("language", "limit"), [("en", PASSAGE_CHARS), ("ko", KOREAN_PASSAGE_CHARS)])
@@ -126,40 +100,9 @@ def test_long_texts_are_spoken_in_passages_with_pauses(engine: Supertonic, langu
     assert not first.samples[-100:].any()
 
 
-@pytest.mark.parametrize("text", ["...", "\n\n", "Hi. \n\n ... \n\n"])
-def test_every_character_is_counted_also_where_nothing_is_spoken(engine: Supertonic, text: str) -> None:
-    assert list(engine.render(SpeechJob(text, "en")))[-1].characters == len(text)
-
-
-@settings(max_examples=60, deadline=None)
-@given(text=st.text(min_size=1, max_size=400), language=st.sampled_from(MODEL.languages))
-def test_any_text_is_spoken_or_refused(engine: Supertonic, text: str, language: str) -> None:
-    try:
-        parts = list(engine.render(SpeechJob(text, language)))
-    except ApiError:
-        assert any(unicodedata.category(char)[0] in "LN" for char in text)
-        return
-    assert parts[-1].characters == len(text)
-    assert all(np.abs(part.samples).max() <= 1 for part in parts)
-
-
-def test_sixteen_threads_get_what_one_gets(engine: Supertonic) -> None:
-    orders = [SpeechJob(TEXT * (1 + at % 3), "en", slug) for at, slug in enumerate([*VOICES_HZ, *VOICES_HZ][:16])]
-    with ThreadPoolExecutor(16) as threads:
-        sounds = list(threads.map(lambda order: next(engine.render(order)).samples, orders))
-    for order, sound in zip(orders, sounds, strict=True):
-        assert len(sound) == len(next(engine.render(order)).samples)
-        assert pitch_of(sound, 44_100).f0_hz == pytest.approx(whole(VOICES_HZ[order.voice or ""]), rel=0.01)
-
-
-@pytest.mark.parametrize("format", MODEL.formats)
-async def test_file(engine: Supertonic, format: str) -> None:
-    block = await engine.speak_whole(replace(SpeechJob(TEXT, "en", "F2"), format=format))
-    with av.open(io.BytesIO(block.data)) as file:
-        assert (file.streams.audio[0].rate, file.streams.audio[0].channels) == (44_100, 1)
-        frames = list(file.decode(audio=0))
-    assert sum(frame.samples for frame in frames) == pytest.approx(block.seconds * 44_100, abs=1)
-    assert block.characters == len(TEXT)
+def test_every_character_is_counted_also_where_nothing_is_spoken(engine: Supertonic) -> None:
+    for text in ("...", "\n\n", "Hi. \n\n ... \n\n"):
+        assert list(engine.render(SpeechJob(text, "en")))[-1].characters == len(text)
 
 
 def test_weights_that_do_not_fit_are_refused(home: Path, tmp_path: Path) -> None:
@@ -180,6 +123,8 @@ def test_a_gpu_that_is_not_there_is_not_replaced_by_the_cpu(home: Path) -> None:
 
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("this onnxruntime can use CUDA")
+    assert MODEL.serving
+    serving = MODEL.serving.model_copy(update={"deployment": {"ray_actor_options": {"num_gpus": 0.1}}})
     with pytest.raises(RuntimeError, match="onnxruntime-gpu"):
-        load(home, with_serving(deployment={"ray_actor_options": {"num_gpus": 0.1}}))
+        load(home, MODEL.model_copy(update={"serving": serving}))
     assert config.DEFAULT_ONNX_PROVIDERS == ["CPUExecutionProvider"]

@@ -67,25 +67,17 @@ def test_a_sentence_is_a_passage(text: str, passages: list[str]) -> None:
     assert texts(words(text)) == passages
 
 
-@pytest.mark.parametrize(("pause_s", "count"), [(PAUSE_S - 0.01, 1), (PAUSE_S, 1), (PAUSE_S + 0.01, 2)])
-def test_a_pause_ends_a_passage(pause_s: float, count: int) -> None:
-    assert len(texts([TimedWord("one", 0, 1), TimedWord(" two", 1 + pause_s, 2 + pause_s)])) == count
-
-
-def test_a_long_passage_ends_at_a_comma_or_at_last_anywhere() -> None:
+def test_a_pause_ends_a_passage_and_a_long_one_ends_at_a_comma_or_at_last_anywhere() -> None:
+    for pause_s, count in ((PAUSE_S - 0.01, 1), (PAUSE_S, 1), (PAUSE_S + 0.01, 2)):
+        assert len(texts([TimedWord("one", 0, 1), TimedWord(" two", 1 + pause_s, 2 + pause_s)])) == count
     assert texts(words(f"{'a ' * 23}b, c, d, e"))[0].endswith("c,")
     lengths = [passage[-1].end - passage[0].start for passage in sentences(words("word " * 200))]
     assert max(lengths) == 1.5 * LONG_S + 0.5
 
 
-@pytest.mark.parametrize(
-    ("start", "heard"), [(2 + TOLERANCE_S - 0.01, True), (2 + TOLERANCE_S + 0.01, False), (1.5, True), (5, False)]
-)
-def test_words_where_nobody_speaks_are_not_heard(start: float, heard: bool) -> None:
-    assert is_heard([TimedWord("you", start, start + 0.2)], [Span(1, 2), Span(9, 10)]) is heard
-
-
-def test_no_word_is_lost() -> None:
+def test_words_where_nobody_speaks_are_left_out_and_no_other_is_lost() -> None:
+    for start, counts in ((2 + TOLERANCE_S - 0.01, True), (2 + TOLERANCE_S + 0.01, False), (1.5, True), (5, False)):
+        assert is_heard([TimedWord("you", start, start + 0.2)], [Span(1, 2), Span(9, 10)]) is counts, start
     given = words("one two. three, " * 50, 0.7)
     assert [word for passage in sentences(given) for word in passage] == given
 
@@ -139,46 +131,31 @@ def test_no_segment_begins_before_the_one_that_it_follows() -> None:
     assert [(s.text, s.start, s.end) for s in found] == [("b", 5.0, 6.0), ("a", 5.0, 5.0)]
 
 
-@pytest.mark.parametrize("text", ["", " \n"])
-def test_nothing_said_is_no_segment(text: str) -> None:
-    assert read(json.dumps({"text": text, "segments": None}).encode(), SECONDS).segments == ()
-    assert read(json.dumps({"text": text}).encode(), SECONDS, "words").segments == ()
-
-
-def test_words_without_times_are_not_invented() -> None:
+def test_nothing_said_is_no_segment_and_words_without_times_are_not_invented() -> None:
+    for text in ("", " \n"):
+        assert read(json.dumps({"text": text, "segments": None}).encode(), SECONDS).segments == ()
+        assert read(json.dumps({"text": text}).encode(), SECONDS, "words").segments == ()
     with pytest.raises(ProviderError):
         read(json.dumps({"text": "a b", "segments": [{"text": "a b"}]}).encode(), SECONDS, "words")
 
 
-@pytest.mark.parametrize(("language", "given_as"), [("de", "de"), ("german", None), ("xx", None), (7, None)])
-def test_a_language_counts_where_it_is_one_of_ours(language: Any, given_as: str | None) -> None:
-    assert read(json.dumps({"text": "a", "language": language}).encode(), SECONDS).language == given_as
+def test_a_language_counts_where_it_is_one_of_ours() -> None:
+    for language, given_as in (("de", "de"), ("german", None), ("xx", None), (7, None)):
+        assert read(json.dumps({"text": "a", "language": language}).encode(), SECONDS).language == given_as
 
 
-@pytest.mark.parametrize(("extra", "segments"), [(-0.01, 1), (0.0, 1), (0.01, 2)])
-def test_a_pause_ends_a_segment(extra: float, segments: int) -> None:
-    assert len(said("a b", ("a", 0, 1), ("b", 1 + SILENCE_S + extra, 4))) == segments
-
-
-@pytest.mark.parametrize(("extra", "segments"), [(-0.01, 1), (0.0, 1), (0.01, 2)])
-def test_a_segment_has_a_longest_length(extra: float, segments: int) -> None:
-    end = LONGEST_S + extra
-    assert len(said("a b", ("a", 0, 15), ("b", 15, end), seconds=2 * LONGEST_S)) == segments
+def test_a_pause_and_a_longest_length_end_a_segment() -> None:
+    for extra, segments in ((-0.01, 1), (0.0, 1), (0.01, 2)):
+        assert len(said("a b", ("a", 0, 1), ("b", 1 + SILENCE_S + extra, 4))) == segments
+        assert len(said("a b", ("a", 0, 15), ("b", 15, LONGEST_S + extra), seconds=2 * LONGEST_S)) == segments
 
 
 def test_segments_of_words_have_the_text_with_all_its_marks() -> None:
     words = [("Ja", 0.0, 0.2), ("sagte", 0.2, 0.4), ("er", 0.4, 0.5), ("Gut", 0.6, 0.8)]
     assert said("»Ja!«, sagte er. Gut", *words) == [("»Ja!«, sagte er.", 0.0, 0.5), ("Gut", 0.6, 0.8)]
-
-
-def test_a_language_without_spaces_gets_none() -> None:
-    assert said("你好。再见", ("你", 0, 1), ("好", 1, 2), ("再", 2, 3), ("见", 3, 4)) == [
-        ("你好。", 0, 2),
-        ("再见", 2, 4),
-    ]
-
-
-def test_words_that_are_not_in_the_text_stand_for_themselves() -> None:
+    words = [("你", 0, 1), ("好", 1, 2), ("再", 2, 3), ("见", 3, 4)]  # a language without spaces gets none
+    assert said("你好。再见", *words) == [("你好。", 0, 2), ("再见", 2, 4)]
+    # Words that are not in the text stand for themselves.
     assert said("Three.", ("One.", 0, 1), ("Two", 1, 2)) == [("One.", 0, 1), ("Two", 1, 2)]
 
 
@@ -269,47 +246,40 @@ def test_all_speech_is_in_one_window_and_none_in_two(gaps: list[tuple[float, flo
     assert np.all(heard[made > 0] == 1)
 
 
-@pytest.mark.parametrize("duration_s", [0.01, BLOCK_S - 0.01, BLOCK_S, BLOCK_S + 0.01])
-def test_silence_is_looked_at_to_its_end(duration_s: float) -> None:
-    parts = list(blocks(reader(recording([], duration_s)), duration_s, find=found))
-    assert [part.windows for part in parts] == [()] * len(parts)
-    assert parts[-1].done_s == duration_s
-    assert len(parts) == 1 + (duration_s > BLOCK_S)
+def test_silence_is_looked_at_to_its_end() -> None:
+    for duration_s in (0.01, BLOCK_S - 0.01, BLOCK_S, BLOCK_S + 0.01):
+        parts = list(blocks(reader(recording([], duration_s)), duration_s, find=found))
+        assert [part.windows for part in parts] == [()] * len(parts)
+        assert parts[-1].done_s == duration_s
+        assert len(parts) == 1 + (duration_s > BLOCK_S)
 
 
-@pytest.mark.parametrize(("end", "is_left"), [(-0.01, False), (0.0, False), (0.01, True)])
-def test_speech_near_the_end_of_a_block_is_left_for_the_next(end: float, is_left: bool) -> None:
-    duration_s, end_s = 2 * BLOCK_S, BLOCK_S - MARGIN_S + end
-    first, *_ = blocks(reader(recording([(end_s - 5, end_s)], duration_s)), duration_s, find=found)
-    assert bool(first.windows) is not is_left
-    assert first.done_s == (pytest.approx(end_s - 5) if is_left else BLOCK_S - MARGIN_S)
+def test_speech_near_the_end_of_a_block_is_left_for_the_next() -> None:
+    for end, is_left in ((-0.01, False), (0.0, False), (0.01, True)):
+        duration_s, end_s = 2 * BLOCK_S, BLOCK_S - MARGIN_S + end
+        first, *_ = blocks(reader(recording([(end_s - 5, end_s)], duration_s)), duration_s, find=found)
+        assert bool(first.windows) is not is_left
+        assert first.done_s == (pytest.approx(end_s - 5) if is_left else BLOCK_S - MARGIN_S)
 
 
-def test_passages_share_windows_up_to_thirty_seconds() -> None:
+def test_passages_share_windows_up_to_thirty_seconds_and_strewn_speech_makes_few() -> None:
     spans = [Span(0, 5), Span(20, 30), Span(30, 31), Span(59.9, 60), Span(60, 61.01)]
-    assert [(window.start, window.end, len(window.spoken)) for window in packed(spans)] == [
-        (0, 30, 2),
-        (30, 60, 2),
-        (60, 61.01, 1),
-    ]
+    shared = [(window.start, window.end, len(window.spoken)) for window in packed(spans)]
+    assert shared == [(0, 30, 2), (30, 60, 2), (60, 61.01, 1)]
+    assert len(packed([Span(at, at + 0.3) for at in range(0, 3600, 4)])) <= 2 * 3600 / WINDOW_S
 
 
-@pytest.mark.parametrize(("speech_s", "is_left"), [(REST_S - 0.01, False), (REST_S, True), (REST_S + 0.01, True)])
-def test_speech_without_words_is_what_is_left(speech_s: float, is_left: bool) -> None:
-    window = Window(10, 30, (Span(10, 14), Span(20, 21), Span(30 - speech_s + 1, 30)))
-    assert rest(window, 14.0) == (Window(20, 30, window.spoken[1:]) if is_left else None)
-    assert rest(window, 12.0) == Window(12, 30, (Span(12, 14), *window.spoken[1:]))
-    assert rest(window, 30.0) is None
+def test_speech_without_words_is_what_is_left() -> None:
+    for speech_s, is_left in ((REST_S - 0.01, False), (REST_S, True), (REST_S + 0.01, True)):
+        window = Window(10, 30, (Span(10, 14), Span(20, 21), Span(30 - speech_s + 1, 30)))
+        assert rest(window, 14.0) == (Window(20, 30, window.spoken[1:]) if is_left else None)
+        assert rest(window, 12.0) == Window(12, 30, (Span(12, 14), *window.spoken[1:]))
+        assert rest(window, 30.0) is None
 
 
-def test_strewn_speech_makes_few_windows() -> None:
-    spans = [Span(at, at + 0.3) for at in range(0, 3600, 4)]
-    assert len(packed(spans)) <= 2 * 3600 / WINDOW_S
-
-
-@pytest.mark.parametrize("kind", ["silence", "noise", "faint noise", "hum", "beeps", "clicks", "chords"])
-def test_what_is_no_voice_is_none(kind: str) -> None:
-    assert spoken(noise(kind, SAMPLE_RATE)) == []
+def test_what_is_no_voice_is_none() -> None:
+    kinds = ("silence", "noise", "faint noise", "hum", "beeps", "clicks", "chords")
+    assert not {kind: spans for kind in kinds if (spans := spoken(noise(kind, SAMPLE_RATE)))}
 
 
 LOWEST = THRESHOLDS[-1]
@@ -318,12 +288,8 @@ LOWEST = THRESHOLDS[-1]
 @pytest.mark.parametrize(
     ("highest", "at"),
     [
-        ([LOWEST - 0.01], []),
-        ([LOWEST], [0]),
-        ([LOWEST + 0.01], [0]),
-        ([0.49, 0.4], [0, 1]),
-        ([0.5, 0.4], [0]),
-        ([0.4, 0.51], [1]),
+        *(([LOWEST - 0.01], []), ([LOWEST], [0]), ([LOWEST + 0.01], [0])),
+        *(([0.49, 0.4], [0, 1]), ([0.5, 0.4], [0]), ([0.4, 0.51], [1])),
     ],
 )
 def test_a_soft_voice_is_found_where_there_is_no_other(

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from random import Random
 
 import numpy as np
@@ -45,28 +46,23 @@ def test_every_style_and_every_trait_that_is_named_is_there() -> None:
     }
 
 
-@pytest.mark.parametrize("target_hz", [85, 110, 150, 190, 230, 300])
-@pytest.mark.parametrize("gender", ["f", "m"])
-def test_one_end_speaks_lower_and_one_higher(gender: str, target_hz: int) -> None:
-    for seed in range(20):
+def test_one_end_speaks_lower_and_one_higher_and_beyond_all_styles_the_outermost_is_taken() -> None:
+    for gender, target_hz, seed in product("fm", (85, 110, 150, 190, 230, 300), range(20)):
         drawn = ends(job(gender=gender, target_hz=target_hz), NAMES, Random(seed))
         assert palette.pitch_of(drawn.below) <= target_hz < palette.pitch_of(drawn.above)
         for shares in (*drawn, mixed(drawn, 0.3)):
             assert sum(shares.values()) == pytest.approx(1)
+    last = outermost(NAMES)
+    for target_hz in (60, 400):
+        drawn = ends(job(target_hz=target_hz), NAMES, Random(1))
+        assert (drawn.below == last.below, drawn.above == last.above) == (target_hz == 60, target_hz == 400)
 
 
-@pytest.mark.parametrize("target_hz", [60, 400])
-def test_beyond_all_styles_the_outermost_is_taken(target_hz: int) -> None:
-    drawn, last = ends(job(target_hz=target_hz), NAMES, Random(1)), outermost(NAMES)
-    assert (drawn.below == last.below) is (target_hz == 60)
-    assert (drawn.above == last.above) is (target_hz == 400)
-
-
-@pytest.mark.parametrize(("above", "names"), [(0, {"a", "b"}), (0.5, {"a", "b", "c"}), (1, {"b", "c"})])
-def test_a_mixture_is_of_both_ends(above: float, names: set[str]) -> None:
-    shares = mixed(Ends({"a": 0.4, "b": 0.6}, {"b": 0.3, "c": 0.7}), above)
-    assert set(shares) == names
-    assert sum(shares.values()) == pytest.approx(1)
+def test_a_mixture_is_of_both_ends() -> None:
+    for above, names in ((0, {"a", "b"}), (0.5, {"a", "b", "c"}), (1, {"b", "c"})):
+        shares = mixed(Ends({"a": 0.4, "b": 0.6}, {"b": 0.3, "c": 0.7}), above)
+        assert set(shares) == names
+        assert sum(shares.values()) == pytest.approx(1)
 
 
 def drawn_styles(job: DesignJob) -> Counter[str]:
@@ -96,14 +92,13 @@ def test_native_styles_come_first(language: str, families: str) -> None:
         ({"character": "calm"}, "liveliness", -1),
     ],
 )
-def test_traits_lean_to_styles_that_sound_so(traits: dict[str, str], quality: str, sign: int) -> None:
+def test_traits_lean_to_styles_that_sound_so_and_unknown_ones_nowhere(
+    traits: dict[str, str], quality: str, sign: int
+) -> None:
     def mean(drawn: Counter[str]) -> float:
         return sum(getattr(sheet().styles[name], quality) * n for name, n in drawn.items()) / drawn.total()
 
     assert sign * (mean(drawn_styles(job(traits=traits))) - mean(drawn_styles(job()))) > 0.1
-
-
-def test_unknown_traits_lean_nowhere() -> None:
     assert requested_sound(job(traits={"timbre": "neutral", "tempo": "fast"})) == requested_sound(job())
 
 
@@ -122,23 +117,18 @@ def praat_hz(samples: np.ndarray, sample_rate: int) -> float:
     return float(np.median(heights.selected_array["frequency"][heights.selected_array["frequency"] > 0]))
 
 
-@pytest.mark.parametrize("style", ["am_onyx", "bm_lewis", "af_heart", "jf_tebukuro"])
-def test_styles_are_as_high_as_praat_says(designer: KokoroDesigner, style: str) -> None:
-    sound = designer._kokoro.speak(CATALOG.sentences["en"], "en", KokoroVoice(styles={style: 1}))
-    pitch = pitch_of(sound, designer.sample_rate)
-    assert pitch.f0_hz == pytest.approx(praat_hz(sound, designer.sample_rate), rel=0.03)
+def test_styles_are_as_high_as_praat_says(designer: KokoroDesigner) -> None:
+    for style in ("am_onyx", "bm_lewis", "af_heart", "jf_tebukuro"):
+        sound = designer._kokoro.speak(CATALOG.sentences["en"], "en", KokoroVoice(styles={style: 1}))
+        pitch = pitch_of(sound, designer.sample_rate)
+        assert pitch.f0_hz == pytest.approx(praat_hz(sound, designer.sample_rate), rel=0.03), style
 
 
 @pytest.mark.parametrize(
     ("language", "gender", "target_hz"),
     [
-        ("en", "m", 105),
-        ("en", "f", 195),
-        ("fr", "f", 200),
-        ("de", "m", 115),
-        ("de", "f", 210),
-        ("ru", "m", 115),
-        ("ru", "f", 210),
+        *(("en", "m", 105), ("en", "f", 195), ("fr", "f", 200), ("de", "m", 115)),
+        *(("de", "f", 210), ("ru", "m", 115), ("ru", "f", 210)),
     ],
 )
 async def test_a_voice_comes_out_at_the_pitch_that_was_ordered(

@@ -33,20 +33,13 @@ def heard(f0_hz: float) -> Pitch:
     return Pitch(f0_hz, f0_hz, f0_hz, 300)
 
 
-@pytest.mark.parametrize(
-    ("f0_hz", "words"),
-    [
-        (125, "slightly deeper"),
-        (130, "noticeably deeper"),
-        (146, "noticeably deeper"),
-        (147, "much deeper"),
-        (100, "slightly higher pitched"),
-        (93, "noticeably higher pitched"),
-        (80, "much higher pitched"),
-    ],
-)
-def test_what_was_heard_is_said(f0_hz: float, words: str) -> None:
-    assert hint(heard(f0_hz), 110) == f"The voice is {words} than one would expect, around 110 Hz."
+def test_what_was_heard_is_said() -> None:
+    words = {
+        125: "slightly deeper", 130: "noticeably deeper", 146: "noticeably deeper", 147: "much deeper",
+        100: "slightly higher pitched", 93: "noticeably higher pitched", 80: "much higher pitched",
+    }  # fmt: skip
+    for f0_hz, says in words.items():
+        assert hint(heard(f0_hz), 110) == f"The voice is {says} than one would expect, around 110 Hz."
 
 
 def test_the_last_voice_that_was_heard_decides_what_is_said() -> None:

