@@ -16,7 +16,8 @@ import pytest
 
 import configs
 import models
-from contract.catalog import DefaultSpeechRuntime, SpeechModel
+from contract.catalog import SpeechModel
+from contract.catalog.base import DefaultSpeechRuntime
 from contract.speech.engine import SpeechJob
 from models.kokoro.speaker import LEVEL, SAMPLE_RATE, Kokoro
 from models.kokoro.styles import KokoroVoice
