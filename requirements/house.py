@@ -28,7 +28,7 @@ CODE_LINES = {
     "state": 4352,
     "autoscaling": 2058,
     "text": 1087,
-    "audio": 888,
+    "audio": 879,
     "launch": 684,
     "concurrency": 448,
     "configs": 247,
