@@ -38,11 +38,7 @@ PADDING_S = 0.1
 
 
 class Unreadable(Exception):
-    """The file is no sound in a known format. Its text is one of the sandbox's verdicts."""
-
-
-class LimitReached(Exception):
-    """There is more sound than was requested."""
+    """The file is no sound in a known format, or too long. Its text is one of the sandbox's verdicts."""
 
 
 def main(sample_rate: int, max_seconds: float, cpu_s: int) -> None:
@@ -55,11 +51,9 @@ def main(sample_rate: int, max_seconds: float, cpu_s: int) -> None:
         for block in decoded(sample_rate):
             limit -= len(block)
             if limit < 0:
-                raise LimitReached
+                raise Unreadable("too_long")
             _write(1, block)
         verdict = "sound"
-    except LimitReached:
-        verdict = "too_long"
     except Unreadable as error:
         verdict = str(error)
     except av.FFmpegError:

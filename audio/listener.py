@@ -106,8 +106,7 @@ class Listener:
 
     async def close(self) -> None:
         """Ends the child, and returns once it and those before it have ended."""
-        if self._child:
-            self.discard(self._child)
+        self._retire()
         if self._ending:
             await asyncio.wait(self._ending)
 
@@ -125,8 +124,7 @@ class Listener:
         self._starting = self._starting or asyncio.Lock()
         async with self._starting:
             if self._child is None or not self._child.is_alive:
-                if self._child:
-                    self.discard(self._child)
+                self._retire()
                 self._child = await _Child.start()
             return self._child
 
@@ -158,18 +156,15 @@ class SoundStream:
 
     async def _ask(self, kind: int, payload: bytes) -> Frames:
         async with self._listener.turns.of(self._owner):
-            return await self._ask_child(kind, payload)
-
-    async def _ask_child(self, kind: int, payload: bytes) -> Frames:
-        for _ in range(2):
-            child = await self._listener.child()
-            try:
-                if child is not self._opened_at:
-                    self._opened_at = child  # first, so that `end` closes it there, also where this wait is cancelled
-                    await child.ask(self._number, _OPEN, self._format)
-                return await child.ask(self._number, kind, payload)
-            except OSError:
-                self._listener.discard(child)
+            for _ in range(2):
+                child = await self._listener.child()
+                try:
+                    if child is not self._opened_at:
+                        self._opened_at = child  # first, so that `end` closes it there if this wait is cancelled
+                        await child.ask(self._number, _OPEN, self._format)
+                    return await child.ask(self._number, kind, payload)
+                except OSError:
+                    self._listener.discard(child)
         raise ListenerFailed("the process that listens to live sound does not run")
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import struct
 import sys
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -50,16 +50,11 @@ def main(weights: str) -> None:
         payload, samples, probabilities = source.read(length), b"", b""
         if kind == OPEN:
             sessions[number] = Channel(network, **json.loads(payload))
-        elif kind == SOUND:
-            samples, probabilities = sessions[number].listen(payload)
         else:
-            samples, probabilities = sessions.pop(number).listen(b"", is_last=True)
-        _reply(sink, samples, probabilities)
-
-
-def _reply(sink: BinaryIO, samples: bytes, probabilities: bytes) -> None:
-    sink.write(REPLY.pack(len(samples), len(probabilities)) + samples + probabilities)
-    sink.flush()
+            channel = sessions.pop(number) if kind == END else sessions[number]
+            samples, probabilities = channel.listen(payload, is_last=kind == END)
+        sink.write(REPLY.pack(len(samples), len(probabilities)) + samples + probabilities)
+        sink.flush()
 
 
 def _network(weights: str) -> Any:

@@ -10,14 +10,11 @@ import io
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from audio.provenance import SOURCE_TYPE, Provenance
 from contract.catalog import AudioFormat
 from contract.speech.request import MEDIA_TYPES
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 SIGNED: frozenset[AudioFormat] = frozenset({"wav", "mp3", "flac"})
 """Formats that can carry a signature."""
@@ -111,6 +108,9 @@ def _algorithm(chain: bytes, key: bytes) -> str:
     """C2PA's name for what such a key signs with. Raises SigningError, also if the certificate is another key's."""
     from cryptography import x509
     from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
@@ -123,14 +123,6 @@ def _algorithm(chain: bytes, key: bytes) -> str:
         raise SigningError(f"{KEY} names a file without a private key: it must be PEM and not encrypted") from error
     if leaf.public_key() != private.public_key():
         raise SigningError(f"{KEY} does not belong to the first certificate in {CERTIFICATE}: name a matching pair")
-    return _algorithm_of(private)
-
-
-def _algorithm_of(private: PrivateKeyTypes) -> str:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-
     match private:
         case Ed25519PrivateKey():
             return "ed25519"

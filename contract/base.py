@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -31,6 +32,22 @@ class Items:
         least = {"min_length": self.least} if self.least else {}
         bounded: CoreSchema = schema | least | {"max_length": self.most, "fail_fast": True}
         return bounded
+
+
+def from_text(made_of: Callable[[str], Any], forms: Any) -> BeforeValidator:
+    """Returns a validator that replaces a text by what `made_of` makes of it; `forms` are all types that it takes."""
+    return BeforeValidator(lambda v: made_of(v) if isinstance(v, str) else v, json_schema_input_type=forms)
+
+
+def needs(kind: str, *fields: str, fault: str) -> Any:
+    """Returns a validator of a model that raises ValueError if one of the type `kind` lacks one of `fields`."""
+
+    def check(part: Any) -> Any:
+        if part.type == kind and any(getattr(part, name) is None for name in fields):
+            raise ValueError(fault)
+        return part
+
+    return model_validator(mode="after")(check)
 
 
 def type_of(part: Any) -> Any:

@@ -16,8 +16,9 @@ from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from contract.base import Lenient, Text, read_texts
-from contract.catalog import EmbeddingModel, InputType
+from contract.catalog import EmbeddingModel
 from contract.catalog.base import likely_tokens, most_tokens, utf8_bytes
+from contract.catalog.encoders import InputType
 from contract.errors import INVALID_REQUEST
 
 MAX_INPUTS = 2048

@@ -16,18 +16,22 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-TYPE_BY_STATUS = {
-    401: "authentication_error",
-    402: "insufficient_quota",
-    403: "permission_error",
-    429: "rate_limit_error",
-    500: "server_error",
-    501: "not_implemented",
-    502: "upstream_error",
-    503: "server_error",
-    504: "upstream_error",
+INVALID_TYPE = "invalid_request_error"
+TYPES = {
+    401: ("authentication_error", "authentication_error"),
+    402: ("insufficient_quota", "billing_error"),
+    403: ("permission_error", "permission_error"),
+    404: (INVALID_TYPE, "not_found_error"),
+    408: (INVALID_TYPE, "timeout_error"),
+    413: (INVALID_TYPE, "request_too_large"),
+    429: ("rate_limit_error", "rate_limit_error"),
+    500: ("server_error", "api_error"),
+    501: ("not_implemented", "api_error"),
+    502: ("upstream_error", "api_error"),
+    503: ("server_error", "overloaded_error"),
+    504: ("upstream_error", "timeout_error"),
 }
-"""Status to `type`; every other status is `invalid_request_error`."""
+"""Types of errors by status, on OpenAI's wires and on Anthropic's; INVALID_TYPE on both for every other status."""
 
 
 def without_text(error: BaseException) -> str:
@@ -123,8 +127,13 @@ class Fault:
     should_retry: bool | None = None
 
     @property
+    def types(self) -> tuple[str, str]:
+        """The `type` on OpenAI's wires, and that on Anthropic's."""
+        return TYPES.get(self.status, (INVALID_TYPE, INVALID_TYPE))
+
+    @property
     def type(self) -> str:
-        return TYPE_BY_STATUS.get(self.status, "invalid_request_error")
+        return self.types[0]
 
     def __call__(
         self,

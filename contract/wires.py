@@ -71,23 +71,6 @@ def contents(events: bytes) -> Iterator[dict[str, Any]]:
             yield content
 
 
-TYPE_BY_STATUS = {
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    408: "timeout_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    500: "api_error",
-    501: "api_error",
-    502: "api_error",
-    503: "overloaded_error",
-    504: "timeout_error",
-}
-"""Status to `type`; every other status is `invalid_request_error`."""
-
-
 class MessagesErrorDetails(TypedDict):
     """Details of an error, in which clients look for its code."""
 
@@ -116,7 +99,7 @@ def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
     """Returns the JSON body of `error`."""
     fault = error.fault
     content: MessagesErrorObject = {
-        "type": TYPE_BY_STATUS.get(fault.status, "invalid_request_error"),
+        "type": fault.types[1],
         "message": error.message,
         "code": fault.code,
         "param": error.param,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from contract.base import Frozen
-from contract.catalog import EncoderModel
+from contract.catalog.encoders import EncoderModel
 from models import Imports
 from models.batching import TokenBatcher
 from models.cpu import fitting_dtype

@@ -21,9 +21,9 @@ from typing import Annotated
 from pydantic import AfterValidator, StringConstraints
 
 from contract.base import Frozen
-from contract.catalog.base import DefaultSpeechRuntime, Model, ModelId, Serving, SpeechRuntime
-from contract.catalog.chat import ChatModel, FillInMiddle, ThinkingOptions
-from contract.catalog.encoders import DecisionModel, EmbeddingModel, EncoderModel, InputType, RerankModel
+from contract.catalog.base import Model, ModelId, Serving
+from contract.catalog.chat import ChatModel, ThinkingOptions
+from contract.catalog.encoders import DecisionModel, EmbeddingModel, RerankModel
 from contract.catalog.speech import AudioFormat, SpeechModel, VoiceDesignModel
 from contract.catalog.transcription import TranscriptionModel
 from contract.decisions.questions import Preset
@@ -39,19 +39,13 @@ __all__ = [
     "ChatModel",
     "Country",
     "DecisionModel",
-    "DefaultSpeechRuntime",
     "EmbeddingModel",
-    "EncoderModel",
-    "FillInMiddle",
-    "InputType",
     "Model",
-    "ModelId",
     "Operator",
     "OperatorName",
     "RerankModel",
     "Serving",
     "SpeechModel",
-    "SpeechRuntime",
     "ThinkingOptions",
     "TranscriptionModel",
     "VoiceDesignModel",

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, model_validator
 
-from contract.base import Items, Lenient
+from contract.base import Items, Lenient, from_text
 from contract.body import count_values
 from contract.catalog.chat import ReasoningEffort
 from contract.chat import sampling, schemas
@@ -31,9 +31,9 @@ from contract.images import ImageUrl
 from contract.limits import JSON_VALUES, MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, most_with_logprobs
 
 
-def as_parts(content: Any) -> Any:
-    """Returns a string as a list of one text part, and anything else unchanged."""
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+def or_text(parts: Any) -> BeforeValidator:
+    """Returns a validator of `parts`, a type of lists, that takes a text as a list of one text part."""
+    return from_text(lambda text: [{"type": "text", "text": text}], str | parts)
 
 
 class Part(Lenient):
@@ -44,9 +44,7 @@ class Part(Lenient):
     refusal: str | None = None
     image_url: Annotated[
         ImageUrl | None,
-        BeforeValidator(
-            lambda v: {"url": v} if isinstance(v, str) else v, json_schema_input_type=str | ImageUrl | None
-        ),
+        from_text(lambda url: {"url": url}, str | ImageUrl | None),
     ] = None
 
     @model_validator(mode="after")
@@ -71,10 +69,7 @@ class Message(Lenient):
             json_schema_input_type=Literal["system", "developer", "user", "assistant", "tool"],
         ),
     ]
-    content: Annotated[
-        Annotated[list[Part], Items(MAX_PARTS)] | None,
-        BeforeValidator(as_parts, json_schema_input_type=str | list[Part] | None),
-    ] = None
+    content: Annotated[Annotated[list[Part], Items(MAX_PARTS)] | None, or_text(list[Part] | None)] = None
     refusal: str | None = None
     name: str | None = None
     tool_calls: Annotated[list[AnyCall], Items(MAX_TOOL_CALLS)] | None = None

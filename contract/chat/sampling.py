@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from contract.base import Items, Lenient
+from contract.base import Items, Lenient, from_text
 from contract.limits import (
     MAX_CHOICES,
     MAX_PENALTY,
@@ -33,12 +33,7 @@ TopLogprobs = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
 StopSequences = Annotated[list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]], Items(MAX_STOPS)]
 
 
-def listed(value: Any) -> Any:
-    """Returns a string as a list of one, and anything else unchanged."""
-    return [value] if isinstance(value, str) else value
-
-
-Stop = Annotated[StopSequences | None, BeforeValidator(listed, json_schema_input_type=str | list[str] | None)]
+Stop = Annotated[StopSequences | None, from_text(lambda text: [text], str | list[str] | None)]
 
 
 class StreamOptions(Lenient):

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from pydantic import Field, field_validator, model_validator
 
-from contract.base import Items, Lenient
+from contract.base import Items, Lenient, needs
 from contract.chat.tools import ANNOTATIONS, Name
 from contract.errors import INVALID_REQUEST
 
@@ -48,11 +48,9 @@ class ResponseFormat(Lenient):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: AnswerSchema | None = None
 
-    @model_validator(mode="after")
-    def _schema_is_there(self) -> ResponseFormat:
-        if self.type == "json_schema" and self.json_schema is None:
-            raise ValueError("`response_format` of type `json_schema` needs the field `json_schema`")
-        return self
+    _schema_is_there = needs(
+        "json_schema", "json_schema", fault="`response_format` of type `json_schema` needs the field `json_schema`"
+    )
 
 
 ALTERNATIVES = {

@@ -42,29 +42,23 @@ class SystemOneQuestion(Lenient):
 
     def native(self) -> dict[str, Any]:
         """Returns the question on the native wire. Raises ValueError if `criteria` does not fit the type."""
-        instructions = state_text(self.instructions) if self.instructions else "Which of these is right?"
+        question: dict[str, Any] = {
+            "instructions": state_text(self.instructions) if self.instructions else "Which of these is right?"
+        }
         if self.type == "score":
             if not isinstance(self.criteria, list):
                 raise ValueError("`criteria` of a score must be a list of levels")
-            return {
-                "type": "score",
-                "instructions": instructions,
-                "levels": [state_text(level) for level in self.criteria],
-            }
+            return question | {"type": "score", "levels": [state_text(level) for level in self.criteria]}
         if isinstance(self.criteria, list) or (self.type == "choice" and self.criteria is None):
             raise ValueError(f"`criteria` of a {self.type} must be an object")
         described = {name: None if text is None else state_text(text) for name, text in (self.criteria or {}).items()}
         if self.type == "choice":
             options = [{"id": name, "description": text} for name, text in described.items()]
-            return {"type": "choice", "instructions": instructions, "options": options}
+            return question | {"type": "choice", "options": options}
         if unknown := set(described) - {"true", "false"}:
             raise ValueError(f"`criteria` of a noul must have the keys `true` and `false`, not `{unknown.pop()[:64]}`")
-        return {
-            "type": "binary",
-            "instructions": instructions,
-            "true_description": described.get("true") or HOLDS,
-            "false_description": described.get("false") or FAILS,
-        }
+        true, false = described.get("true") or HOLDS, described.get("false") or FAILS
+        return question | {"type": "binary", "true_description": true, "false_description": false}
 
 
 class SystemOneAsset(Lenient):

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
-from contract.base import Items, Lenient, type_of
-from contract.chat.request import as_parts
+from contract.base import Items, Lenient, needs, type_of
+from contract.chat.request import or_text
 from contract.chat.sampling import StopSequences, TopK, TopP
 from contract.chat.tools import MAX_TOOLS, BuiltInTool, Name, as_text, is_built_in, one_of
 from contract.images import decoded_bytes
@@ -110,10 +110,7 @@ class ToolResultBlock(Lenient):
 
     type: Literal["tool_result"]
     tool_use_id: str
-    content: Annotated[
-        Annotated[list[ResultPart], Items(MAX_PARTS)],
-        BeforeValidator(as_parts, json_schema_input_type=str | list[ResultPart]),
-    ] = []
+    content: Annotated[Annotated[list[ResultPart], Items(MAX_PARTS)], or_text(list[ResultPart])] = []
     is_error: bool | None = None
 
 
@@ -174,11 +171,7 @@ class ToolChoice(Lenient):
     name: Name | None = None
     disable_parallel_tool_use: bool | None = None
 
-    @model_validator(mode="after")
-    def _is_named(self) -> ToolChoice:
-        if self.type == "tool" and self.name is None:
-            raise ValueError("a `tool_choice` of type `tool` needs the field `name`")
-        return self
+    _is_named = needs("tool", "name", fault="a `tool_choice` of type `tool` needs the field `name`")
 
 
 class AnswerFormat(Lenient):
@@ -205,9 +198,7 @@ class MessageTurn(Lenient):
     """One turn of the conversation. Successive turns of one role count as one."""
 
     role: Literal["user", "assistant", "system"]
-    content: Annotated[
-        Annotated[list[Block], Items(MAX_PARTS)], BeforeValidator(as_parts, json_schema_input_type=str | list[Block])
-    ]
+    content: Annotated[Annotated[list[Block], Items(MAX_PARTS)], or_text(list[Block])]
 
     @model_validator(mode="after")
     def _fits_role(self) -> MessageTurn:
@@ -234,11 +225,9 @@ class Thinking(Lenient):
     type: Literal["enabled", "disabled", "adaptive", "between_tools"]
     budget_tokens: Annotated[int, Field(ge=MIN_THINKING_TOKENS)] | None = None
 
-    @model_validator(mode="after")
-    def _has_budget(self) -> Thinking:
-        if self.type == "enabled" and self.budget_tokens is None:
-            raise ValueError("`thinking` of type `enabled` needs the field `budget_tokens`")
-        return self
+    _has_budget = needs(
+        "enabled", "budget_tokens", fault="`thinking` of type `enabled` needs the field `budget_tokens`"
+    )
 
 
 class OutputConfig(Lenient):
@@ -253,10 +242,7 @@ class Conversation(Lenient):
 
     model: str
     messages: Annotated[list[MessageTurn], Items(MAX_MESSAGES, least=1)]
-    system: Annotated[
-        Annotated[list[TextBlock], Items(MAX_PARTS)] | None,
-        BeforeValidator(as_parts, json_schema_input_type=str | list[TextBlock] | None),
-    ] = None
+    system: Annotated[Annotated[list[TextBlock], Items(MAX_PARTS)] | None, or_text(list[TextBlock] | None)] = None
     tools: Annotated[list[OfferedTool], Items(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None

@@ -16,9 +16,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AliasChoices, BeforeValidator, Field, Tag, ValidationError, model_validator
+from pydantic import AliasChoices, Field, Tag, ValidationError, model_validator
 
-from contract.base import Items, Lenient, type_of
+from contract.base import Items, Lenient, from_text, type_of
 from contract.body import explain
 from contract.chat.request import Message, Part
 from contract.chat.tools import Arguments, one_of
@@ -63,10 +63,7 @@ class ContentPart(Lenient):
 
 Parts = Annotated[
     Annotated[list[ContentPart], Items(MAX_PARTS)],
-    BeforeValidator(
-        lambda v: [{"type": "input_text", "text": v}] if isinstance(v, str) else v,
-        json_schema_input_type=str | list[ContentPart],
-    ),
+    from_text(lambda text: [{"type": "input_text", "text": text}], str | list[ContentPart]),
 ]
 
 

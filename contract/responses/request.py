@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from contract.base import Items, Lenient
+from contract.base import Items, Lenient, from_text
 from contract.body import validated
 from contract.catalog.chat import ReasoningEffort
 from contract.chat.request import ChatRequest
@@ -61,10 +61,7 @@ class ResponsesRequest(Lenient):
     model: str
     input: Annotated[
         Annotated[list[Item], Items(MAX_MESSAGES, least=1)],
-        BeforeValidator(
-            lambda v: [{"role": "user", "content": v}] if isinstance(v, str) else v,
-            json_schema_input_type=str | list[Item],
-        ),
+        from_text(lambda text: [{"role": "user", "content": text}], str | list[Item]),
     ]
     instructions: str | None = None
     max_output_tokens: TokenLimit | None = None

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag, model_validator
+from pydantic import Field, Tag
 
-from contract.base import Items, Lenient, type_of
+from contract.base import Items, Lenient, needs, type_of
 from contract.chat.tools import (
     ALLOWED,
     BUILT_IN,
@@ -189,11 +189,9 @@ class TextFormat(Lenient):
     description: str | None = None
     strict: bool | None = None
 
-    @model_validator(mode="after")
-    def _schema_is_there(self) -> TextFormat:
-        if self.type == "json_schema" and (self.name is None or self.schema_ is None):
-            raise ValueError("a format of type `json_schema` needs the fields `name` and `schema`")
-        return self
+    _schema_is_there = needs(
+        "json_schema", "name", "schema_", fault="a format of type `json_schema` needs the fields `name` and `schema`"
+    )
 
     def chat(self) -> dict[str, Any]:
         members = self.echo()

@@ -71,9 +71,7 @@ def choose(
             f"engine `{model.provider}` cannot clone a voice; use `{_clip_engine(engines).provider}`",
             param="reference_audio_b64",
         )
-    _check_length(request, model)
-    _check_speed(request, model)
-    _check_style(request, model)
+    _check_limits(request, model)
     if model.selects_language:
         _check_language(language, model)
     else:
@@ -172,7 +170,7 @@ def _check_voice(voice: Voice | None, model: SpeechModel) -> None:
         )
 
 
-def _check_length(request: SpeechRequest, model: SpeechModel) -> None:
+def _check_limits(request: SpeechRequest, model: SpeechModel) -> None:
     if len(request.input) > model.max_input_chars:
         # Engines that accept less text than the others have a code of their own.
         fault = TEXT_TOO_LONG if model.max_input_chars < SPEECH_INPUT_CHARS else INVALID_REQUEST
@@ -181,15 +179,9 @@ def _check_length(request: SpeechRequest, model: SpeechModel) -> None:
             f"{model.max_input_chars}",
             param="input",
         )
-
-
-def _check_speed(request: SpeechRequest, model: SpeechModel) -> None:
     low, high = SPEECH_SPEED
     if model.has_speed and request.speed is not None and not low <= request.speed <= high:
         raise INVALID_REQUEST(f"`speed` is {request.speed:g}; it must be {low:g} to {high:g}", param="speed")
-
-
-def _check_style(request: SpeechRequest, model: SpeechModel) -> None:
     if model.has_style and len(request.style) > SPEECH_STYLE_CHARS:
         raise INVALID_REQUEST(
             f"the style (`emotion`, `instruction` or `instructions`) has {len(request.style)} characters; "

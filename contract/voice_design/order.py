@@ -134,7 +134,7 @@ def voice_spec(order: DesignOrder, traits: Traits, model: VoiceDesignModel, draw
     (low, high), speed = SPEECH_SPEED, math.prod(trait.speed for trait in chosen.values())
     shift = sum(trait.semitones for trait in chosen.values())
     target = order.target_hz or target_hz(order.gender, age_years, shift)
-    described = describe(order.gender, age_years, target, chosen, language, order.free_text, traits)
+    described = describe(order, age_years, target, chosen, language, traits)
     label = traits.name(order.gender, age_years, (chosen["timbre"], chosen["character"]), language)
     return VoiceSpec(
         gender=order.gender,
@@ -179,24 +179,18 @@ def _trait(axis: Axis, id: str | None, traits: Traits, draw: random.Random) -> T
 
 
 def describe(
-    gender: Gender,
-    age_years: int,
-    target_hz: int,
-    chosen: Mapping[Axis, Trait],
-    language: str,
-    free_text: str | None,
-    traits: Traits,
+    order: DesignOrder, age_years: int, target_hz: int, chosen: Mapping[Axis, Trait], language: str, traits: Traits
 ) -> str:
     """Returns gender, age and pitch, traits, use and language, then `free_text`, in at most INSTRUCT_CHARS."""
     article = "An" if age_years == 18 or 80 <= age_years < 90 else "A"
     words = {axis: trait.instruct for axis, trait in chosen.items()}
     sentences = [
-        f"{article} {age_years}-year-old {traits.genders[gender].instruct} with a "
-        f"{pitch_words(gender, age_years, target_hz)} voice around {target_hz} Hz.",
+        f"{article} {age_years}-year-old {traits.genders[order.gender].instruct} with a "
+        f"{pitch_words(order.gender, age_years, target_hz)} voice around {target_hz} Hz.",
         f"The timbre is {words['timbre']}.",
         f"The speaker sounds {words['character']} and talks at {words['tempo']}.",
         f"A native speaker of {traits.languages[language].label('en')}, {words['use_case']}.",
     ]
-    if free_text:
-        sentences.append(free_text)
+    if order.free_text:
+        sentences.append(order.free_text)
     return " ".join(sentences)[:INSTRUCT_CHARS].rstrip()

@@ -108,40 +108,21 @@ class ChoiceBuilder:
         answer = self._answers.setdefault(index, GrowingAnswer())
         if answer.has_ended or not (output.token_ids or output.finish_reason):
             return None
-        text, parts = "", []
+        text, logprobs = "", CompletionLogprobs(text_offset=[], token_logprobs=[], tokens=[], top_logprobs=[])
         if self.request.echo and not answer.has_begun:
             text = prompt.text
-            parts.append(self._logprobs(answer, prompt.ids, self._scores.get(number, ()), prompt.first))
+            _add(logprobs, answer, prompt.ids, self._scores.get(number, ()), prompt.first)
             answer.offset = len(text)
         if prompt.budget:
             self.completion_tokens += len(output.token_ids)
             text += output.text
-            parts.append(self._logprobs(answer, output.token_ids, output.logprobs or ()))
+            _add(logprobs, answer, output.token_ids, output.logprobs or ())
         answer.has_begun = True
         answer.has_ended = output.finish_reason is not None
         # Without a budget, the one token that was made may have been an end; but the end was the budget's.
         reason = output.finish_reason if prompt.budget or not answer.has_ended else "length"
-        logprobs = _joined(parts) if self.request.logprobs is not None else None
-        return CompletionChoice(index=index, text=text, logprobs=logprobs, finish_reason=reason)
-
-    def _logprobs(
-        self,
-        answer: GrowingAnswer,
-        ids: Sequence[int],
-        likelihoods: Sequence[Mapping[int, Logprob] | None],
-        first: str = "",
-    ) -> CompletionLogprobs:
-        """The `logprobs` of the tokens `ids`, which follow what `answer` has; one without any is `first`."""
-        logprobs = CompletionLogprobs(text_offset=[], token_logprobs=[], tokens=[], top_logprobs=[])
-        for token, likely in zip(ids, likelihoods, strict=False):
-            chosen = likely[token] if likely else None
-            text = (chosen.decoded_token or "") if chosen else first
-            logprobs["tokens"].append(text)
-            logprobs["token_logprobs"].append(max(chosen.logprob, LEAST_LOGPROB) if chosen else None)
-            logprobs["top_logprobs"].append(_by_text(likely) if likely else None)
-            logprobs["text_offset"].append(answer.offset)
-            answer.offset += len(text)
-        return logprobs
+        wanted = logprobs if self.request.logprobs is not None else None
+        return CompletionChoice(index=index, text=text, logprobs=wanted, finish_reason=reason)
 
     def _event(self, choices: list[CompletionChoice], usage: ChatUsage | None = None) -> bytes:
         chunk = self.head | {"choices": choices}
@@ -161,9 +142,28 @@ def whole(pieces: Iterable[CompletionChoice]) -> list[CompletionChoice]:
         if so_far is not piece:
             so_far["text"] += piece["text"]
             so_far["finish_reason"] = piece["finish_reason"]
-            if so_far["logprobs"] and piece["logprobs"]:
-                so_far["logprobs"] = _joined([so_far["logprobs"], piece["logprobs"]])
+            lists: Any = so_far["logprobs"]
+            for name, values in (piece["logprobs"] or {}).items():
+                lists[name] += values
     return [choices[index] for index in sorted(choices)]
+
+
+def _add(
+    logprobs: CompletionLogprobs,
+    answer: GrowingAnswer,
+    ids: Sequence[int],
+    likelihoods: Sequence[Mapping[int, Logprob] | None],
+    first: str = "",
+) -> None:
+    """Adds the tokens `ids`, which follow what `answer` has, to `logprobs`; a token without a logprob is `first`."""
+    for token, likely in zip(ids, likelihoods, strict=False):
+        chosen = likely[token] if likely else None
+        text = (chosen.decoded_token or "") if chosen else first
+        logprobs["tokens"].append(text)
+        logprobs["token_logprobs"].append(max(chosen.logprob, LEAST_LOGPROB) if chosen else None)
+        logprobs["top_logprobs"].append(_by_text(likely) if likely else None)
+        logprobs["text_offset"].append(answer.offset)
+        answer.offset += len(text)
 
 
 def _by_text(likely: Mapping[int, Logprob]) -> dict[str, float]:
@@ -173,13 +173,3 @@ def _by_text(likely: Mapping[int, Logprob]) -> dict[str, float]:
         text = token.decoded_token or ""
         highest[text] = max(token.logprob, highest.get(text, LEAST_LOGPROB), LEAST_LOGPROB)
     return highest
-
-
-def _joined(parts: list[CompletionLogprobs]) -> CompletionLogprobs:
-    joined = CompletionLogprobs(text_offset=[], token_logprobs=[], tokens=[], top_logprobs=[])
-    for part in parts:
-        joined["text_offset"] += part["text_offset"]
-        joined["token_logprobs"] += part["token_logprobs"]
-        joined["tokens"] += part["tokens"]
-        joined["top_logprobs"] += part["top_logprobs"]
-    return joined

@@ -33,29 +33,29 @@ def engine_fields(request: ChatRequest, owner: str = "", thinking: ThinkingOptio
     Prefix caches are salted with `owner`, so that no organisation can time another. `thinking` is the model's.
     Raises INVALID_REQUEST for template variables that it does not allow.
     """
-    fields: dict[str, Any] = {name: value for name in COPIED if (value := getattr(request, name)) is not None}
-    fields["messages"] = [_message(message) for message in request.messages]
-    fields |= drawing(request, request.n or 1) | _thinking(request, thinking)
-    fields["stream"] = bool(request.stream)
-    if request.budget is not None:
-        fields["max_completion_tokens"] = request.budget
-    if request.include_usage and request.stream:
-        fields["stream_options"] = {"include_usage": True}
-    if request.logprobs:
-        fields |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}
+    settings = reasoning_settings(request, thinking)
+    fields: dict[str, Any] = {name: getattr(request, name) for name in COPIED} | drawing(request, request.n or 1)
+    fields |= {
+        "messages": [_message(message) for message in request.messages],
+        "stream": bool(request.stream),
+        "stream_options": {"include_usage": True} if request.include_usage and request.stream else None,
+        "max_completion_tokens": request.budget,
+        "logprobs": request.logprobs or None,
+        "top_logprobs": (request.top_logprobs or 0) if request.logprobs else None,
+        "custom_tools": request.custom_tools or None,
+        "structured_outputs": _plain(request.structured_outputs) if request.structured_outputs else None,
+        "cache_salt": owner or None,
+        "chat_template_kwargs": settings.variables or None,
+        "reasoning_effort": settings.level,
+        "thinking_token_budget": settings.budget_tokens,
+    }
     if request.offered:
         fields |= {"tools": _tools(request), "tool_choice": _tool_choice(request)}
-    if request.custom_tools:
-        fields["custom_tools"] = request.custom_tools
     if request.response_format and request.response_format.type != "text":
         fields["response_format"] = form = _plain(request.response_format)
         if "json_schema" in form:
             form["json_schema"]["schema"] = resolvable(form["json_schema"]["schema"])
-    if request.structured_outputs:
-        fields["structured_outputs"] = _plain(request.structured_outputs)
-    if owner:
-        fields["cache_salt"] = owner
-    return fields
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def refuse_images(request: ChatRequest, model: ChatModel) -> None:
@@ -77,16 +77,6 @@ def drawing(request: ChatRequest | CompletionRequest, answers: int) -> dict[str,
         "temperature": DEFAULT_TEMPERATURE if request.temperature is None else request.temperature,
         "top_p": request.top_p,
         "top_k": None if request.top_k is None else min(max(request.top_k, 0), MAX_TOP_K),
-    }
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _thinking(request: ChatRequest, thinking: ThinkingOptions | None) -> dict[str, Any]:
-    settings = reasoning_settings(request, thinking)
-    fields = {
-        "chat_template_kwargs": settings.variables or None,
-        "reasoning_effort": settings.level,
-        "thinking_token_budget": settings.budget_tokens,
     }
     return {name: value for name, value in fields.items() if value is not None}
 

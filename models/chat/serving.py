@@ -93,13 +93,7 @@ def _template_of_tokenizer(engine: AsyncLLM) -> str | None:
 class ChatServing(OpenServingChat):
     """`OpenAIServingChat` with streams of `ChatBatch`es, which raise where vLLM's write an error event."""
 
-    def __init__(
-        self,
-        engine: AsyncLLM,
-        model: ChatModel,
-        template: str | None,
-        grammars: Grammars,
-    ) -> None:
+    def __init__(self, engine: AsyncLLM, model: ChatModel, template: str | None, grammars: Grammars) -> None:
         shared: dict[str, Any] = {
             "request_logger": None,
             "chat_template": template or _template_of_tokenizer(engine),

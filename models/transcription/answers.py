@@ -33,14 +33,6 @@ class ProviderTranscript(NamedTuple):
     language: str | None
 
 
-class Piece(NamedTuple):
-    """A text with its times in seconds: a segment or a word, as it was sent."""
-
-    text: str
-    start: float
-    end: float
-
-
 def read(body: bytes, seconds: float, words_in: str | None = None) -> ProviderTranscript:
     """The answer for a recording of `seconds`. Raises ProviderError.
 
@@ -54,9 +46,10 @@ def read(body: bytes, seconds: float, words_in: str | None = None) -> ProviderTr
     if words_in and text and not pieces:
         raise ProviderError("it sent no timestamps of words")
     if words_in:
-        segments = tuple(_of_words(text, [TimedWord(*piece) for piece in pieces]))
+        segments = tuple(_of_words(text, pieces))
     else:
-        segments = tuple(Segment(*piece) for piece in pieces or (Piece(text, 0.0, seconds),) if piece.text)
+        whole = [TimedWord(text, 0.0, seconds)] if text else []
+        segments = tuple(Segment(piece.text, piece.start, piece.end) for piece in pieces or whole)
     return ProviderTranscript(segments, language if isinstance(language, str) and language in LANGUAGES else None)
 
 
@@ -80,7 +73,7 @@ def _text(value: Any) -> str:
     return value.strip()
 
 
-def _pieces(listed: Any, seconds: float) -> Iterator[Piece]:
+def _pieces(listed: Any, seconds: float) -> Iterator[TimedWord]:
     """The segments or words that have a text, none before the one that it follows."""
     if not isinstance(listed, list):
         raise ProviderError("its segments are not a list")
@@ -91,7 +84,7 @@ def _pieces(listed: Any, seconds: float) -> Iterator[Piece]:
         text = _text(item["text"] if "text" in item else item.get("word"))
         earliest = _time(item.get("start"), earliest, seconds)
         if text:
-            yield Piece(text, earliest, _time(item.get("end"), earliest, seconds))
+            yield TimedWord(text, earliest, _time(item.get("end"), earliest, seconds))
 
 
 def _time(value: Any, earliest: float, latest: float) -> float:

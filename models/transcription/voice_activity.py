@@ -59,26 +59,26 @@ class Block(NamedTuple):
     done_s: float
 
 
-def spoken(samples: Samples, max_s: float = WINDOW_S) -> list[Span]:
-    """Passages of at most `max_s` seconds with speech, in order. `samples` are float32 [n] at 16 kHz."""
+def spoken(samples: Samples) -> list[Span]:
+    """Passages of at most WINDOW_S with speech, in order. `samples` are float32 [n] at 16 kHz."""
     from faster_whisper.vad import VadOptions, get_speech_timestamps
 
     for threshold in THRESHOLDS:
-        options = VadOptions(threshold, max_speech_duration_s=max_s, min_silence_duration_ms=MIN_SILENCE_MS)
+        options = VadOptions(threshold, max_speech_duration_s=WINDOW_S, min_silence_duration_ms=MIN_SILENCE_MS)
         if parts := get_speech_timestamps(samples, options):
             break
     return [Span(part["start"] / SAMPLE_RATE, part["end"] / SAMPLE_RATE) for part in parts]
 
 
-def packed(spans: Sequence[Span], max_s: float = WINDOW_S) -> list[Window]:
-    """The fewest windows of at most `max_s` seconds that hold all passages, none of which is longer than that.
+def packed(spans: Sequence[Span]) -> list[Window]:
+    """The fewest windows of at most WINDOW_S that hold all passages, none of which is longer than that.
 
     Silence between two passages of a window stays, so that there are never many more windows than the recording has
     half minutes, however the speech is strewn.
     """
     windows: list[Window] = []
     for span in spans:
-        if windows and span.end - windows[-1].start <= max_s:
+        if windows and span.end - windows[-1].start <= WINDOW_S:
             start, _, before = windows.pop()
             windows.append(Window(start, span.end, (*before, span)))
         else:
@@ -95,23 +95,18 @@ def rest(window: Window, heard_s: float) -> Window | None:
 
 
 def blocks(
-    read: Callable[[float, float], Samples],
-    duration_s: float,
-    *,
-    block_s: float = BLOCK_S,
-    find: Callable[[Samples], list[Span]] = spoken,
+    read: Callable[[float, float], Samples], duration_s: float, *, find: Callable[[Samples], list[Span]] = spoken
 ) -> Iterator[Block]:
     """A whole recording. What is spoken is in one window, never in two, also where a block ends.
 
     Args:
         read: gives the samples between two times of the recording.
         duration_s: of the recording.
-        block_s: longer than a window and its margin.
         find: passages of speech in samples.
     """
     start, is_last = 0.0, False
     while not is_last:
-        end = min(start + block_s, duration_s)
+        end = min(start + BLOCK_S, duration_s)
         is_last = end == duration_s
         samples = read(start, end)
         windows = packed([Span(start + span.start, start + span.end) for span in find(samples)])

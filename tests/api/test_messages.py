@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from contract.access import Scope
-from contract.errors import FAULTS
+from contract.errors import FAULTS, INVALID_TYPE, TYPES
 from contract.limits import CHAT_BODY_BYTES
-from contract.wires import KEEP_ALIVE, TYPE_BY_STATUS
+from contract.wires import KEEP_ALIVE
 from deployments.ingress.routes import messages as route
 from deployments.ingress.wire import events
 from deployments.ingress.wire.events import event_stream
@@ -109,7 +109,7 @@ def check(reply: Any, status: int, code: str) -> dict[str, Any]:
     assert set(body) == {"type", "error", "request_id"}
     error: dict[str, Any] = body["error"]
     assert (reply.status_code, error["code"], body["type"]) == (status, code, "error")
-    assert error["type"] == TYPE_BY_STATUS.get(status, "invalid_request_error")
+    assert error["type"] == (TYPES[status][1] if status in TYPES else INVALID_TYPE)
     assert error["message"]
     assert body["request_id"] == reply.headers["request-id"] == reply.headers["x-request-id"]
     return error

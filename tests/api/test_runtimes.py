@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contract.catalog import DefaultSpeechRuntime, SpeechRuntime
+from contract.catalog.base import DefaultSpeechRuntime, SpeechRuntime
 from tests.api.conftest import Api
 
 

@@ -16,7 +16,8 @@ import pytest
 import configs
 import models
 from benchmarks.quality.kokoro import VOICES
-from contract.catalog import DefaultSpeechRuntime, SpeechModel
+from contract.catalog import SpeechModel
+from contract.catalog.base import DefaultSpeechRuntime
 from contract.speech.engine import SpeechJob
 from models.kokoro.phonemes import runs
 from models.kokoro.speaker import ESPEAK_NAMES, LEVEL, SAMPLE_RATE, Kokoro

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from audio.provenance import SOURCE_TYPE
-from contract.catalog import Serving, SpeechRuntime, VoiceDesignModel
+from contract.catalog import Serving, VoiceDesignModel
+from contract.catalog.base import SpeechRuntime
 from contract.voice_design.engine import DesignJob
 from models.voice_design.adapter import DesignAdapter, Try, trimmed
 from models.voice_design.kokoro import Point, setting_for

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contract.catalog import FillInMiddle
+from contract.catalog.chat import FillInMiddle
 from models.chat import VllmChat
 from models.weights import store as weights
 from tests.models.chat.engines import stanza
