@@ -25,7 +25,7 @@ CODE_LINES = {
     "contract": 5964,
     "models": 6719,
     "deployments": 5874,
-    "state": 4306,
+    "state": 4290,
     "autoscaling": 2058,
     "text": 1087,
     "audio": 892,
