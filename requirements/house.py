@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 CODE_LINES = {
     "contract": 5964,
     "models": 6719,
-    "deployments": 5874,
+    "deployments": 5872,
     "state": 4290,
     "autoscaling": 2058,
     "text": 1087,
@@ -37,7 +37,7 @@ CODE_LINES = {
 }
 WORDING = {
     "docstrings that begin with a clause": 0,
-    "words with a standard term": 171,
+    "words with a standard term": 99,
     "names that do not say what they hold": 0,
     "class names used twice": 0,
 }

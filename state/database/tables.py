@@ -9,7 +9,7 @@
     tickets                                     for uploads; their bytes are in `blobs`
     drafts                                      of voices, until they are adopted or end; their bytes are in `blobs`
     acts                                        what operators did on the command line
-    facts                                       of the whole database: whose secret, since which code, times of engines
+    facts                                       of the whole database: its secret, since which code, times of engines
 
 Times are whole seconds since 1970 UTC (`_at`, `_until`) or milliseconds (`_ms`). Money is whole micro-EUR. The schema
 is created by `migrations/`; a test compares the two.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import deployments.ingress.ears
+import deployments.ingress.verifier
 from audio.sandbox import NotAudio, QueueFull, SharesExhausted, Sound, TooLong
 from contract.limits import BODIES_OF_KEY_BYTES, REQUESTS_PER_STREAM
 from tests.api.conftest import Api
@@ -29,7 +29,7 @@ async def test_of_a_sound_of_more_than_a_window_only_what_differs_is_heard_again
     async def decoded(sound: bytes, rate: int, *_: Any) -> Sound:
         return Sound(bytes(2 * rate * 60), rate, 60.0)
 
-    monkeypatch.setattr(deployments.ingress.ears, "decode", decoded)
+    monkeypatch.setattr(deployments.ingress.verifier, "decode", decoded)
     ears = hears(api, "The train leaves.|The dog barks.|Nobody claps.")
     ears.hinted, ears.piece_s = hint, piece_s
     body = await verdict(api, await speak(api, text=THREE))
@@ -54,7 +54,7 @@ async def test_a_part_that_cannot_be_cut_out_is_not_judged(
     async def fails(*_: Any) -> Sound:
         raise error
 
-    monkeypatch.setattr(deployments.ingress.ears, "decode", fails)
+    monkeypatch.setattr(deployments.ingress.verifier, "decode", fails)
     hears(api, "The train leaves.|The dog barks.|Nobody claps.").piece_s = 20
     assert (await verdict(api, await speak(api, text=THREE)))["reason"] == reason
 
@@ -67,7 +67,7 @@ async def test_of_three_attempts_two_are_in_memory(api: Api, monkeypatch: pytest
         totals.append(bytes_of.total)
         return compare(*arguments)
 
-    monkeypatch.setattr(deployments.ingress.ears, "compare", noted)
+    monkeypatch.setattr(deployments.ingress.verifier, "compare", noted)
     reply = await speak(api, "retry")
     one = len(ears.jobs[0].audio)
     asked = totals[0] - one
@@ -126,7 +126,7 @@ async def test_a_long_comparison_holds_up_nobody(api: Api, monkeypatch: pytest.M
         threads.add(get_ident())
         return compare(*arguments)
 
-    monkeypatch.setattr(deployments.ingress.ears, "compare", noted)
+    monkeypatch.setattr(deployments.ingress.verifier, "compare", noted)
     hears(api, TEXT)
     assert (await verdict(api, await speak(api)))["verdict"] == "faithful"
     assert threads
