@@ -51,7 +51,7 @@ class SlotQueue(SlotScheduler[_WaitingCall]):
         """Returns with a slot, which `leave` gives back.
 
         `ready` is awaited while the call counts as waiting: until an engine has started, say. From then on the turn
-        must come in `within_s`; `waiting` is entered if it has to come. `name` tells the call from others in `line`.
+        must come in `within_s`; `waiting` is entered if it has to come. `name` identifies the call in `line`.
         Raises QueueFull, QueueTimeout, and what `ready` raises.
         """
         entry = _WaitingCall(within_s, name)

@@ -168,7 +168,7 @@ class SlotScheduler(Generic[T]):
             self._hand_out()
 
     def _hand_out(self) -> None:
-        """Hands every free slot out; of whoever lets others wait."""
+        """Hands every free slot out, in a subclass that lets calls wait."""
 
     def next_turn(self) -> tuple[Hashable, T] | None:
         """The next entry, and its owner; it has its slot with `seat`. None: no slot is for anybody."""

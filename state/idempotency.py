@@ -5,8 +5,8 @@ begin -> Attempt          a new key: do the work, then `finish` or `abandon`
       -> raises           still running (409), used with another body (422), answer not kept (409), too many kept (429)
 
 The lease of an attempt is renewed while its work runs, however long that takes; it only ever ends by itself when the
-process has died. Bodies of requests are known by a digest that is keyed with a secret of ours: nobody who reads the
-database can try out what a short body may have been.
+process has died. Bodies of requests are known by a digest that is keyed with a secret of this service: a reader of the
+database cannot try out what a short body may have been.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     prl_k3Jd92Xa_<43 characters: 256 random bits><6 characters: CRC32 of all before>
 
-The public id names an API key in lists and logs. The checksum tells a typo from a wrong key without a query, and spares
-secret scanners false alarms. Only an HMAC of the whole text is stored (`accounts/api_keys.py`).
+The public id names an API key in lists and logs. The checksum distinguishes a typo from a wrong key without a query,
+and spares secret scanners false alarms. Only an HMAC of the whole text is stored (`accounts/api_keys.py`).
 
 The service's secret lives outside the database: in the environment (`PARLANCE_SECRET`, on clusters) or in
 `<home>/secrets`, mode 0600, one hexadecimal line per generation, newest first. What was made under the previous
@@ -48,7 +48,7 @@ MIN_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that is well formed and whose checksum holds, known or not. `text` stays out of reprs."""
+    """A well-formed key with a valid checksum, known or not. `text` stays out of reprs."""
 
     public_id: str
     text: str = field(repr=False)

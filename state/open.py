@@ -34,7 +34,7 @@ PURPOSE = "check"
 """Purpose of the derived secret that makes the value."""
 
 NAME = "secret"
-"""Name of the fact, whose value is `<generation>:<signature>`."""
+"""Name of the fact with the value `<generation>:<signature>`."""
 
 _FIND = select(facts.c.value).where(facts.c.name == NAME)
 

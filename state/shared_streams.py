@@ -27,7 +27,7 @@ redis.call('EXPIRE', KEYS[1], ARGV[1])
 class SharedStreams:
     """Open streams of all processes that share `redis`, a client of redis-py. Raises its RedisError.
 
-    A stream is a member of a sorted set, whose score is the end of its lease: what a dead replica held is free then.
+    A stream is a member of a sorted set with the end of its lease as its score: what a dead replica held is free then.
     """
 
     def __init__(self, redis: Any) -> None:

@@ -109,9 +109,9 @@ class Tickets:
         return None if row is None else _ticket(row)
 
     async def uploaded(self, ticket_id: str, blob: str) -> bool:
-        """Gives the ticket its recording, whose bytes are stored already.
+        """Gives the ticket its recording. The bytes are stored already.
 
-        False if it has one, or is used or expired: whoever stored the bytes has to delete them.
+        False if it has one, or is used or expired: the caller has to delete the bytes.
         """
         where = (tickets.c.id == ticket_id, tickets.c.state == "issued", tickets.c.expires_at > NOW_S)
         change = update(tickets).where(*where).values(state="uploaded", blob=blob)
@@ -146,7 +146,7 @@ class Tickets:
             log.error("the bytes of an upload could not be deleted yet: %s", without_text(error))
 
     async def sweep(self) -> None:
-        """Deletes bytes of used and expired tickets that are still there, and rows whose address has expired."""
+        """Deletes bytes of used and expired tickets that are still there, and rows with an expired address."""
         after = (0, "")
         for _ in range(ROUNDS):
             rows = await self._database.run(partial(_due, after=after), patient=True)

@@ -126,7 +126,7 @@ class Memory:
         return self.grown_s > self.turned_s
 
     def shift(self, by_s: float) -> None:
-        """The clock was set anew, by so many seconds: what is remembered keeps its age. This gap is not learned."""
+        """The clock was set by that many seconds: what is remembered keeps its age. This gap is not learned."""
         self._has_called = False
         self.asked_s = [at_s + by_s for at_s in self.asked_s]
         self.turned_s += by_s

@@ -8,11 +8,11 @@
 Serve means to do the first: a handle without replicas reports when its first call comes. But it reports what it had
 counted before that call, which is nothing, and the count goes out with its next report, up to two seconds later. The
 controller then looks once a second, and a start takes three looks: to decide, to start, to see that the replica runs.
-More reports and looks would cost a tenth of a core while no request comes; so a call that waits for a start turns
-the controller's loop. The second it cannot know: in its own queue the calls would stand behind each other whoever made
-them. The third costs it nothing: of a handle that says nothing for ten seconds it takes nothing to wait or run. The
-fourth is for requests: Ray's exporter lets go of the interpreter's lock for each value, and Serve and we have seven of
-one request. Where another thread waits for the lock, each is a millisecond.
+More reports and looks would cost a tenth of a core while no request comes; so a call that waits for a start turns the
+controller's loop. The second it cannot know: in its own queue the calls would wait in line, and organisations would not
+take turns. The third costs it nothing: of a handle that says nothing for ten seconds it takes nothing to wait or run.
+The fourth is for requests: Ray's exporter lets go of the interpreter's lock for each value, and Serve and we have seven
+of one request. Where another thread waits for the lock, each is a millisecond.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ RECORDS_AT_ONCE = 200
 RECORD_NOW = Metric._record
 
 SILENT: WeakSet[RouterMetricsManager] = WeakSet()
-"""Those whose last report said that nothing waits or runs."""
+"""Those that reported last that nothing waits or runs."""
 
 
 @asynccontextmanager

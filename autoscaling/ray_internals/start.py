@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 NOT_STARTED = {"no_monitor": True, "include_log_monitor": False}
-"""Parameters of a node of Ray that is alone and whose driver reads no logs of workers: nobody is asked for more nodes,
-and nobody follows logs. `ray start` has options of these names, `ray.init` has none; each is a process of 48 MiB."""
+"""Parameters of a node of Ray that is alone, with a driver that reads no logs of workers: nothing asks for nodes or
+follows logs. `ray start` has options of these names, `ray.init` has none; each is a process of 48 MiB."""
 
 LOOKS_APART_S = 0.1
 """As often as Serve's controller looks without configs/ray.env."""
@@ -33,7 +33,7 @@ def nodes() -> int | None:
 
 
 def join(address: str) -> None:
-    """Connects this process to the Ray at `address`, also to one whose ports are on loopback."""
+    """Connects this process to the Ray at `address`, also to one with its ports on loopback."""
     import ray
     from ray._private import ray_constants
 

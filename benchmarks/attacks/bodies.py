@@ -9,20 +9,16 @@ from contextlib import suppress
 
 import httpx
 
-from benchmarks.attacks.attack import Saw, attack
+from benchmarks.attacks.attack import Saw, answered, attack, each_answered
 from benchmarks.attacks.bystander import standing_by
 from benchmarks.attacks.connections import HELD_BYTES
-from benchmarks.attacks.target import Target, counted, summary
+from benchmarks.attacks.target import Target, counted
 from benchmarks.attacks.wire import connected, first_status, in_pieces, read_reply, request, statuses
 from contract.limits import JSON_BODY_BYTES, JSON_DEPTH, JSON_VALUES, MIB
 
 AT_ONCE = 16
 PARTS = 250
 """Of a message that is all wrong: as many as it may have, or a few less."""
-HELD_UP_S = 0.3
-"""What somebody else may wait as a rule beside bodies that are only wrong."""
-HELD_UP_SHORT_S = 1.5
-"""The same where tests run beside it on the same processors. It was 9 s."""
 
 PATHS = ("/v1/chat/completions", "/v1/embeddings", "/v1/decisions")
 
@@ -48,7 +44,7 @@ async def duplicate_keys(target: Target) -> Saw:
     body = b"{" + b"".join(b'"k%d":0,' % index for index in range(count)) + b'"k%d":0}' % (count - 1)
     with standing_by(target) as waits:
         replies = [await target.send("POST", path, content=body) for path in PATHS]
-    return Saw(f"{summary(replies)}; {waits}", waits.passed and {reply.status_code for reply in replies} <= {400, 413})
+    return answered(replies, {400, 413}, waits)
 
 
 @attack("400 or 413, and nobody else waits")
@@ -58,9 +54,7 @@ async def json_floods(target: Target) -> Saw:
     with standing_by(target) as waits:
         tries = (target.send("POST", path, content=body) for path in PATHS * target.size(1, 2))
         replies = await asyncio.gather(*tries)
-    return Saw(
-        f"{summary(replies)}; {waits}", waits.passed and {reply.status_code for reply in replies} <= {400, 413, 429}
-    )
+    return answered(replies, {400, 413, 429}, waits)
 
 
 @attack("400, and nobody else waits for 0.3 s")
@@ -72,12 +66,8 @@ async def wrong_values(target: Target) -> Saw:
         for path, body in [*_wrong(few), *_wrong(many)]:
             tries = (target.send("POST", path, content=body) for _ in range(AT_ONCE))
             replies += await asyncio.gather(*tries)
-    passed = (
-        waits.passed
-        and waits.usual_s <= (HELD_UP_SHORT_S if target.is_short else HELD_UP_S)
-        and {reply.status_code for reply in replies} <= {400, 413, 429}
-    )
-    return Saw(f"{summary(replies)}; {waits}", passed)
+    saw = answered(replies, {400, 413, 429}, waits)
+    return Saw(saw.text, saw.passed and waits.is_hardly_noticed(target))
 
 
 def _wrong(values: int) -> Iterator[tuple[str, bytes]]:
@@ -102,8 +92,7 @@ async def json_shapes(target: Target) -> Saw:
         for path in PATHS[: target.size(1, 3)]
         for name, body in SHAPES.items()
     }
-    wrong = [f"{name} got {reply.status_code}" for name, reply in replies.items() if reply.status_code != 400]
-    return Saw("; ".join([summary(replies.values()), *wrong]), not wrong)
+    return each_answered(replies, {400})
 
 
 @attack("413, before the body is read or as soon as it is too long")

@@ -28,45 +28,14 @@ def tone(seconds: float, rate: int = RATE) -> np.ndarray:
     return (0.4 * np.sin(2 * np.pi * 220 * np.arange(round(seconds * rate)) / rate)).astype(np.float32)
 
 
-def wav(fmt: bytes, *chunks: bytes, data_bytes: int = 0xFFFFFFFF) -> bytes:
+def wav(fmt: bytes, *chunks: bytes, data: bytes = b"") -> bytes:
+    """A WAV file of `data`, or of some silence that says it has no end."""
     head = b"RIFF\xff\xff\xff\xffWAVEfmt " + struct.pack("<I", len(fmt)) + fmt
-    return head + b"".join(chunks) + b"data" + struct.pack("<I", data_bytes) + bytes(64_000)
+    return head + b"".join(chunks) + b"data" + struct.pack("<I", len(data) or 0xFFFFFFFF) + (data or bytes(64_000))
 
 
 def pcm(channels: int = 1, rate: int = RATE, bits: int = 16, block: int = 2) -> bytes:
     return struct.pack("<HHIIHH", 1, channels, rate, rate * block & 0xFFFFFFFF, block, bits)
-
-
-def a_billion_hertz() -> bytes:
-    return wav(pcm(rate=1_000_000_000))
-
-
-def every_channel_there_is() -> bytes:
-    return wav(pcm(channels=65_535, block=65_534))
-
-
-def blocks_of_nothing() -> bytes:
-    return wav(pcm(block=0))
-
-
-def bits_that_no_sample_has() -> bytes:
-    return wav(pcm(bits=65_535, block=65_535))
-
-
-def a_chunk_longer_than_the_file() -> bytes:
-    return wav(pcm(), b"LIST" + struct.pack("<I", 0xFFFFFFF0))
-
-
-def ten_thousand_chunks() -> bytes:
-    return wav(pcm(), (b"LIST" + struct.pack("<I", 4) + b"INFO") * 10_000)
-
-
-def an_extensible_format_of_zeros() -> bytes:
-    return wav(struct.pack("<HHIIHH", 0xFFFE, 1, RATE, 2 * RATE, 2, 16) + struct.pack("<H", 22) + bytes(22))
-
-
-def flac_of_hours_of_silence() -> bytes:
-    return encoded("flac", "flac", np.zeros(8_000 * 3_600, np.float32), 8_000)
 
 
 def flac_that_says_all_samples() -> bytes:
@@ -76,36 +45,16 @@ def flac_that_says_all_samples() -> bytes:
     return bytes(content[: len(content) // 3])
 
 
-def opus_of_hours_of_silence() -> bytes:
-    return encoded("ogg", "libopus", np.zeros(8_000 * 600, np.float32), 8_000)
-
-
-def adts_frames_of_no_length() -> bytes:
-    """The header of an AAC frame over and over, each with a length of seven bytes: itself."""
-    return bytes.fromhex("fff1504000fffc") * 100_000
-
-
-def adts_frames_that_lie() -> bytes:
-    return bytes.fromhex("fff15080fffffc") * 100_000
+def m4a_that_lies(box: bytes, at: int, *numbers: int) -> bytes:
+    """An M4A file with other numbers in one of its boxes."""
+    content = bytearray(encoded("ipod", "aac", tone(2)))
+    struct.pack_into(">II", content, content.index(box) + at, *numbers)
+    return bytes(content)
 
 
 def m4a_without_its_index() -> bytes:
     content = encoded("ipod", "aac", tone(2))
     return content[: content.index(b"moov") - 4]
-
-
-def m4a_with_four_billion_samples() -> bytes:
-    content = bytearray(encoded("ipod", "aac", tone(2)))
-    at = content.index(b"stsz")
-    content[at + 8 : at + 16] = struct.pack(">II", 1, 0xFFFFFFFF)
-    return bytes(content)
-
-
-def m4a_with_an_endless_time() -> bytes:
-    content = bytearray(encoded("ipod", "aac", tone(2)))
-    at = content.index(b"stts")
-    content[at + 12 : at + 20] = struct.pack(">II", 0xFFFFFFFF, 0xFFFFFFFF)
-    return bytes(content)
 
 
 def boxes_in_boxes() -> bytes:
@@ -126,46 +75,44 @@ def matroska_of_a_thousand_streams() -> bytes:
     return content.getvalue()
 
 
-def ogg_of_a_thousand_streams() -> bytes:
-    return encoded("ogg", "libopus", tone(0.02, 48_000), 48_000) * 1_000
-
-
 def mp3_of_another_kind_in_each_frame() -> bytes:
     mono, stereo = encoded("mp3", "libmp3lame", tone(0.05)), encoded("mp3", "libmp3lame", tone(0.05, 44_100), 44_100)
     return (mono + stereo) * 500
 
 
-def mp3_behind_a_tag_of_256_mib() -> bytes:
-    return b"ID3\4\0\0\x7f\x7f\x7f\x7f" + encoded("mp3", "libmp3lame", tone(1))
-
-
-def a_page_of_the_web() -> bytes:
-    return b"<!DOCTYPE html><html><body>404 Not Found</body></html>" * 100
-
-
-def a_picture() -> bytes:
-    return b"\x89PNG\r\n\x1a\n" + bytes(10_000)
-
-
-def an_archive() -> bytes:
-    return b"PK\3\4" + bytes(10_000)
-
-
 def numbers_that_are_none() -> bytes:
     """Samples of floating point: infinities and what is no number."""
     samples = np.tile(np.array([np.nan, np.inf, -np.inf, 3e38], "<f4"), 8_000)
-    fmt = struct.pack("<HHIIHH", 3, 1, RATE, RATE * 4, 4, 32)
-    return (
-        b"RIFF\xff\xff\xff\xffWAVEfmt " + struct.pack("<I", 16) + fmt + b"data" + struct.pack("<I", len(samples) * 4)
-        + samples.tobytes()
-    )  # fmt: skip
+    return wav(struct.pack("<HHIIHH", 3, 1, RATE, RATE * 4, 4, 32), data=samples.tobytes())
 
 
-BOMBS: tuple[Callable[[], bytes], ...] = (
-    a_billion_hertz, every_channel_there_is, blocks_of_nothing, bits_that_no_sample_has, a_chunk_longer_than_the_file,
-    ten_thousand_chunks, an_extensible_format_of_zeros, flac_of_hours_of_silence, flac_that_says_all_samples,
-    opus_of_hours_of_silence, adts_frames_of_no_length, adts_frames_that_lie, m4a_without_its_index,
-    m4a_with_four_billion_samples, m4a_with_an_endless_time, boxes_in_boxes, matroska_of_a_thousand_streams,
-    ogg_of_a_thousand_streams, mp3_of_another_kind_in_each_frame, mp3_behind_a_tag_of_256_mib, a_page_of_the_web,
-    a_picture, an_archive, numbers_that_are_none,
-)  # fmt: skip
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "a billion hertz": lambda: wav(pcm(rate=1_000_000_000)),
+    "every channel there is": lambda: wav(pcm(channels=65_535, block=65_534)),
+    "blocks of nothing": lambda: wav(pcm(block=0)),
+    "bits that no sample has": lambda: wav(pcm(bits=65_535, block=65_535)),
+    "a chunk longer than the file": lambda: wav(pcm(), b"LIST" + struct.pack("<I", 0xFFFFFFF0)),
+    "ten thousand chunks": lambda: wav(pcm(), (b"LIST" + struct.pack("<I", 4) + b"INFO") * 10_000),
+    "an extensible format of zeros": lambda: wav(
+        struct.pack("<HHIIHHH", 0xFFFE, 1, RATE, 2 * RATE, 2, 16, 22) + bytes(22)
+    ),
+    "flac of hours of silence": lambda: encoded("flac", "flac", np.zeros(8_000 * 3_600, np.float32), 8_000),
+    "flac that says all samples": flac_that_says_all_samples,
+    "opus of hours of silence": lambda: encoded("ogg", "libopus", np.zeros(8_000 * 600, np.float32), 8_000),
+    # The header of an AAC frame over and over, each with a length of seven bytes: itself.
+    "adts frames of no length": lambda: bytes.fromhex("fff1504000fffc") * 100_000,
+    "adts frames that lie": lambda: bytes.fromhex("fff15080fffffc") * 100_000,
+    "m4a without its index": m4a_without_its_index,
+    "m4a with four billion samples": lambda: m4a_that_lies(b"stsz", 8, 1, 0xFFFFFFFF),
+    "m4a with an endless time": lambda: m4a_that_lies(b"stts", 12, 0xFFFFFFFF, 0xFFFFFFFF),
+    "boxes in boxes": boxes_in_boxes,
+    "matroska of a thousand streams": matroska_of_a_thousand_streams,
+    "ogg of a thousand streams": lambda: encoded("ogg", "libopus", tone(0.02, 48_000), 48_000) * 1_000,
+    "mp3 of another kind in each frame": mp3_of_another_kind_in_each_frame,
+    "mp3 behind a tag of 256 MiB": lambda: b"ID3\4\0\0\x7f\x7f\x7f\x7f" + encoded("mp3", "libmp3lame", tone(1)),
+    "a page of the web": lambda: b"<!DOCTYPE html><html><body>404 Not Found</body></html>" * 100,
+    "a picture": lambda: b"\x89PNG\r\n\x1a\n" + bytes(10_000),
+    "an archive": lambda: b"PK\3\4" + bytes(10_000),
+    "numbers that are none": numbers_that_are_none,
+}
+"""What makes each file, by its name."""

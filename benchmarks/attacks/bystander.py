@@ -20,6 +20,11 @@ EVERY_S = 0.1
 WAIT_S = 3.0
 """What somebody else may wait at the worst. Far from both sides: calm is milliseconds, harm was 4 to 60 seconds."""
 
+HELD_UP_S = 0.3
+"""What somebody else may wait as a rule beside bodies that are only wrong."""
+HELD_UP_SHORT_S = 1.5
+"""The same where tests run beside it on the same processors. It was 9 s."""
+
 TIMES_CALM = 20
 """Where a calm reply takes long already, the worst one may take so many times as long."""
 
@@ -50,6 +55,9 @@ class Waits:
     def usual_s(self) -> float:
         """What nine of ten waited at most. The worst one may be the machine's own doing."""
         return sorted(self.each_s)[len(self.each_s) * 9 // 10] if self.each_s else 0.0
+
+    def is_hardly_noticed(self, target: Target) -> bool:
+        return self.usual_s <= (HELD_UP_SHORT_S if target.is_short else HELD_UP_S)
 
     def __str__(self) -> str:
         """For a table."""

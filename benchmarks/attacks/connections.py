@@ -7,7 +7,7 @@ import json
 import socket
 from contextlib import suppress
 
-from benchmarks.attacks.attack import NotTriedError, Saw, attack
+from benchmarks.attacks.attack import Saw, attack
 from benchmarks.attacks.bystander import standing_by
 from benchmarks.attacks.target import Target, counted
 from benchmarks.attacks.wire import connected, first_status, is_closed_within, request, statuses
@@ -63,11 +63,9 @@ async def bodies_that_trickle(target: Target) -> Saw:
     return await _slow(target, 40, TRICKLING_S, every_s=1.0)
 
 
-@attack("dropped within some 60 s", is_long=True)
+@attack("dropped within some 60 s", "embedding", is_long=True)
 async def clients_that_read_nothing(target: Target) -> Saw:
     """Replies of many MB that are asked for one after the other on a connection, and never read."""
-    if "embedding" not in target.models:
-        raise NotTriedError("no embedder here gives long replies")
     body = json.dumps(
         {"model": target.models["embedding"][0], "input": ["word"] * 2_048, "encoding_format": "base64"}
     ).encode()
@@ -88,11 +86,9 @@ async def clients_that_read_nothing(target: Target) -> Saw:
     return Saw(f"{dropped.count(False)} of 4 were not dropped; {waits}", all(dropped) and waits.passed)
 
 
-@attack("429 or 503 beyond what one key may hold, and nobody else waits")
+@attack("429 or 503 beyond what one key may hold, and nobody else waits", "embedding")
 async def unread_replies(target: Target) -> Saw:
     """The longest replies that there are, together 320 MiB, which are asked for at one time and never read."""
-    if "embedding" not in target.models:
-        raise NotTriedError("no embedder here gives long replies")
     question = {"model": target.models["embedding"][0], "input": ["a"], "encoding_format": "float"}
     first = await target.send("POST", "/v1/embeddings", json=question)
     texts = min(MAX_INPUTS, MAX_FLOATS // len(first.json()["data"][0]["embedding"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from benchmarks.attacks.attack import NotTriedError, Saw, attack
+from benchmarks.attacks.attack import OTHER_KEY, NotTriedError, Saw, answered, attack
 from benchmarks.attacks.bystander import short_chat, standing_by
 from benchmarks.attacks.target import Target, summary
 
@@ -24,9 +24,9 @@ async def herd_at_a_sleeping_engine(target: Target) -> Saw:
     with standing_by(target) as waits:
         tries = (target.send("POST", path, json=body) for _ in range(target.size(60, 250)))
         replies = await asyncio.gather(*tries)
+    saw = answered(replies, {200, 429, 503}, waits)
     refused = [reply for reply in replies if reply.status_code in {429, 503}]
-    passed = waits.passed and {reply.status_code for reply in replies} <= {200, 429, 503}
-    return Saw(f"{summary(replies)}; {waits}", passed and all("retry-after" in reply.headers for reply in refused))
+    return Saw(saw.text, saw.passed and all("retry-after" in reply.headers for reply in refused))
 
 
 @attack("no engine starts; those that are there are played, the others are 503; nobody else waits")
@@ -42,17 +42,17 @@ async def samples_for_strangers(target: Target) -> Saw:
                 replies += await asyncio.gather(*(stranger.get(path) for path in paths[at : at + 20]))
     after = await target.replicas()
     started = [name for name, running in after.items() if running and not before[name]]
-    passed = waits.passed and not started and {reply.status_code for reply in replies} <= {200, 404, 429, 503}
-    return Saw(f"{summary(replies)}; started {', '.join(started) or 'none'}; {waits}", passed)
+    saw = answered(replies, {200, 404, 429, 503}, waits, f"started {', '.join(started) or 'none'}; ")
+    return Saw(saw.text, saw.passed and not started)
 
 
-@attack("429 `rate_limit_exceeded` or `busy` beyond its share; short answers of somebody else come as fast as ever")
+@attack(
+    "429 `rate_limit_exceeded` or `busy` beyond its share; short answers of somebody else come as fast as ever",
+    "chat",
+    OTHER_KEY,
+)
 async def one_key_that_starves_others(target: Target) -> Saw:
     """Eighty connections of one key that ask for long answers, again and again."""
-    if "chat" not in target.models:
-        raise NotTriedError("no chat model here")
-    if not target.other_key:
-        raise NotTriedError("wants a key of another organisation")
     replies, first = [], asyncio.Event()
 
     async def insist() -> None:

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from benchmarks.attacks.attack import Saw, attack
-from benchmarks.attacks.bodies import HELD_UP_S, HELD_UP_SHORT_S
 from benchmarks.attacks.bystander import standing_by
 from benchmarks.attacks.target import Target, counted
 from benchmarks.attacks.wire import connected, request, statuses
@@ -132,7 +131,7 @@ async def _flooded(target: Target, floods: dict[str, bytes]) -> tuple[str, bool]
         with standing_by(target) as waits:
             ends = await asyncio.gather(*(flood(target, [buffer], seconds) for _ in range(SESSIONS)))
         shown.append(f"{name}: {counted(end for of_one in ends for end in of_one)}; {waits}")
-        passed = passed and waits.passed and waits.usual_s <= (HELD_UP_SHORT_S if target.is_short else HELD_UP_S)
+        passed = passed and waits.passed and waits.is_hardly_noticed(target)
     return ". ".join(shown), passed
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from benchmarks.attacks.attack import NotTriedError, Saw, attack
+from benchmarks.attacks.attack import Saw, answered, attack
 from benchmarks.attacks.bystander import short_chat, standing_by
-from benchmarks.attacks.target import Target, summary
+from benchmarks.attacks.target import Target
 
 
 def _strings(count: int, about: int) -> dict[str, Any]:
@@ -59,11 +59,9 @@ BOMBS: dict[str, dict[str, Any]] = {
 }
 
 
-@attack("400 or 429 for what costs too much, 200 for what does not; JSON mode of somebody else does not wait")
+@attack("400 or 429 for what costs too much, 200 for what does not; JSON mode of somebody else does not wait", "chat")
 async def schema_bombs(target: Target) -> Saw:
     """Schemas that cost seconds to minutes each, as `response_format` and as strict tools, all at once."""
-    if "chat" not in target.models:
-        raise NotTriedError("no chat model here")
 
     async def explode(name: str, schema: dict[str, Any], turn: int) -> Any:
         # Another title each time: what was compiled once must not help.
@@ -78,5 +76,4 @@ async def schema_bombs(target: Target) -> Saw:
     with standing_by(target, short_chat(target, response_format={"type": "json_object"})) as waits:
         tries = (explode(*bomb, turn) for turn in range(target.size(2, 9)) for bomb in BOMBS.items())
         replies = await asyncio.gather(*tries)
-    passed = waits.passed and {reply.status_code for reply in replies} <= {200, 400, 429}
-    return Saw(f"{summary(replies)}; {waits}", passed)
+    return answered(replies, {200, 400, 429}, waits)

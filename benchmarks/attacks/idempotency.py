@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-from benchmarks.attacks.attack import NotTriedError, Saw, attack
+from benchmarks.attacks.attack import Saw, attack
 from benchmarks.attacks.target import Target, summary
 
 
-@attack("one bill; the others get the same answer, or 409")
+@attack("one bill; the others get the same answer, or 409", "embedding")
 async def idempotency_races(target: Target) -> Saw:
     """The same request with the same key, from many connections at once."""
-    model = _embedder(target)
-    body = {"model": model, "input": ["a race", secrets.token_hex(8)]}
+    body = {"model": target.models["embedding"][0], "input": ["a race", secrets.token_hex(8)]}
     await target.send("POST", "/v1/embeddings", json=body)  # the engine is awake
     before = await _spent(target)
     await target.send("POST", "/v1/embeddings", json=body)
@@ -27,10 +26,10 @@ async def idempotency_races(target: Target) -> Saw:
     return Saw(f"{summary(replies)}; {len(answers)} answers, billed {billed} micro-EUR where one costs {price}", passed)
 
 
-@attack("422 for another body; somebody else's request is a request of its own")
+@attack("422 for another body; somebody else's request is a request of its own", "embedding")
 async def borrowed_idempotency_keys(target: Target) -> Saw:
     """A key that was used already: with another body, and by another organisation."""
-    body = {"model": _embedder(target), "input": f"mine {secrets.token_hex(8)}"}
+    body = {"model": target.models["embedding"][0], "input": f"mine {secrets.token_hex(8)}"}
     headers = {"idempotency-key": secrets.token_hex(8)}
     first = await target.send("POST", "/v1/embeddings", json=body, headers=headers)
     other = await target.send("POST", "/v1/embeddings", json=body | {"input": "other"}, headers=headers)
@@ -41,12 +40,6 @@ async def borrowed_idempotency_keys(target: Target) -> Saw:
     )
     passed = other.status_code == 422 and theirs.status_code == 200 and theirs.content != first.content
     return Saw(f"another body: {summary([other])}; another organisation: {summary([theirs])}", passed)
-
-
-def _embedder(target: Target) -> str:
-    if "embedding" not in target.models:
-        raise NotTriedError("no embedder here")
-    return target.models["embedding"][0]
 
 
 async def _spent(target: Target) -> int:

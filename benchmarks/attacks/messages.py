@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.attacks.attack import NotTriedError, Saw, attack
+from benchmarks.attacks.attack import NotTriedError, Saw, attack, each_answered
 from benchmarks.attacks.bystander import standing_by
 from benchmarks.attacks.target import Target, summary
 from contract.limits import KEYLESS_BODY_BYTES, KEYLESS_REQUESTS
@@ -57,19 +57,15 @@ async def searches_of_strangers(target: Target) -> Saw:
 async def broken_messages(target: Target) -> Saw:
     """What is no message, too long, too deep or a thousand at once; with a key and without."""
     long = b'{"jsonrpc":"2.0","id":1,"method":"' + b"a" * KEYLESS_BODY_BYTES + b'"}'
-    wrong: list[str] = []
-    replies: list[httpx.Response] = []
+    tries: dict[str, httpx.Response] = {}
     async with target.stranger() as stranger:
         await _offered(stranger)
         with standing_by(target) as waits:
             for name, body in (BROKEN | {"too long": long}).items():
-                tries = {"without a key": await stranger.post(DOCS, content=body)}
+                tries[f"{name} without a key"] = await stranger.post(DOCS, content=body)
                 if name != "too long":
-                    tries["with a key"] = await target.send("POST", ACCOUNT, content=body)
-                replies += tries.values()
-                fine = {400, 413}
-                wrong += [f"{name} {how}: {r.status_code}" for how, r in tries.items() if r.status_code not in fine]
-    return Saw("; ".join([summary(replies), str(waits), *wrong]), waits.passed and not wrong)
+                    tries[f"{name} with a key"] = await target.send("POST", ACCOUNT, content=body)
+    return each_answered(tries, {400, 413}, waits)
 
 
 @attack("403 for each: no page of another site speaks through a browser")

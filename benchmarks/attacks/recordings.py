@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import wave
 from urllib.parse import urlsplit
 
 import httpx
 
-from benchmarks.attacks.attack import NotTriedError, Saw, attack
+from benchmarks.attacks.attack import OTHER_KEY, NotTriedError, Saw, attack, each_answered
 from benchmarks.attacks.bombs import BOMBS
 from benchmarks.attacks.bystander import standing_by
 from benchmarks.attacks.target import NOBODY, Target, counted, summary
 from benchmarks.attacks.wire import connected, first_status, request
 from contract.limits import MIB, OPEN_UPLOADS, RECORDING_BODY_BYTES, UPLOAD_BYTES
+from contract.speech.engine import Clip
+from deployments.ingress.verifier import wav
 
 PATH = "/v1/audio/transcriptions"
 
@@ -22,23 +22,16 @@ ENDED_S = 20
 """Within which an upload ends that nobody wants any more; the server looks every few seconds."""
 
 
-@attack("400, 413 or 200, each within its deadline; afterwards a good file is heard")
+@attack("400, 413 or 200, each within its deadline; afterwards a good file is heard", "stt")
 async def hostile_audio(target: Target) -> Saw:
     """Small files that lie about themselves: rates, channels, lengths, thousands of streams, hours of silence."""
-    if "stt" not in target.models:
-        raise NotTriedError("no transcriber here")
-    bombs = {make.__name__: make() for make in BOMBS[:: target.size(3, 1)]}
+    bombs = {name: make() for name, make in list(BOMBS.items())[:: target.size(3, 1)]}
     await _transcribe(target, "good.wav", _good())  # the engine is awake
-    wrong, replies = [], []
     with standing_by(target) as waits:
-        for name, data in bombs.items():
-            reply = await _transcribe(target, name, data[:RECORDING_BODY_BYTES])
-            replies.append(reply)
-            if reply.status_code not in {200, 400, 413, 429}:
-                wrong.append(f"{name} got {reply.status_code}")
+        replies = {name: await _transcribe(target, name, data[:RECORDING_BODY_BYTES]) for name, data in bombs.items()}
     after = await _transcribe(target, "good.wav", _good())
-    text = "; ".join([summary(replies), f"then {after.status_code}", str(waits), *wrong])
-    return Saw(text, waits.passed and not wrong and after.status_code == 200)
+    saw = each_answered(replies, {200, 400, 413, 429}, waits)
+    return Saw(f"{saw.text}; then {after.status_code}", saw.passed and after.status_code == 200)
 
 
 @attack("400 for each, within a second of work; nobody else waits")
@@ -59,16 +52,12 @@ async def hostile_forms(target: Target) -> Saw:
     headers = {"content-type": "multipart/form-data; boundary=x"}
     with standing_by(target) as waits:
         replies = {name: await target.send("POST", PATH, content=form, headers=headers) for name, form in forms.items()}
-    fine = {200, 400, 413}
-    wrong = [f"{name} got {reply.status_code}" for name, reply in replies.items() if reply.status_code not in fine]
-    return Saw("; ".join([summary(replies.values()), str(waits), *wrong]), waits.passed and not wrong)
+    return each_answered(replies, {200, 400, 413}, waits)
 
 
-@attack("400, 403, 404, 409, 413 or 415, and never 200")
+@attack("400, 403, 404, 409, 413 or 415, and never 200", "stt")
 async def misused_tickets(target: Target) -> Saw:
     """Addresses for uploads: forged, of another method or type, too long, twice, by somebody else."""
-    if "stt" not in target.models:
-        raise NotTriedError("no transcriber here")
     good = _good()
     ticket = await _ticket(target, len(good))
     address = urlsplit(ticket["upload_url"])
@@ -95,16 +84,13 @@ async def misused_tickets(target: Target) -> Saw:
     if target.other_key:
         form = {"upload_id": (None, ticket["upload_id"])}
         tries["by somebody else"] = await target.send("POST", PATH, key=target.other_key, files=form)
-    wrong = [f"{name} got {reply.status_code}" for name, reply in tries.items() if not 400 <= reply.status_code < 500]
-    wrong += [f"the true upload got {first.status_code}"] if first.status_code != 200 else []
-    return Saw("; ".join([summary(tries.values()), *wrong]), not wrong)
+    saw = each_answered(tries, range(400, 500))
+    return Saw(f"{saw.text}; the true upload: {first.status_code}", saw.passed and first.status_code == 200)
 
 
-@attack("404 for the transcription, and within seconds for the upload; nobody else waits")
+@attack("404 for the transcription, and within seconds for the upload; nobody else waits", "stt")
 async def uploads_of_used_tickets(target: Target) -> Saw:
     """Uploads that go on after their ticket was used: each would hold a request and 100 MiB of disk for an hour."""
-    if "stt" not in target.models:
-        raise NotTriedError("no transcriber here")
     with standing_by(target) as waits:
         ends = await asyncio.gather(*(_used_meanwhile(target) for _ in range(target.size(3, 20))))
     return Saw(f"{counted(map(str, ends))}; {waits}", waits.passed and set(ends) == {(404, 404)})
@@ -126,12 +112,11 @@ async def _used_meanwhile(target: Target) -> tuple[int, int]:
 
 @attack(
     "100 open ones of an organisation at most, then 429, also where they are used at once; one for somebody else",
+    OTHER_KEY,
     is_long=True,
 )
 async def tickets_without_end(target: Target) -> Saw:
     """More tickets than anybody uses, and tickets that are used before anything comes: each may fill 100 MiB."""
-    if not target.other_key:
-        raise NotTriedError("wants a key of another organisation")
     replies = await asyncio.gather(*(_order(target, UPLOAD_BYTES) for _ in range(60)))
     for reply in replies:
         await target.send("POST", PATH, json={"upload_id": reply.json().get("upload_id", "")})
@@ -161,10 +146,4 @@ async def _ticket(target: Target, size_bytes: int) -> dict[str, str]:
 
 def _good() -> bytes:
     """Half a second of silence, as WAV."""
-    buffer = io.BytesIO()
-    with wave.open(buffer, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(16_000)
-        file.writeframes(bytes(16_000))
-    return buffer.getvalue()
+    return wav(Clip(bytes(16_000), 16_000))

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.attacks.attack import NotTriedError, Saw, attack
+from benchmarks.attacks.attack import OTHER_KEY, NotTriedError, Saw, answered, attack
 from benchmarks.attacks.bystander import Question, standing_by
 from benchmarks.attacks.target import NOBODY, Target, authorized, summary
 
@@ -21,10 +21,9 @@ EMBEDDED = 10
 COUNTS = {"used", "waiting", "organisations", "requests_per_minute", "errors_per_minute"}
 
 
-@attack("states of engines, and no count of calls; without a key not even which engines run")
+@attack("states of engines, and no count of calls; without a key not even which engines run", "embedding", OTHER_KEY)
 async def activity_of_others(target: Target) -> Saw:
     """The console's events, the health of the server and lists of requests, while another organisation works."""
-    _wants_other_key(target)
     seen: list[Any] = []
     opened = asyncio.Event()
 
@@ -57,10 +56,9 @@ async def activity_of_others(target: Target) -> Saw:
     return Saw(f"{text}; {waits}", bool(seen) and not shown and not health["replicas"] and own and waits.passed)
 
 
-@attack("404 for the verdict of another organisation, which stays there; nobody else waits")
+@attack("404 for the verdict of another organisation, which stays there; nobody else waits", OTHER_KEY)
 async def verdicts_of_others(target: Target) -> Saw:
     """Reads a verdict by its id, and has many made, refused ones too, to push it out."""
-    _wants_other_key(target)
     body = {"input": "Good morning.", "language": "en", "verify": "report"}
     spoken = await target.send("POST", SPEECH, key=target.other_key, json=body)
     if spoken.status_code != 200:
@@ -79,28 +77,22 @@ async def verdicts_of_others(target: Target) -> Saw:
 @attack("200 or 429 for each, and nobody else waits")
 async def searches_of_the_console(target: Target) -> Saw:
     """Pages of requests of a model that never was: each looks through all that is remembered."""
-    path = "/v1/console/requests?model=none&limit=200"
-    with standing_by(target, Question(path="/v1/console/requests")) as waits:
-        replies = await asyncio.gather(*(target.send("GET", path) for _ in range(target.size(100, 300))))
-    return Saw(f"{summary(replies)}; {waits}", waits.passed and {r.status_code for r in replies} <= {200, 429})
+    return await _many_pages(target, "/v1/console/requests", "model=none&limit=200", target.size(100, 300))
 
 
 @attack("200 or 429 for each, and nobody else waits for a page of its own")
 async def pages_of_usage(target: Target) -> Saw:
     """Every page of a long time, many at once: the database adds lines up for each."""
-    path = "/v1/me/usage?since=2020-01-01&limit=1"
-    with standing_by(target, Question(path="/v1/me/usage")) as waits:
-        replies = await asyncio.gather(*(target.send("GET", path) for _ in range(target.size(50, 300))))
-    return Saw(f"{summary(replies)}; {waits}", waits.passed and {r.status_code for r in replies} <= {200, 429})
+    return await _many_pages(target, "/v1/me/usage", "since=2020-01-01&limit=1", target.size(50, 300))
+
+
+async def _many_pages(target: Target, path: str, query: str, count: int) -> Saw:
+    """So many pages at once, while somebody else asks for one of its own."""
+    with standing_by(target, Question(path=path)) as waits:
+        replies = await asyncio.gather(*(target.send("GET", f"{path}?{query}") for _ in range(count)))
+    return answered(replies, {200, 429}, waits)
 
 
 async def _embed(target: Target, key: str) -> httpx.Response:
-    if "embedding" not in target.models:
-        raise NotTriedError("no embedder here")
     body = {"model": target.models["embedding"][0], "input": "a text"}
     return await target.send("POST", "/v1/embeddings", key=key, json=body)
-
-
-def _wants_other_key(target: Target) -> None:
-    if not target.other_key:
-        raise NotTriedError("wants a key of another organisation")

@@ -52,11 +52,9 @@ PLACES: dict[str, Conversation] = {
 }
 
 
-@attack("each is read as text: two tokens at least, never one")
+@attack("each is read as text: two tokens at least, never one", "chat")
 async def forged_turns(target: Target) -> Saw:
     """Control tokens of every kind of chat template, in the text of a user and in a tool call, escaped as JSON."""
-    if "chat" not in target.models:
-        raise NotTriedError("no chat model here")
     if await _prompt_tokens(target, _messages(" pear" * TIMES)) < await _prompt_tokens(target, _messages("")) + TIMES:
         raise NotTriedError("this model does not count tokens")
     real, least = [], float("inf")

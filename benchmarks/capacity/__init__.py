@@ -1,7 +1,7 @@
 """A day of requests through the scaling policy and the waiting rooms of production, in virtual time.
 
 traces.py       requests that are played: CSV files
-made.py         and made ones, whose shapes follow what is published
+made.py         and made ones, with shapes that follow what is published
 clock.py        virtual time: it jumps from one event to the next
 run.py          one run: the same trace gives the same result for the same seed
 engine.py       the gate's rules and rooms in front of replicas

@@ -65,8 +65,8 @@ def simulate(
 ) -> Result:
     """Plays `trace` on its engines, and for `grace_s` after the last request.
 
-    `room` is what there is of each resource that engines share; a replica that starts waits for it. `progress` is told
-    of the number of requests that have come since it was told last.
+    `room` is what there is of each resource that engines share; a replica that starts waits for it. `progress` gets
+    the number of requests that have come since its last call.
     """
     clock, draw = SimulatedClock(), random.Random(seed)
     controller = Controller(clock, trace.epoch_s, policy, draw)

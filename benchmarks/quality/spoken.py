@@ -37,7 +37,7 @@ from benchmarks.quality.transcription import clips
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.verdict import LEAST_FOUND, MOST_FALSE_ALARMS
 from contract.transcription.engine import TranscriptionJob
-from deployments.ingress.ears import SpeechVerifier, wav
+from deployments.ingress.verifier import SpeechVerifier, wav
 from text.spoken import LETTERS, compare
 
 SENTENCES: dict[str, list[str]] = {

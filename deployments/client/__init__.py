@@ -11,8 +11,8 @@
     g.voice_design["qwen3-tts"].design("f", age_years=34, language="en", timbre="bright").f0_hz
     g.decisions["decision-v1"].decide("a text", "sentiment-v1")
 
-They wake an engine that is at zero and wait for it. No key, limit or bill stands in the way: whoever reaches the
-cluster owns it.
+They wake an engine that is at zero and wait for it. No key, limit or bill applies: access to the cluster is
+access to all of it.
 handles.py        what chat, embedding, rerank and decision models can be asked
 sound_handles.py  likewise, of what speaks and listens
 calls.py          how an answer is waited for, awaited, or iterated over

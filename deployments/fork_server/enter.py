@@ -35,7 +35,7 @@ IMPORTS_S = 60.0
 LOOK_S = 0.02
 
 GO = b"g"
-"""Said to a child that has told its pid. One whose asker has given up must not run: the asker is the worker then."""
+"""Sent to a child that has reported its pid. Without it the child must not run: its asker has become the worker."""
 
 
 class Place:

@@ -53,7 +53,7 @@ TITLE = "parlance::ForkServer"
 
 
 class UnforkableError(Exception):
-    """A process whose forks would be no good workers; the sentence says why."""
+    """A process with forks that would not work as workers; the sentence says why."""
 
 
 def main() -> None:
@@ -240,7 +240,7 @@ def serve(listener: socket.socket, raylet: int, receive: Callable[[socket.socket
 
 
 def say(sentence: str) -> None:
-    """A line in the log. Not by `logging`, whose handlers every worker would inherit."""
+    """A line in the log. Not by `logging`: every worker would inherit its handlers."""
     sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {os.getpid()} {sentence}\n")
 
 

@@ -11,7 +11,7 @@
     context.py       what flows work with: the service that a process is, one request to it, and its bill
     report.py        reports of a process on itself: engines, what it holds, what was billed
     traces.py        reports of a single request: the spans of its trace, a line of the log
-    ears.py          transcribes speech of this graph to verify it
+    verifier.py      transcribes speech of this graph to verify it
     draft_worker.py  works on drafts of voices, for clients that have gone and processes that have died
 
 The app is built late, in the replica, so the whole HTTP contract is testable without Ray: `build_app` needs no cluster.

@@ -49,7 +49,7 @@ class Service:
         concurrency, live: what requests hold in this process, and may hold; live sessions.
         metrics: metrics of this process's requests and engines; `observation`, of single requests.
         played: samples of fixed voices, by their names in the store. They belong to all.
-        recent_disconnects: organisations whose clients have left whole answers lately; the next ones are counted.
+        recent_disconnects: organisations with clients that left whole answers lately; the next ones are counted.
         console: what the console shows beside what the database knows; None: there is no console.
     """
 
@@ -79,6 +79,11 @@ class Service:
     def speech_engines(self) -> Mapping[str, SpeechModel]:
         """Every speech engine that the catalogue knows, set up or not, by its name on the wire."""
         return {model.provider: model for model in self.catalog.speech.values()}
+
+    @cached_property
+    def spoken_languages(self) -> frozenset[str]:
+        """ISO 639-1 codes of every language that at least one of them speaks."""
+        return self.catalog.spoken_languages
 
     def engine(self, model: Model) -> Engine:
         """The engine that runs `model`."""

@@ -36,7 +36,7 @@ from contract.errors import (
 )
 from contract.speech.engine import SpeechJob
 from contract.voice_design.engine import DesignResult
-from deployments.ingress.ears import audible, ears_for, wav
+from deployments.ingress.verifier import verified_design, verifier_for, wav
 from state import State
 from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim
 
@@ -191,8 +191,8 @@ class DraftWorker:
         try:
             engine, context = self._engines[model.deployment], CallContext(owner_name(draft.org_id), timings)
             listeners = [model for model in self._catalog.transcription.values() if model.serving]
-            ears = ears_for(listeners, self._engines, model.runtime, SpeechJob(job.text, job.language))
-            return await audible(engine, job, context, ears)
+            verifier = verifier_for(listeners, self._engines, model.runtime, SpeechJob(job.text, job.language))
+            return await verified_design(engine, job, context, verifier)
         except ApiError:
             timings.has_begun = False
             raise

@@ -121,7 +121,7 @@ class Accounts:
         return current if current.expires_at is None else self._unexpired(current)
 
     async def holder(self, key_id: str) -> Caller:
-        """The caller whose key has this public id. Raises INVALID_API_KEY, EXPIRED_API_KEY, STATE_UNAVAILABLE."""
+        """The caller with the key of this public id. Raises INVALID_API_KEY, EXPIRED_API_KEY, STATE_UNAVAILABLE."""
         caller = self._current.get(key_id, now_s := self._monotonic())
         if caller is None:
             row = await self._database.run(lambda connection: api_keys.find(connection, key_id))

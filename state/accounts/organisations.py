@@ -67,7 +67,7 @@ def find(connection: Connection, name: str) -> Row[Any]:
 
 
 def lock(connection: Connection, org_id: int) -> None:
-    """Waits until nobody else counts what this organisation has, so that a count still holds at the insert.
+    """Waits until no other transaction counts what this organisation has, so that a count still holds at the insert.
 
     Rows that refer to the organisation, like usage lines, are not blocked.
     """
@@ -122,7 +122,7 @@ def set_limit(connection: Connection, org_id: int, user_id: int | None, limit_mi
 
 
 def require(connection: Connection, org: str | None, user: str | None) -> None:
-    """Raises ValueError for names of nobody: of no organisation, and of no user of it, or of any. None is all."""
+    """Raises ValueError for unknown names: of an organisation, and of a user of it, or of any. None is all."""
     org_id = None if org is None else find(connection, org).id
     if user is None:
         return

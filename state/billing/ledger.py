@@ -122,7 +122,7 @@ class Ledger:
     async def mark(self) -> None:
         """Records what the streams of this process have used since the last time.
 
-        Callers without a limit get their row here, so that whoever is done within MARK_S costs none.
+        Callers without a limit get their row here, so that a request that is done within MARK_S costs none.
         """
         await self._marks.record([hold for hold in self._open.values() if hold.is_due()])
 
@@ -136,7 +136,7 @@ class Ledger:
         return len(self._late)
 
     async def reap(self) -> int:
-        """Ends reservations whose lease has expired: bills what was marked. Returns how many."""
+        """Ends reservations with an expired lease: bills what was marked. Returns how many."""
         return await upkeep.reap(self._database, lambda id: id in self._rows())
 
     async def renew(self) -> None:

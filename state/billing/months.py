@@ -2,8 +2,8 @@
 
 `spent_micro_eur` of a budget only grows. Of that, `spent_before_micro_eur` was spent before the month that ends at
 `renews_at`. Once that moment is over, nothing counts any more (`SPENT`), whether or not the row says so yet; and the
-first bill that would add to the row moves both on before it does (`renew`), in its own transaction. Nobody has to be
-awake at midnight, and a process that dies leaves nothing half done. What is held belongs to no month: it counts against
+first bill that would add to the row moves both on before it does (`renew`), in its own transaction. Nothing has to run
+at midnight, and a process that dies leaves nothing half done. What is held belongs to no month: it counts against
 the limit of whichever month it is, and what becomes of it is spent in the month in which it is recorded.
 """
 
@@ -67,7 +67,7 @@ def renew(connection: Connection, org_id: int, user_id: int | None) -> None:
 
 
 def time_zone(connection: Connection, org_id: int, user_id: int | None) -> str | None:
-    """By whose months a budget renews; None: it never does."""
+    """Time zone by the months of which a budget renews; None: it never does."""
     name: str | None = connection.execute(select(budgets.c.time_zone).where(whose(org_id, user_id))).scalar_one()
     return name
 

@@ -77,7 +77,7 @@ class Purse:
         return True
 
     def cover(self, held_micro_eur: int, cost_micro_eur: int) -> int:
-        """Pays for a request that took `held_micro_eur`: its cost, as far as there is so much. The rest is free again.
+        """Pays for a request that took `held_micro_eur`: its cost, as far as there is enough. The rest is free again.
 
         Returns what is paid.
         """

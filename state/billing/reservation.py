@@ -209,7 +209,7 @@ class Account:
     `RequestContext.bill` makes it; flows report by `progress` what was made so far.
 
     Args:
-        current: what holds for a caller's key by now. Raises INVALID_API_KEY where it was revoked, EXPIRED_API_KEY.
+        current: the record of a caller's key now. Raises INVALID_API_KEY where it was revoked, EXPIRED_API_KEY.
         begun: gives what is owed once the engine has begun, for a client that leaves before anything was counted.
         is_stream: the client gets what is made while it is made.
     """

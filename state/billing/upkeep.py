@@ -141,7 +141,7 @@ async def renew(database: Database, ids: Sequence[str]) -> None:
 
 
 async def reap(database: Database, is_ours: Callable[[str], bool]) -> int:
-    """Ends reservations whose lease has expired, but not those of this process. Returns how many."""
+    """Ends reservations with an expired lease, but not those of this process. Returns how many."""
     ended, after = 0, (0, "")
     for _ in range(ROUNDS):
         rows = await database.run(partial(orphans, after=after), patient=True)
@@ -206,7 +206,7 @@ def _renew(connection: Connection, ids: Collection[str]) -> None:
 
 
 def recover(connection: Connection, reservation_id: str) -> Usage | None:
-    """Ends a reservation whose lease has expired: bills what was marked, releases what was held.
+    """Ends a reservation with an expired lease: bills what was marked, releases what was held.
 
     Returns what was used, NO_USAGE if no mark was made, None if another process was faster or the lease was renewed.
     """
@@ -228,12 +228,12 @@ def recover(connection: Connection, reservation_id: str) -> Usage | None:
 
 
 def orphans(connection: Connection, after: tuple[int, str] = (0, "")) -> list[Row[Any]]:
-    """Up to AT_ONCE held reservations whose lease has expired, oldest first, after (`lease_until`, `id`)."""
+    """Up to AT_ONCE held reservations with an expired lease, oldest first, after (`lease_until`, `id`)."""
     return list(connection.execute(_ORPHANS, {"after_lease": after[0], "after_id": after[1]}))
 
 
 def forget(connection: Connection, kept_s: int) -> int:
-    """Deletes up to AT_ONCE ended reservations whose lease expired so long ago; their usage lines stay."""
+    """Deletes up to AT_ONCE ended reservations with a lease that expired `kept_s` ago; their usage lines stay."""
     return connection.execute(_FORGET, {"kept_s": kept_s}).rowcount
 
 

@@ -21,7 +21,7 @@ async def run(options: Namespace, words: str, home: Path, url: str | None) -> No
     """Runs what the parser has chosen, then prints its text. `words` are those of the command.
 
     `act` and `reading` are functions over one transaction, and `report` over several, printed as it is read. An act
-    whose options of `shows_without` are all missing only reads.
+    only reads where all its options of `shows_without` are missing.
     """
     address = url or default_database(home)
     if "migrate_to" in options:

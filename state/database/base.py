@@ -189,7 +189,7 @@ MIGRATION_S = 3600.0
 
 
 async def open_database(url: str, wait_s: float = WAIT_S, *, upgrade: bool = True) -> Database:
-    """Opens the database at `url`, whose schema is one that this code can use then.
+    """Opens the database at `url`, with a schema that this code can use then.
 
     An older schema is brought up to date or, with `upgrade=False`, refused: no process should change by the way what
     others work with. A newer one is used where it says that this code can.

@@ -129,7 +129,7 @@ def _engine(address: URL, wait_s: float, statement_s: float, synchronous_commit:
 
 
 def _opener(address: URL, **settings: Any) -> Callable[[], Awaitable[asyncpg.Connection]]:
-    """Opens connections to `address`, whose parameters mean what they mean to libpq, and so to `psql`.
+    """Opens connections to `address`. Its parameters mean what they mean to libpq, and so to `psql`.
 
     SQLAlchemy would hand each of them to asyncpg by its name, and asyncpg reads `sslmode` out of an address only.
     """

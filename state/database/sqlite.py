@@ -201,7 +201,7 @@ def _raw(connection: Connection) -> sqlite3.Connection:
 
 
 def _run(connection: Connection, job: _Transaction, is_alone: bool) -> None:
-    """Runs a job in a savepoint of its own, and without where there is nobody whose work it could take along."""
+    """Runs a job in a savepoint of its own, and without one where no other job could be rolled back with it."""
     raw = _raw(connection)
     if not is_alone:
         raw.execute("SAVEPOINT job")

@@ -9,7 +9,7 @@
     tickets                                     for uploads; their bytes are in `blobs`
     drafts                                      of voices, until they are adopted or end; their bytes are in `blobs`
     acts                                        what operators did on the command line
-    facts                                       of the whole database: whose secret, since which code, times of engines
+    facts                                       of the whole database: its secret, since which code, times of engines
 
 Times are whole seconds since 1970 UTC (`_at`, `_until`) or milliseconds (`_ms`). Money is whole micro-EUR. The schema
 is created by `migrations/`; a test compares the two.
@@ -56,10 +56,28 @@ def _texts(*names: str) -> tuple[Column[Any], ...]:
     return tuple(Column(name, Text, nullable=False) for name in names)
 
 
+def _numbers(*names: str) -> tuple[Column[Any], ...]:
+    """Columns of numbers that no row lacks."""
+    return tuple(Column(name, Number, nullable=False) for name in names)
+
+
+def _counts(*names: str) -> tuple[Column[Any], ...]:
+    """Columns of numbers that begin with 0."""
+    return tuple(Column(name, Number, nullable=False, server_default=text("0")) for name in names)
+
+
+def _id() -> Column[Any]:
+    return Column("id", Number, primary_key=True)
+
+
+def _organisation(*, index: bool = False) -> Column[Any]:
+    return Column("org_id", ForeignKey("organisations.id"), nullable=False, index=index)
+
+
 def _billed_to() -> tuple[Column[Any], ...]:
     """Billed work and its payer: the fields of `Entry`."""
     return (
-        Column("org_id", ForeignKey("organisations.id"), nullable=False),
+        _organisation(),
         Column("user_id", ForeignKey("users.id")),
         *_texts("key_id", "request_id", "line", "model"),
     )
@@ -70,58 +88,47 @@ PURSE = "purse"
 
 organisations = _table(
     "organisations",
-    Column("id", Number, primary_key=True),
+    _id(),
     Column("name", Text, nullable=False, unique=True),
-    Column("plan", Text, nullable=False),
+    *_texts("plan"),
     Column("entitlements", NameSet, nullable=False),
     Column("models", NameSet),
     Column("decision_model", Text),
-    Column("requests_per_minute", Number),
-    Column("concurrent_streams", Number),
-    Column("created_at", Number, nullable=False),
+    *(Column(name, Number) for name in ("requests_per_minute", "concurrent_streams")),
+    *_numbers("created_at"),
 )
 
 users = _table(
-    "users",
-    Column("id", Number, primary_key=True),
-    Column("org_id", ForeignKey("organisations.id"), nullable=False),
-    Column("name", Text, nullable=False),
-    Column("created_at", Number, nullable=False),
-    UniqueConstraint("org_id", "name"),
+    "users", _id(), _organisation(), *_texts("name"), *_numbers("created_at"), UniqueConstraint("org_id", "name")
 )
 
 api_keys = _table(
     "api_keys",
-    Column("id", Number, primary_key=True),
+    _id(),
     Column("public_id", Text, nullable=False, unique=True),
-    Column("org_id", ForeignKey("organisations.id"), nullable=False, index=True),
+    _organisation(index=True),
     Column("user_id", ForeignKey("users.id")),
-    Column("kid", Text, nullable=False),
+    *_texts("kid"),
     Column("digest", LargeBinary, nullable=False),
-    Column("hint", Text, nullable=False),
+    *_texts("hint"),
     Column("label", Text),
     Column("scopes", NameSet, nullable=False),
-    Column("created_at", Number, nullable=False),
-    Column("last_used_at", Number),
-    Column("revoked_at", Number),
-    Column("expires_at", Number),
+    *_numbers("created_at"),
+    *(Column(name, Number) for name in ("last_used_at", "revoked_at", "expires_at")),
 )
 
 budgets = _table(
     "budgets",
-    Column("id", Number, primary_key=True),
-    Column("org_id", ForeignKey("organisations.id"), nullable=False),
+    _id(),
+    _organisation(),
     Column("user_id", ForeignKey("users.id"), unique=True),
     Column("limit_micro_eur", Number),
-    Column("spent_micro_eur", Number, nullable=False, server_default=text("0")),
-    Column("held_micro_eur", Number, nullable=False, server_default=text("0")),
+    *_counts("spent_micro_eur", "held_micro_eur"),
     # Of a budget that renews: where its months begin, when the next one does, and what was spent before this one.
     Column("time_zone", Text),
     Column("renews_at", Number),
-    Column("spent_before_micro_eur", Number, nullable=False, server_default=text("0")),
-    CheckConstraint("limit_micro_eur >= 0", name="limit"),
-    CheckConstraint("spent_micro_eur >= 0", name="spent"),
-    CheckConstraint("held_micro_eur >= 0", name="held"),
+    *_counts("spent_before_micro_eur"),
+    *(CheckConstraint(f"{name}_micro_eur >= 0", name=name) for name in ("limit", "spent", "held")),
 )
 Index(
     "uq_budgets_organisation",
@@ -135,13 +142,11 @@ reservations = _table(
     "reservations",
     Column("id", Text, primary_key=True),
     *_billed_to(),
-    Column("held_micro_eur", Number, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("created_at", Number, nullable=False),
-    Column("lease_until", Number, nullable=False),
+    *_numbers("held_micro_eur"),
+    *_texts("state"),
+    *_numbers("created_at", "lease_until"),
     # As far as it was recorded while the request runs; what a crash leaves is billed from here.
-    Column("used_micro_eur", Number, nullable=False, server_default=text("0")),
-    Column("used_quantity", Number, nullable=False, server_default=text("0")),
+    *_counts("used_micro_eur", "used_quantity"),
     Column("used_unit", Text),
     Column("used_quantities", Quantities),
     CheckConstraint("state IN ('held', 'settled', 'void')", name="state"),
@@ -150,20 +155,19 @@ Index("ix_reservations_state_lease_until", reservations.c.state, reservations.c.
 
 usage_lines = _table(
     "usage_lines",
-    Column("id", Number, primary_key=True),
+    _id(),
     # Unique per reservation and not per request id: clients choose request ids, and a repeated one is billed again.
     Column("reservation_id", Text, nullable=False, unique=True),
-    Column("at_ms", Number, nullable=False),
+    *_numbers("at_ms"),
     *_billed_to(),
-    Column("quantity", Number, nullable=False),
-    Column("unit", Text, nullable=False),
-    Column("cost_micro_eur", Number, nullable=False),
+    *_numbers("quantity"),
+    *_texts("unit"),
+    *_numbers("cost_micro_eur"),
     # 1: its process died, and this is what it had recorded until then.
-    Column("recovered", Number, nullable=False, server_default=text("0")),
-    # What `quantity` adds up, by the units that have prices; how long it took until `at_ms`. NULL where nobody knows.
+    *_counts("recovered"),
+    # What `quantity` adds up, by the units that have prices; how long it took until `at_ms`. NULL where it is unknown.
     Column("quantities", Quantities),
-    Column("took_ms", Number),
-    Column("waited_ms", Number),
+    *(Column(name, Number) for name in ("took_ms", "waited_ms")),
     CheckConstraint("cost_micro_eur >= 0", name="cost"),
 )
 Index("ix_usage_lines_org_id_at_ms", usage_lines.c.org_id, usage_lines.c.at_ms)
@@ -176,30 +180,25 @@ replies = _table(
     Column("headers", Text),
     Column("body", LargeBinary),
     Column("created_at", Number, nullable=False, index=True),
-    Column("lease_until", Number, nullable=False),
+    *_numbers("lease_until"),
     # Generation of the secret that `body_sha256` is keyed with; NULL: of a version that did not key it.
     Column("kid", Text),
     PrimaryKeyConstraint("key_id", "route", "idempotency_key"),
 )
 
 reply_quotas = _table(
-    "reply_quotas",
-    Column("key_id", Text, primary_key=True),
-    Column("replies", Number, nullable=False, server_default=text("0")),
-    Column("body_bytes", Number, nullable=False, server_default=text("0")),
-    Column("counted_at", Number, nullable=False, server_default=text("0")),
+    "reply_quotas", Column("key_id", Text, primary_key=True), *_counts("replies", "body_bytes", "counted_at")
 )
 
 voices = _table(
     "voices",
-    Column("id", Number, primary_key=True),
-    Column("org_id", ForeignKey("organisations.id"), nullable=False),
+    _id(),
+    _organisation(),
     *_texts("slug", "provider", "label", "gender", "age_group", "primary_language"),
     Column("description", Text),
     *_texts("transcript", "clip_blob", "sample_blob"),
-    Column("created_at", Number, nullable=False),
-    Column("recipe", Text),
-    Column("runtime", Text),
+    *_numbers("created_at"),
+    *(Column(name, Text) for name in ("recipe", "runtime")),
     UniqueConstraint("org_id", "slug"),
     CheckConstraint("gender IN ('m', 'f')", name="gender"),
 )
@@ -207,11 +206,11 @@ voices = _table(
 tickets = _table(
     "tickets",
     Column("id", Text, primary_key=True),
-    Column("org_id", ForeignKey("organisations.id"), nullable=False, index=True),
-    Column("content_type", Text, nullable=False),
-    Column("size_bytes", Number, nullable=False),
+    _organisation(index=True),
+    *_texts("content_type"),
+    *_numbers("size_bytes"),
     *_texts("state", "blob"),
-    Column("expires_at", Number, nullable=False),
+    *_numbers("expires_at"),
     Column("sweep_at", Number, nullable=False, index=True),
     CheckConstraint("state IN ('issued', 'uploaded', 'consumed')", name="state"),
 )
@@ -222,15 +221,14 @@ drafts = _table(
     # Who pays: the work may go on in another process, long after the request.
     *_billed_to(),
     *_texts("plan", "state"),
-    Column("created_at", Number, nullable=False),
+    *_numbers("created_at"),
     Column("worker", Text),
     Column("work_at", Number, index=True),
-    Column("failures", Number, nullable=False),
+    *_numbers("failures"),
     Column("made", Text),
-    Column("cost_micro_eur", Number, nullable=False),
-    Column("voice_slug", Text),
-    Column("error", Text),
-    Column("ends_at", Number, nullable=False),
+    *_numbers("cost_micro_eur"),
+    *(Column(name, Text) for name in ("voice_slug", "error")),
+    *_numbers("ends_at"),
     Column("sweep_at", Number, index=True),
     CheckConstraint("state IN ('pending', 'ready', 'adopted', 'discarded', 'failed')", name="state"),
 )
@@ -238,13 +236,9 @@ Index("ix_drafts_org_id_created_at", drafts.c.org_id, drafts.c.created_at)
 
 acts = _table(
     "acts",
-    Column("id", Number, primary_key=True),
+    _id(),
     Column("at_ms", Number, nullable=False, index=True),
     *_texts("os_user", "host", "act", "result"),
 )
 
-facts = _table(
-    "facts",
-    Column("name", Text, primary_key=True),
-    Column("value", Text, nullable=False),
-)
+facts = _table("facts", Column("name", Text, primary_key=True), *_texts("value"))

@@ -96,7 +96,7 @@ def adopt(connection: Connection, org_id: int, draft_id: str, adoption: Adoption
 def discard(connection: Connection, org_id: int, draft_id: str, now_s: int, ends_at: int) -> Draft:
     """The draft, discarded, as is its voice. Raises NOT_FOUND.
 
-    What was held for it is free, unless somebody works on it: who does says first what that has cost.
+    What was held for it is free, unless a process works on it: that one records first what the work has cost.
     """
     before = _locked(connection, org_id, draft_id)
     change = move("discard", draft_id).values(worker=None, work_at=None, voice_slug=None)

@@ -178,7 +178,7 @@ class Drafts:
         return draft
 
     async def settle_discarded(self, draft: Draft, cost_micro_eur: int, synthesis_ms: int) -> None:
-        """Whoever has worked on `draft` says at the end what that took: it is billed if the draft was discarded."""
+        """Records what the work on `draft` took, once it has ended: that is billed if the draft was discarded."""
         await self._database.run(
             lambda c: changes.settle_discarded(c, draft.id, cost_micro_eur, synthesis_ms), row=draft.org_id
         )

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-import deployments.ingress.ears as verification
+import deployments.ingress.verifier as verification
 from audio.sandbox import NotAudio, QueueFull, SharesExhausted, Sound, TooLong
 from autoscaling.engine import CallContext, Timings
 from contract.access import Scope

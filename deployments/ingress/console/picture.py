@@ -39,7 +39,7 @@ Run = tuple[int, str]
 
 
 class RollingMinute:
-    """Calls that ended in the last minute, by names of engines and owners, and EVERYBODY.
+    """Calls that ended in the last minute, by names of engines and owners, and in all.
 
     Attributes:
         requests, errors: how many. An error is what failed by the server's fault.

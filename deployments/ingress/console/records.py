@@ -62,7 +62,7 @@ class Record(NamedTuple):
     Attributes:
         ended_s: when it ended, in seconds since 1970.
         queue_s, load_s, engine_s: where its time went, beside the ingress itself.
-        stages: of each, in a row: name, engine, `time.perf_counter()` of its begin, what a replica tells of its start.
+        stages: of each, in a row: name, engine, `time.perf_counter()` of its begin, what a replica says of its start.
     """
 
     request_id: str

@@ -116,7 +116,7 @@ async def prepare(context: RequestContext, request: SpeechRequest) -> PreparedSp
         slug = slug_of(context.service, alias)
         request = request.model_copy(update={"voice": slug, "language": request.language or alias.language})
     engines = context.service.speech_engines
-    detected = detect(request.input, context.service.catalog.spoken_languages)
+    detected = detect(request.input, context.service.spoken_languages)
     choice = choose(request, voices, engines, detected, datetime.now(UTC).date())
     spoken = speakable(request.input, choice.language, tags_of(choice.model))
     job = job_of(request.model_copy(update={"input": spoken}), choice, engines)
@@ -175,7 +175,7 @@ async def whole_account(context: RequestContext, prepared: PreparedSpeech) -> As
 
 @asynccontextmanager
 async def _account(context: RequestContext, model: SpeechModel, most: int, begun: int) -> AsyncIterator[Account]:
-    """One of the key's streams, and the bill of so many characters at most, and of so many for who leaves early."""
+    """One of the key's streams, and the bill: of `most` characters, or `begun` of a client that leaves early."""
     async with (
         context.service.state.rates.stream(context.caller),
         await context.bill(

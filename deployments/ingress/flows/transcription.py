@@ -4,8 +4,9 @@ prepare(context, request) -> Plan                 the model and what it is asked
 transcribe(context, plan, file, answer) -> text   as it is transcribed; `answer` holds what there is so far
 Formatting(context, language, formatter)          the structuring pass beside it
 
-A chat model gets piece after piece as they are heard, as if the caller had sent them to POST /chat/completions: billed
-so, refused so. Without a model, rules do it when all is heard. Either way the verdict is taken over the whole text.
+A chat model gets piece after piece as they are transcribed, as if the caller had sent them to POST /chat/completions:
+billed so, refused so. Without a model, rules do it when all is transcribed. Either way the verdict is taken over the
+whole text.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ async def transcribe(
 ) -> AsyncGenerator[str, None]:
     """Text as it is transcribed, written into `answer`; without a `file` it is the one that was uploaded.
 
-    Whoever leaves early pays for what was heard until then. So does a client whose stream a time limit ends: it has the
-    text, and chose how long the recording is. Raises the errors of a transcription.
+    A client that leaves early pays for what was transcribed until then. So does one with a stream that a time limit
+    ends: it has the text, and chose how long the recording is. Raises the errors of a transcription.
     """
     transcript = answer.transcript
     async with (

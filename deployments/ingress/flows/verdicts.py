@@ -28,9 +28,9 @@ from contract.speech.tags import pieces
 from contract.speech.verdict import VERDICT_AGAIN_S, VERDICT_ATTEMPTS, Reason, SpeechVerdict, unverified
 from contract.telemetry import VERDICTS
 from deployments.ingress.context import RequestContext
-from deployments.ingress.ears import SpeechVerifier, ears_for
 from deployments.ingress.flows import speech
 from deployments.ingress.flows.speech import PreparedSpeech
+from deployments.ingress.verifier import SpeechVerifier, verifier_for
 
 BACKGROUND_TASKS: set[asyncio.Task[Any]] = set()
 """Tasks for requests that may be over. A loop alone keeps no task alive."""
@@ -44,14 +44,14 @@ class SpeechVerification:
         self._context, self._prepared = context, prepared
         service = context.service
         offered = context.offered(service.catalog.transcription)
-        self._ears = ears_for(offered, service.engines, prepared.runtime, prepared.job)
+        self._verifier = verifier_for(offered, service.engines, prepared.runtime, prepared.job)
         words = pieces(prepared.job.text, prepared.choice.model)
         self._text = " ".join(piece for piece in words if isinstance(piece, str))
         self._verdict: asyncio.Task[SpeechVerdict] | None = None
 
     def blocks(self, headers: dict[str, str]) -> AsyncGenerator[AudioBlock, None]:
         """The file. With `retry`, `headers` hold the verdict; they are complete when the first block is."""
-        if self._prepared.request.verify == "retry" and isinstance(self._ears, SpeechVerifier):
+        if self._prepared.request.verify == "retry" and isinstance(self._verifier, SpeechVerifier):
             return self._best(headers)
         return self._stream_as_it_comes()
 
@@ -63,7 +63,7 @@ class SpeechVerification:
     async def _stream_as_it_comes(self) -> AsyncGenerator[AudioBlock, None]:
         with ExitStack() as room:
             take = room.enter_context(self._context.service.concurrency.body(self._context.caller))
-            sound, reason = bytearray(), self._ears if isinstance(self._ears, str) else None
+            sound, reason = bytearray(), self._verifier if isinstance(self._verifier, str) else None
             has_begun = is_whole = False
             try:
                 async with aclosing(speech.blocks(self._context, self._prepared)) as blocks:
@@ -89,7 +89,7 @@ class SpeechVerification:
     async def _judge(self, sound: bytes, reason: Reason | None, room: ExitStack) -> SpeechVerdict:
         """The verdict of sound that is out, and gives its `room` back then.
 
-        Until then it is one of the requests that its key has running: else a key could have any number of hearings.
+        Until then it is one of the requests that its key has running: else a key could have any number of these.
         """
         with room:
             if reason is None:
@@ -97,8 +97,8 @@ class SpeechVerification:
                     room.enter_context(self._context.service.concurrency.call(self._context.caller))
                 except ApiError:
                     reason = "busy"
-            verdict = unverified(reason) if reason else await self._hear(sound)
-        return await self._tell(verdict)
+            verdict = unverified(reason) if reason else await self._judge_sound(sound)
+        return await self._report(verdict)
 
     async def _best(self, headers: dict[str, str]) -> AsyncGenerator[AudioBlock, None]:
         """The best attempt, billed as one. No more than two are in memory."""
@@ -116,7 +116,7 @@ class SpeechVerification:
             await account.settle(characters=self._prepared.characters)
         assert best
         block, verdict = self._prepared.billed(best[0]), replace(best[1], attempts=count)
-        self._verdict = self._spawn(self._tell(verdict))
+        self._verdict = self._spawn(self._report(verdict))
         headers |= {"X-Voice-Verdict": verdict.judgement, "X-Voice-Attempts": str(verdict.attempts)}
         yield block
 
@@ -141,19 +141,19 @@ class SpeechVerification:
                     return
                 raise
             with context.service.concurrency.reply(context.caller, len(block.data)):
-                verdict = await self._hear(block.data)
+                verdict = await self._judge_sound(block.data)
                 yield block, verdict
             if verdict.judgement != "differs" or verdict.transcript == before:
                 return
             before = verdict.transcript
 
-    async def _hear(self, sound: bytes) -> SpeechVerdict:
-        assert isinstance(self._ears, SpeechVerifier)
+    async def _judge_sound(self, sound: bytes) -> SpeechVerdict:
+        assert isinstance(self._verifier, SpeechVerifier)
         # Times of its own: those of the reply are those of the voice.
         call = CallContext(self._context.owner, Timings(), self._context.trace.names)
-        return await self._ears.verdict(sound, self._text, call)
+        return await self._verifier.verdict(sound, self._text, call)
 
-    async def _tell(self, verdict: SpeechVerdict) -> SpeechVerdict:
+    async def _report(self, verdict: SpeechVerdict) -> SpeechVerdict:
         model = self._prepared.choice.model
         self._context.service.metrics.totals[VERDICTS, (model.id, verdict.judgement)] += 1
         await self._store(json.dumps(verdict.reply(), ensure_ascii=False).encode())

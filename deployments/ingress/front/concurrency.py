@@ -1,11 +1,11 @@
 """Bounds of what requests hold at one time, before any work is done for them. Each is of one ingress process.
 
-    requests     of everybody                       503 OVERLOADED
+    requests     of all clients                     503 OVERLOADED
     requests     of a key, of an organisation       429 TOO_MUCH_AT_ONCE
     uploads      of an organisation                 429 TOO_MUCH_AT_ONCE
-    uploads      of everybody                       503 OVERLOADED
+    uploads      of all clients                     503 OVERLOADED
     body bytes   of a key, of an organisation       429 TOO_MUCH_AT_ONCE
-    body bytes   of everybody                       503 OVERLOADED
+    body bytes   of all clients                     503 OVERLOADED
 
 Without a key, a network counts like a key, and all without one like an organisation. What is held is given back
 when the request is over: a body stays in memory until then, as JSON or as a job. A long reply counts among the bodies
@@ -21,7 +21,13 @@ import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -93,6 +99,15 @@ class UsageCounter:
         for owner in holder.derived:
             self.of_key.take(owner.name, amount)
 
+    @contextmanager
+    def held(self, holder: Holder, amount: int = 1) -> Iterator[None]:
+        """Adds until the block ends."""
+        self.take(holder, amount)
+        try:
+            yield
+        finally:
+            self.take(holder, -amount)
+
     def of(self, holder: Holder) -> tuple[int, int]:
         """Amounts that its key holds, and its organisation."""
         return self.of_key[holder.key_id], self.of_organisation[holder.org_id]
@@ -134,8 +149,7 @@ class ConcurrencyLimits:
         finally:
             self.requests -= 1
 
-    @contextmanager
-    def call(self, holder: Holder) -> Iterator[None]:
+    def call(self, holder: Holder) -> AbstractContextManager[None]:
         """One request that was admitted. Raises TOO_MUCH_AT_ONCE."""
         of_key, of_organisation = self.calls.of(holder)
         most = KEYLESS_AT_ONCE
@@ -145,11 +159,7 @@ class ConcurrencyLimits:
             raise _too_much(f"{_whose(holder)[0]} has {most} requests running, which is its limit")
         if of_organisation >= (most := self.most_requests // 2):
             raise _too_much(f"{_whose(holder)[1]} has {most} requests running, which is its limit")
-        self.calls.take(holder, 1)
-        try:
-            yield
-        finally:
-            self.calls.take(holder, -1)
+        return self.calls.held(holder)
 
     @contextmanager
     def upload(self, organisation: int) -> Iterator[None]:
@@ -199,14 +209,9 @@ class ConcurrencyLimits:
             finally:
                 self._read_until_s = 2 * time.monotonic() - began_s
 
-    @contextmanager
-    def reply(self, holder: Holder, count: int) -> Iterator[None]:
+    def reply(self, holder: Holder, count: int) -> AbstractContextManager[None]:
         """A reply that is there, until it is sent. It may pass every bound, being paid; what comes next is refused."""
-        self.body_bytes.take(holder, count)
-        try:
-            yield
-        finally:
-            self.body_bytes.take(holder, -count)
+        return self.body_bytes.held(holder, count)
 
     def count(self, error: ApiError) -> None:
         """Counts a refusal of a bound, of this module or another one, and says now and then how many there were."""

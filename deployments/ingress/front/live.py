@@ -25,11 +25,9 @@ class OpenSession(Protocol):
     @property
     def idle_s(self) -> float:
         """Seconds since a turn of it was transcribed."""
-        ...
 
     def leave(self, why: str) -> None:
         """Ends the session, after a notice to its client."""
-        ...
 
 
 class LiveSessions:

@@ -39,8 +39,8 @@ Row = tuple[Callable[[Request], Awaitable[Any]], Callable[..., Awaitable[Respons
 """The admission of a route, its endpoint, and the argument that takes what was admitted."""
 
 
-def _headers(trace: Trace) -> Iterator[tuple[bytes, bytes]]:
-    """Headers of every reply: the ids, where the time went, and the rate limit once a key is known."""
+def _with_headers(trace: Trace, message: Message) -> list[tuple[bytes, bytes]]:
+    """Headers of a reply with those of every reply: ids, where the time went, the rate limit once a key is known."""
     timing = ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in trace.parts().items())
     headers = dict.fromkeys(trace.shape.id_headers, trace.request_id) | {"server-timing": timing}
     if rate := trace.rate:
@@ -54,7 +54,10 @@ def _headers(trace: Trace) -> Iterator[tuple[bytes, bytes]]:
         }
     if trace.names and trace.names.span:
         headers |= trace.names.span.headers()
-    return ((name.encode("ascii"), value.encode("ascii")) for name, value in headers.items())
+    own = list(message.get("headers", ()))
+    added = ((name.encode("ascii"), value.encode("ascii")) for name, value in headers.items())
+    present = {name for name, _ in own}
+    return own + [header for header in added if header[0] not in present]
 
 
 def refusal(trace: Trace, error: ApiError) -> JSONResponse:
@@ -119,7 +122,7 @@ class TraceMiddleware:
             return
         scope["method"] = "GET"  # as its upgrade comes
         trace = self._opened(scope, OPENAI)
-        reply = SocketSender(trace, send, _headers)
+        reply = SocketSender(trace, send, _with_headers)
         try:
             await serve_socket(self.app, trace, reply, refusal, scope, receive)
         finally:
@@ -224,9 +227,7 @@ class _ReplySender:
         self.has_ended = message["type"] == "http.response.body" and not message.get("more_body", False)
 
     def _add_headers(self, message: Message) -> None:
-        headers = message["headers"] = list(message.get("headers", ()))
-        present = {name for name, _ in headers}
-        headers += [header for header in _headers(self._trace) if header[0] not in present]
+        message["headers"] = _with_headers(self._trace, message)
         if self._cors:
             self._cors.add_headers(self._scope, MutableHeaders(scope=message))
 

@@ -103,16 +103,14 @@ class SocketSender:
         status: of the answer to the upgrade; 0 until it has gone out.
     """
 
-    def __init__(self, trace: Trace, send: Send, headers: Callable[[Trace], Any]) -> None:
+    def __init__(self, trace: Trace, send: Send, with_headers: Callable[[Trace, Message], Any]) -> None:
         self.status = 0
-        self._trace, self._send, self._headers = trace, send, headers
+        self._trace, self._send, self._with_headers = trace, send, with_headers
 
     async def __call__(self, message: Message) -> None:
         if not self.status and message["type"] in ("websocket.accept", "websocket.http.response.start"):
             self.status = message.get("status", UPGRADED)
-            present = {name for name, _ in message.get("headers", ())}
-            added = [header for header in self._headers(self._trace) if header[0] not in present]
-            message = {**message, "headers": [*message.get("headers", ()), *added]}
+            message = {**message, "headers": self._with_headers(self._trace, message)}
         if not self.status and message["type"] == "websocket.close":
             # No route has this path. Starlette would answer 403.
             raise NOT_FOUND("there is no websocket at this path; `/v1/realtime` is one where live sessions are on")

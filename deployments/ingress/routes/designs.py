@@ -13,7 +13,7 @@ from contract.speech.voices import VoiceObject
 from contract.voice_design.order import AdoptRequest, DesignOrder, SuggestRequest
 from contract.voice_design.replies import DesignOptions, Measurements, SuggestReply, VoiceDesignList, VoiceDesignObject
 from deployments.ingress.flows import designs
-from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.front.admission import Admitted, AnyKey, admit
 from deployments.ingress.wire.addresses import own_entry, signed_address
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
 from deployments.ingress.wire.openapi import documented
@@ -22,7 +22,6 @@ from state.voices import OwnVoice
 
 router = APIRouter(tags=["voice design"])
 
-AnyKey = Annotated[Admitted, Depends(admit(None))]
 Designing = Annotated[Admitted, Depends(admit(Scope.SPEECH))]
 
 DRAFTS = "/audio/voices/designs"

@@ -68,7 +68,7 @@ async def _bytes(blocks: AsyncGenerator[AudioBlock, None]) -> AsyncGenerator[byt
 async def _events(
     blocks: AsyncGenerator[AudioBlock, None], listening: SpeechVerification | None
 ) -> AsyncGenerator[bytes, None]:
-    """OpenAI's events: `speech.audio.delta` with base64, then `speech.audio.done`; ours: `speech.audio.verdict`.
+    """OpenAI's events: `speech.audio.delta` with base64, then `speech.audio.done`; our own `speech.audio.verdict`.
 
     Its `usage` counts tokens, of which there are none; what is billed stands beside them.
     """

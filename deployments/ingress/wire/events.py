@@ -101,7 +101,7 @@ async def event_stream(
     """A response over `source`, once it has its first item: an error until then is an ordinary error reply.
 
     A source that is silent for `keepalive_s` (an engine that loads) is answered 200 with comments meanwhile; an error
-    that comes later is an `error` event, and the stream ends without `[DONE]`. So is one that has to wait and tells of
+    that comes later is an `error` event, and the stream ends without `[DONE]`. So is one that has to wait and reports
     it. `headers` are read when the status is decided, so that `source` can fill them until its first item.
     """
     first, watch = asyncio.ensure_future(anext(source)), trace.timings.watch

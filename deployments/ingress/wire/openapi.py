@@ -48,8 +48,8 @@ def documented(
 ) -> dict[str, Any]:
     """`openapi_extra` of a route that takes `request` as JSON (None: no body) and answers with `reply` or an error.
 
-    `optional`: no body is the same as an empty one. A route with another `status` than 200 tells FastAPI too. `more` is
-    passed on as it is (`parameters` of the route). `error` is the shape of errors where it is another, and
+    `optional`: no body is the same as an empty one. A route with another `status` than 200 sets it in FastAPI too.
+    `more` is passed on as it is (`parameters` of the route). `error` is the shape of errors where it is another, and
     `takes_api_key_header` as in `admit`.
     """
     content = _json(reply)

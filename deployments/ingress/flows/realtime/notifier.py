@@ -62,7 +62,7 @@ class SessionNotifier:
             turn.is_counted = True
 
     async def wait_for_rate(self, turn: LiveTurn) -> None:
-        """Returns once the turn is counted. A client whose key has no requests left is informed once.
+        """Returns once the turn is counted. Where the key has no requests left, its client is informed once.
 
         Raises RATE_LIMIT_EXCEEDED after `rate_until_s`.
         """

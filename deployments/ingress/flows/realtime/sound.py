@@ -8,7 +8,7 @@ from audio.listener import RATE
 from contract.errors import BUFFER_FULL, ApiError
 from contract.realtime.limits import REALTIME_BUFFER_S, REALTIME_SPEED, REALTIME_UNHEARD_S
 from contract.speech.engine import Clip
-from deployments.ingress.ears import wav
+from deployments.ingress.verifier import wav
 
 PAUSE_S = (1.0, 5.0)
 """Seconds for which nothing is taken once too much waits, at least and at most."""

@@ -1,4 +1,4 @@
-"""The schema of 0.3.0. Its number is that of the last step of development, whose databases need no change."""
+"""The schema of 0.3.0. Its number is that of the last step of development: those databases need no change."""
 
 import sqlalchemy as sa
 from alembic import op

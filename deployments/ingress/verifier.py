@@ -1,7 +1,7 @@
 """Speech verification: a transcriber of the graph checks what a speech engine of the graph has said.
 
-It is asked like by any client, through its gate: it starts, queues and takes turns as ever, in the name of the
-organisation whose speech it is. Nobody is billed.
+It is called as for any client, through its gate: it starts, queues and takes turns as ever, in the name of the
+organisation that the speech belongs to. Nothing is billed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from text.spoken import compare, doubts
 REASONS: Mapping[str, Reason] = {BUSY.name: "busy", UPSTREAM_TIMEOUT.name: "late", WARMING_UP.name: "late"}
 """Of errors that say more than that verification failed."""
 
-EARS_RATE = 16_000
+SAMPLE_RATE = 16_000
 """Samples per second of a part that is transcribed again: what transcribers work with."""
 HINTED_S = 30
 """Seconds that are transcribed again in one piece: a window of Whisper. Of more it would leave out whole sentences."""
@@ -74,14 +74,14 @@ class SpeechVerifier:
             return _joined(await self._listen(sound, context, text))
         pieces = [segment.text for segment in segments]
         doubtful = await asyncio.to_thread(doubts, text, pieces, self.language)
-        whole = await decode(sound, EARS_RATE, RECORDING_S, context.owner)
+        whole = await decode(sound, SAMPLE_RATE, RECORDING_S, context.owner)
         for part in reversed(doubtful):
             # With the silence around it, in which something may have been said.
             start_s = segments[part.first - 1].end if part.first else 0.0
             end_s = segments[part.end].start if part.end < len(segments) else whole.seconds
             end_s = max(end_s, segments[part.end - 1].end)
-            first, last = (2 * round(at_s * EARS_RATE) for at_s in (start_s, end_s))
-            clip = Clip(whole.samples[first:last], EARS_RATE)
+            first, last = (2 * round(at_s * SAMPLE_RATE) for at_s in (start_s, end_s))
+            clip = Clip(whole.samples[first:last], SAMPLE_RATE)
             pieces[part.first : part.end] = [_joined(await self._listen(wav(clip), context, part.text))]
         return " ".join(pieces)
 
@@ -106,7 +106,7 @@ def _joined(segments: Iterable[Segment]) -> str:
     return " ".join(segment.text for segment in segments)
 
 
-def ears_for(
+def verifier_for(
     offered: Iterable[TranscriptionModel], engines: Mapping[str, Engine], runtime: str, job: SpeechJob
 ) -> SpeechVerifier | Reason:
     """Returns the transcriber that can judge `runtime` for a job, or the reason why none can. The default is first."""
@@ -119,8 +119,10 @@ def ears_for(
     return "not_measured"
 
 
-async def audible(engine: Engine, job: DesignJob, context: CallContext, ears: SpeechVerifier | Reason) -> DesignResult:
-    """A voice that says its text, as far as `ears` can tell: a preview that does not is an attempt that failed.
+async def verified_design(
+    engine: Engine, job: DesignJob, context: CallContext, verifier: SpeechVerifier | Reason
+) -> DesignResult:
+    """A voice that says its text, as far as `verifier` can judge: a preview that does not is an attempt that failed.
 
     Raises RuntimeError where all attempts are used up, and the errors of `engine`.
     """
@@ -130,6 +132,6 @@ async def audible(engine: Engine, job: DesignJob, context: CallContext, ears: Sp
         result = await engine.call(VoiceDesignEngine.design, rest, context=context)
         used, seconds = used + result.attempts_used, seconds + result.seconds
         call = CallContext(context.owner)
-        if isinstance(ears, str) or (await ears.verdict(result.sample, job.text, call)).judgement != "differs":
+        if isinstance(verifier, str) or (await verifier.verdict(result.sample, job.text, call)).judgement != "differs":
             return replace(result, attempts_used=used, seconds=seconds)
     raise RuntimeError("no preview says its text")
