@@ -22,7 +22,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 
 CODE_LINES = {
-    "contract": 5900,
+    "contract": 5895,
     "models": 6697,
     "deployments": 5872,
     "state": 4290,
@@ -37,7 +37,7 @@ CODE_LINES = {
 }
 WORDING = {
     "docstrings that begin with a clause": 0,
-    "words with a standard term": 99,
+    "words with a standard term": 35,
     "names that do not say what they hold": 0,
     "class names used twice": 0,
 }

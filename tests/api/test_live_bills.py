@@ -20,7 +20,17 @@ from state.accounts import api_keys
 from state.billing.reservation import Account
 from state.rates import RateVerdict
 from tests.api.conftest import Api
-from tests.api.live import MODEL, TRANSCRIPTION, Live, ScriptedTranscriber, ScriptedStream, hearing, hello, listening, scripted
+from tests.api.live import (
+    MODEL,
+    TRANSCRIPTION,
+    Live,
+    ScriptedStream,
+    ScriptedTranscriber,
+    hearing,
+    hello,
+    listening,
+    scripted,
+)
 from tests.waiting import until
 
 

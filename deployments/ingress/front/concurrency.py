@@ -100,7 +100,7 @@ class UsageCounter:
             self.of_key.take(owner.name, amount)
 
     @contextmanager
-    def held(self, holder: Holder, amount: int = 1) -> Iterator[None]:
+    def hold(self, holder: Holder, amount: int = 1) -> Iterator[None]:
         """Adds until the block ends."""
         self.take(holder, amount)
         try:
@@ -159,7 +159,7 @@ class ConcurrencyLimits:
             raise _too_much(f"{_whose(holder)[0]} has {most} requests running, which is its limit")
         if of_organisation >= (most := self.most_requests // 2):
             raise _too_much(f"{_whose(holder)[1]} has {most} requests running, which is its limit")
-        return self.calls.held(holder)
+        return self.calls.hold(holder)
 
     @contextmanager
     def upload(self, organisation: int) -> Iterator[None]:
@@ -211,7 +211,7 @@ class ConcurrencyLimits:
 
     def reply(self, holder: Holder, count: int) -> AbstractContextManager[None]:
         """A reply that is there, until it is sent. It may pass every bound, being paid; what comes next is refused."""
-        return self.body_bytes.held(holder, count)
+        return self.body_bytes.hold(holder, count)
 
     def count(self, error: ApiError) -> None:
         """Counts a refusal of a bound, of this module or another one, and says now and then how many there were."""
