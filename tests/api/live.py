@@ -43,6 +43,8 @@ OF_SDK: dict[str, Any] = {
 WAIT_S = 10.0
 """For what has to come."""
 SECOND = b"\1\0" * RATE
+TURN = b"\1\0" * 8192 + bytes(2 * 16384)
+"""Speech, and silence that ends it."""
 
 
 class ScriptedListener:
