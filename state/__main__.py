@@ -7,9 +7,9 @@ import asyncio
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from contract import VERSION
 from contract.access import TARIFFS, Scope
@@ -71,35 +71,44 @@ def command_line() -> Parser:
     _org_commands(nouns.add_parser("org", help="organisations: create, list, change, models, default-decision-model"))
     _key_commands(nouns.add_parser("key", help="API keys: create, list, revoke"))
     _budget_commands(nouns.add_parser("budget", help="spend limits: set, list"))
-    _usage_command(nouns.add_parser("usage", help="what was billed, as a table, CSV or JSON"))
-    _audit_command(nouns.add_parser("audit", help="what was done on this command line, by whom, and with which result"))
+    _usage_command(_command(nouns, "usage", "what was billed, as a table, CSV or JSON", report=reports.usage_report))
+    about = "what was done on this command line, by whom, and with which result"
+    add = _command(nouns, "audit", about, report=reports.audit_report)
+    add("--since", **SINCE)
+    add("--format", **FORMAT)
     _secret_commands(nouns.add_parser("secret", help="the service's own secret: rotate, list"))
-    check = nouns.add_parser("check", help="verify that usage, budgets and reservations add up")
-    check.set_defaults(reading=reports.check)
+    _command(nouns, "check", "verify that usage, budgets and reservations add up", reading=reports.check)
     _migrate_command(nouns.add_parser("migrate", help="upgrade the schema of the database, or downgrade it"))
     return parser
 
 
+SINCE: dict[str, Any] = {"metavar": "YYYY-MM-DD", "help": "from the start of this day, UTC"}
+FORMAT: dict[str, Any] = {"choices": ("table", "json", "csv"), "default": "table"}
+Add = Callable[..., argparse.Action]
+"""`add_argument` of a command."""
+
+
+def _command(names: Any, name: str, about: str, **what: object) -> Add:
+    """Adds a command to those of `names`. `what` it does is what `run` looks for."""
+    parser: argparse.ArgumentParser = names.add_parser(name, help=about)
+    parser.set_defaults(**what)
+    return parser.add_argument
+
+
 def _org_commands(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="create|list|change|models|default-decision-model", required=True)
-    create = verbs.add_parser("create", help="add an organisation")
-    create.add_argument("name")
-    create.add_argument("--plan", required=True, help=", ".join(TARIFFS))
-    create.add_argument("--entitle", default="", metavar="voices", help="entitlements beyond the plan")
-    create.set_defaults(act=commands.org_create)
-    verbs.add_parser("list", help="show all organisations").set_defaults(reading=reports.org_list)
+    add = _command(verbs, "create", "add an organisation", act=commands.org_create)
+    add("name")
+    add("--plan", required=True, help=", ".join(TARIFFS))
+    add("--entitle", default="", metavar="voices", help="entitlements beyond the plan")
+    _command(verbs, "list", "show all organisations", reading=reports.org_list)
 
-    change = verbs.add_parser("change", help="change plan, entitlements or agreed limits")
-    change.add_argument("name")
-    change.add_argument("--plan", help=", ".join(TARIFFS))
-    change.add_argument("--entitle", metavar="voices", help="the new list of entitlements; '' for none")
-    change.add_argument(
-        "--requests-per-minute", type=int, metavar="N", help="limit of each key; 0 means the plan's limit"
-    )
-    change.add_argument(
-        "--concurrent-streams", type=int, metavar="N", help="limit of each key; 0 means the plan's limit"
-    )
-    change.set_defaults(act=commands.org_change)
+    add = _command(verbs, "change", "change plan, entitlements or agreed limits", act=commands.org_change)
+    add("name")
+    add("--plan", help=", ".join(TARIFFS))
+    add("--entitle", metavar="voices", help="the new list of entitlements; '' for none")
+    add("--requests-per-minute", type=int, metavar="N", help="limit of each key; 0 means the plan's limit")
+    add("--concurrent-streams", type=int, metavar="N", help="limit of each key; 0 means the plan's limit")
 
     models = verbs.add_parser("models", help="show or set the models that an organisation may use")
     models.add_argument("name")
@@ -108,78 +117,64 @@ def _org_commands(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--all", action="store_true", help="all models of the server")
     models.set_defaults(act=commands.org_models, shows_without=("only", "all"))
 
-    decision = verbs.add_parser("default-decision-model", help="show or set the model for decisions that name none")
-    decision.add_argument("name")
-    decision.add_argument("model", nargs="?", help="a model id, or `none` for the server's default")
-    decision.set_defaults(act=commands.org_default_decision_model, shows_without=("model",))
+    about, act = "show or set the model for decisions that name none", commands.org_default_decision_model
+    add = _command(verbs, "default-decision-model", about, act=act, shows_without=("model",))
+    add("name")
+    add("model", nargs="?", help="a model id, or `none` for the server's default")
 
 
 def _key_commands(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="create|list|revoke", required=True)
-    create = verbs.add_parser("create", help="create a key; prints the key alone, and never shows it again")
-    create.add_argument("--org", required=True, metavar="NAME")
-    create.add_argument("--scopes", required=True, metavar="A,B", help=f"{', '.join(Scope)}, or all")
-    create.add_argument("--user", metavar="NAME", help="a person whose spend is counted and limited separately")
-    create.add_argument("--label", metavar="TEXT", help="a note for `key list`")
-    create.add_argument("--for", dest="valid_for", metavar="8h", help="30m, 8h or 7d: it expires then (default never)")
-    create.add_argument("--prefix", default="prl", metavar="TEXT", help="first part of the key (default prl)")
-    create.set_defaults(act=commands.key_create)
-    listing = verbs.add_parser("list", help="show the keys of an organisation")
-    listing.add_argument("--org", required=True, metavar="NAME")
-    listing.set_defaults(reading=reports.key_list)
-    revoke = verbs.add_parser("revoke", help="revoke a key; every server refuses it within 5 seconds")
-    revoke.add_argument("id", help="first column of `key list`")
-    revoke.set_defaults(act=commands.key_revoke)
+    about = "create a key; prints the key alone, and never shows it again"
+    add = _command(verbs, "create", about, act=commands.key_create)
+    add("--org", required=True, metavar="NAME")
+    add("--scopes", required=True, metavar="A,B", help=f"{', '.join(Scope)}, or all")
+    add("--user", metavar="NAME", help="a person whose spend is counted and limited separately")
+    add("--label", metavar="TEXT", help="a note for `key list`")
+    add("--for", dest="valid_for", metavar="8h", help="30m, 8h or 7d: it expires then (default never)")
+    add("--prefix", default="prl", metavar="TEXT", help="first part of the key (default prl)")
+    add = _command(verbs, "list", "show the keys of an organisation", reading=reports.key_list)
+    add("--org", required=True, metavar="NAME")
+    about = "revoke a key; every server refuses it within 5 seconds"
+    _command(verbs, "revoke", about, act=commands.key_revoke)("id", help="first column of `key list`")
 
 
 def _budget_commands(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="set|list", required=True)
-    setting = verbs.add_parser(
-        "set", help="limit what an organisation or one of its users may spend, in all or each month"
-    )
-    setting.add_argument("--org", required=True, metavar="NAME")
-    setting.add_argument("--user", metavar="NAME")
+    about = "limit what an organisation or one of its users may spend, in all or each month"
+    setting = verbs.add_parser("set", help=about)
+    add = setting.add_argument
+    add("--org", required=True, metavar="NAME")
+    add("--user", metavar="NAME")
     amount = setting.add_mutually_exclusive_group(required=True)
     amount.add_argument("--limit-micro-eur", type=int, metavar="N", help="0 forbids every billed request")
     amount.add_argument("--unlimited", action="store_true")
-    setting.add_argument(
-        "--every", choices=("month", "never"), help="what is spent counts anew each month (default as it is)"
-    )
-    setting.add_argument("--time-zone", metavar="Europe/Berlin", help="whose months (default UTC)")
+    add("--every", choices=("month", "never"), help="what is spent counts anew each month (default as it is)")
+    add("--time-zone", metavar="Europe/Berlin", help="whose months (default UTC)")
     setting.set_defaults(act=commands.budget_set)
-    listing = verbs.add_parser("list", help="show limits, spending and reservations in micro-EUR")
-    listing.add_argument("--org", required=True, metavar="NAME")
-    listing.set_defaults(reading=reports.budget_list)
+    about = "show limits, spending and reservations in micro-EUR"
+    add = _command(verbs, "list", about, reading=reports.budget_list)
+    add("--org", required=True, metavar="NAME")
 
 
-def _usage_command(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--org", metavar="NAME", help="only this organisation (default: all)")
-    parser.add_argument("--user", metavar="NAME")
-    parser.add_argument("--key", metavar="ID")
-    parser.add_argument("--model", metavar="ID")
-    parser.add_argument("--since", metavar="YYYY-MM-DD", help="from the start of this day, UTC")
-    parser.add_argument("--until", metavar="YYYY-MM-DD", help="before the start of this day, UTC")
-    parser.add_argument("--by", metavar="A,B", help="sum per organisation, user, key, model, line, unit or day")
-    parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
-    parser.set_defaults(report=reports.usage_report)
-
-
-def _audit_command(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--since", metavar="YYYY-MM-DD", help="from the start of this day, UTC")
-    parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
-    parser.set_defaults(report=reports.audit_report)
+def _usage_command(add: Add) -> None:
+    add("--org", metavar="NAME", help="only this organisation (default: all)")
+    add("--user", metavar="NAME")
+    add("--key", metavar="ID")
+    add("--model", metavar="ID")
+    add("--since", **SINCE)
+    add("--until", metavar="YYYY-MM-DD", help="before the start of this day, UTC")
+    add("--by", metavar="A,B", help="sum per organisation, user, key, model, line, unit or day")
+    add("--format", **FORMAT)
 
 
 def _secret_commands(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="list|rotate", required=True)
-    verbs.add_parser("list", help="show the generations, and how many keys still depend on each").set_defaults(
-        reading=reports.secret_list
-    )
-    rotate = verbs.add_parser("rotate", help="add a generation and drop the oldest; restart the server afterwards")
-    rotate.add_argument(
-        "--force", action="store_true", help="rotate even if keys become invalid with the oldest generation"
-    )
-    rotate.set_defaults(act=commands.secret_rotate)
+    about = "show the generations, and how many keys still depend on each"
+    _command(verbs, "list", about, reading=reports.secret_list)
+    about = "add a generation and drop the oldest; restart the server afterwards"
+    add = _command(verbs, "rotate", about, act=commands.secret_rotate)
+    add("--force", action="store_true", help="rotate even if keys become invalid with the oldest generation")
 
 
 def _migrate_command(parser: argparse.ArgumentParser) -> None:
@@ -187,13 +182,8 @@ def _migrate_command(parser: argparse.ArgumentParser) -> None:
         "Run it once before servers of a new version start on a database that several use. A server that is alone with "
         "its SQLite file does so itself."
     )
-    parser.add_argument(
-        "--to",
-        default="head",
-        metavar="REVISION",
-        dest="migrate_to",
-        help="a revision such as 0006; default: the newest of this version",
-    )
+    about = "a revision such as 0006; default: the newest of this version"
+    parser.add_argument("--to", default="head", metavar="REVISION", dest="migrate_to", help=about)
 
 
 if __name__ == "__main__":

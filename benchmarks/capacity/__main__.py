@@ -70,61 +70,6 @@ COLUMNS: Mapping[str, Callable[[Summary], str]] = {
 }
 
 
-ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
-    "trace": {
-        "help": "a CSV file with the columns at, model, organisation and work_s; `-` for one on standard input; or "
-        f"a made one: {', '.join(made.SHAPES)}"
-    },
-    "--profile": {
-        "default": "embedded",
-        "choices": configs.PROFILES,
-        "help": "whose engines are simulated (default: embedded)",
-    },
-    "--engine": {
-        "action": "append",
-        "metavar": "NAME",
-        "help": "only this deployment; may be repeated, the most popular one first",
-    },
-    "--policy": {
-        "action": "append",
-        "choices": tuple(POLICIES),
-        "help": "who scales; may be repeated (default: each of them)",
-    },
-    "--set": {
-        "action": "append",
-        "default": [],
-        "metavar": "KEY=VALUE",
-        "help": "a key of every stanza's `serving` or of its autoscaling_config; may be repeated",
-    },
-    "--sweep": {"metavar": "KEY=A,B,C", "help": "such a key; runs once for each of these values"},
-    "--requests": {"type": int, "default": 20_000, "metavar": "N", "help": "of a made trace (default: 20000)"},
-    "--hours": {"type": float, "default": 24.0, "metavar": "H", "help": "of a made trace (default: 24)"},
-    "--owners": {"type": int, "default": 50, "metavar": "N", "help": "organisations of a made trace (default: 50)"},
-    "--work-s": {
-        "type": float,
-        "default": 5.0,
-        "metavar": "S",
-        "help": "mean seconds of work of a request of a made trace (default: 5)",
-    },
-    "--slowdown": {
-        "type": float,
-        "default": 0.0,
-        "metavar": "X",
-        "help": "by this share of its time alone a call is longer for each other one at its replica (default: 0)",
-    },
-    "--room": {
-        "action": "append",
-        "default": [],
-        "metavar": "RESOURCE=AMOUNT",
-        "help": "what engines share, by Ray's names, such as GPU=2; may be repeated (default: there is enough)",
-    },
-    "--ingresses": {"type": int, "default": 1, "metavar": "N", "help": "ingress replicas (default: 1)"},
-    "--eur-an-hour": {"type": float, "default": 0.1, "metavar": "EUR", "help": "price of a replica (default: 0.1)"},
-    "--seed": {"type": int, "default": 1, "metavar": "N", "help": "the same one gives the same result (default: 1)"},
-    "--json": {"type": Path, "metavar": "FILE", "help": "where results go, for programs and pictures"},
-}
-
-
 def command_line() -> argparse.ArgumentParser:
     """Returns the parser of the command line."""
     parser = argparse.ArgumentParser(
@@ -133,8 +78,32 @@ def command_line() -> argparse.ArgumentParser:
         epilog=EPILOGUE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    for name, argument in ARGUMENTS.items():
-        parser.add_argument(name, **argument)
+    add = parser.add_argument
+    columns = "a CSV file with the columns at, model, organisation and work_s; `-` for one on standard input"
+    add("trace", help=f"{columns}; or a made one: {', '.join(made.SHAPES)}")
+    profile = "profile with the engines that are simulated (default: embedded)"
+    add("--profile", default="embedded", choices=configs.PROFILES, help=profile)
+    several = "may be repeated"
+    add(
+        "--engine", action="append", metavar="NAME", help=f"only this deployment; {several}, the most popular one first"
+    )
+    add("--policy", action="append", choices=tuple(POLICIES), help=f"who scales; {several} (default: each of them)")
+    key = f"a key of every stanza's `serving` or of its autoscaling_config; {several}"
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help=key)
+    add("--sweep", metavar="KEY=A,B,C", help="such a key; runs once for each of these values")
+    add("--requests", type=int, default=20_000, metavar="N", help="of a made trace (default: 20000)")
+    add("--hours", type=float, default=24.0, metavar="H", help="of a made trace (default: 24)")
+    add("--owners", type=int, default=50, metavar="N", help="organisations of a made trace (default: 50)")
+    work = "mean seconds of work of a request of a made trace (default: 5)"
+    add("--work-s", type=float, default=5.0, metavar="S", help=work)
+    longer = "by this share of its time alone a call is longer for each other one at its replica (default: 0)"
+    add("--slowdown", type=float, default=0.0, metavar="X", help=longer)
+    shared = f"what engines share, by Ray's names, such as GPU=2; {several} (default: there is enough)"
+    add("--room", action="append", default=[], metavar="RESOURCE=AMOUNT", help=shared)
+    add("--ingresses", type=int, default=1, metavar="N", help="ingress replicas (default: 1)")
+    add("--eur-an-hour", type=float, default=0.1, metavar="EUR", help="price of a replica (default: 0.1)")
+    add("--seed", type=int, default=1, metavar="N", help="the same one gives the same result (default: 1)")
+    add("--json", type=Path, metavar="FILE", help="where results go, for programs and pictures")
     return parser
 
 
