@@ -293,11 +293,7 @@ async def test_official_client_speaks_and_streams(api: Api) -> None:
 
 INVALID, CLIP = "invalid_request_error", "reference_audio_b64"
 TOO_LONG = "has 4001 characters; engine `mistral` accepts at most 4000"
-
-
 NO_LANGUAGE = "language_not_supported"
-
-
 REFUSED: list[tuple[str, dict[str, Any], int, str, str | None, str]] = [
     ("a" * 4001, {}, 400, INVALID, "input", TOO_LONG),
     ("<breath>", {"provider": "supertonic"}, 400, INVALID, "input", ""),
