@@ -13,7 +13,6 @@ from contract.access import Scope
 from contract.errors import ORG_SPEND_LIMIT, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, Fault
 from deployments.ingress.flows.realtime import session
 from deployments.ingress.flows.realtime.notifier import SessionNotifier
-from deployments.ingress.flows.realtime.turns import LiveTurn
 from state.billing.reservation import Account
 from state.rates import RateVerdict
 from tests.api.conftest import Api
@@ -197,28 +196,28 @@ async def test_a_session_that_ends_waits_no_longer_than_a_window_for_the_rate(
 
 
 @pytest.mark.parametrize("is_for_good", [False, True])
-async def test_a_turn_whose_report_fails_does_not_lose_the_next_nor_the_end(
+async def test_a_turn_that_breaks_after_its_text_loses_neither_the_next_nor_the_end(
     api: Api, monkeypatch: pytest.MonkeyPatch, is_for_good: bool
 ) -> None:
-    transcribed, broken = SessionNotifier.transcribed, [ZeroDivisionError()]
+    progress, breaks = Account.progress, [True]
 
-    async def breaks(self: SessionNotifier, turn: LiveTurn, text: str) -> None:
-        if broken and not is_for_good:
-            raise broken.pop()
-        await transcribed(self, turn, text)
-        if is_for_good:
+    async def broken(account: Account, **used: int) -> None:
+        if breaks:
+            breaks[:] = [True] * is_for_good
             raise ZeroDivisionError
+        await progress(account, **used)
 
-    async def breaks_too(*of: object) -> None:
+    async def unreported(*of: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(SessionNotifier, "transcribed", breaks)
+    monkeypatch.setattr(Account, "progress", broken)
     if is_for_good:
-        monkeypatch.setattr(SessionNotifier, "failed", breaks_too)
+        monkeypatch.setattr(SessionNotifier, "failed", unreported)
     engine = hearing(api)
     async with listening(api) as live:
         await live.append(TURN * 3)
         if not is_for_good:
+            assert await live.text() == "hello there"
             assert (await live.next(f"{TRANSCRIPTION}.failed"))["error"]["code"] == "internal_error"
             assert await live.text() == "hello there"
         assert (await live.end())["pending_s"] == 0
