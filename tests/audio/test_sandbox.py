@@ -217,7 +217,7 @@ async def test_parts_of_other_kinds_are_joined() -> None:
     assert (await decode(parts, RATE, 30)).seconds == pytest.approx(2, abs=0.15)
 
 
-async def test_a_child_gives_way_to_others_and_its_death_is_no_audio(new_children: Children, tmp_path: Path) -> None:
+async def test_a_child_gives_way_to_whatever_else_runs_here(new_children: Children, tmp_path: Path) -> None:
     async with stuck(tmp_path) as (task,):
         child = await confined(new_children)
         assert os.getpriority(os.PRIO_PROCESS, child) == os.getpriority(os.PRIO_PROCESS, 0) + sandbox.NICE

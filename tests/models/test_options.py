@@ -50,9 +50,8 @@ def test_the_refusal_lists_what_there_is() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("deployment", "said", "place"),
-    [
+def test_a_wrong_value_is_named_by_its_place() -> None:
+    for deployment, said, place in (
         ("embeddings-all-minilm-l6-v2", {"dtype": "float61"}, "options.dtype"),
         ("rerank-all-minilm-l6-v2-cosine", {"pooling": "mean"}, "options.pooling"),
         ("decisions-decision-v2", {"images": "some"}, "options.images"),
@@ -60,11 +59,9 @@ def test_the_refusal_lists_what_there_is() -> None:
         ("chat-smollm2-135m-instruct", {"engine": {"max_num_seq": 16}}, "options.engine"),
         ("speech-qwen3-tts", {"voices": {}}, "options.voices"),
         ("speech-qwen3-tts", {"voices": {"x": {"styles": {"a": 1}, "speed": 0}}}, "options.voices.x.speed"),
-    ],
-)
-def test_a_wrong_value_is_named_by_its_place(deployment: str, said: dict[str, Any], place: str) -> None:
-    model = EMBEDDED[deployment]
-    assert refusal(changed(model, options=said)).startswith(f"{model.noun}.toml [{model.id}.serving] `{place}`: ")
+    ):
+        model = EMBEDDED[deployment]
+        assert refusal(changed(model, options=said)).startswith(f"{model.noun}.toml [{model.id}.serving] `{place}`: ")
 
 
 class Plain:

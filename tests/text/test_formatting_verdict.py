@@ -22,7 +22,7 @@ ENGLISH = (
     "the engineer comes to your office on Monday at 2:30 and brings the new device along. Please let us know if that "
     "doesn't work for you. Best regards, Jane Miller"
 )
-LANGUAGES = pytest.mark.parametrize("text", [GERMAN, ENGLISH], ids=["de", "en"])
+TEXTS = GERMAN, ENGLISH
 
 PLAIN = (
     "Der Hund lief gestern mit seinem Freund durch den großen Park und freute sich sehr über das schöne Wetter dort."
@@ -66,189 +66,177 @@ def test_a_pure_restructuring_is_ok(text: str, formatted: str) -> None:
     assert (found.verdict, found.coverage, found.reason, found.text) == ("ok", 1.0, None, formatted)
 
 
-@pytest.mark.parametrize(
-    ("text", "old", "new"),
-    [
-        (GERMAN, "12. Mai", "13. Mai"),
-        (GERMAN, "350,50", "350,60"),
-        (GERMAN, "14:30", "4:30"),
-        (ENGLISH, "May 12", "May 13"),
-        (ENGLISH, "350.50", "35050"),
-        (GERMAN, "kommt der Techniker", "kommt der Techniker nicht"),
-        (GERMAN, "noch nicht bezahlt", "noch bezahlt"),
-        (GERMAN, "das neue Gerät", "kein neues Gerät"),
-        (ENGLISH, "the engineer comes", "the engineer never comes"),
-        (ENGLISH, "has not been", "has been"),
-        (ENGLISH, "doesn't work", "does work"),
-    ],
-)
-def test_a_changed_digit_and_a_negation_that_was_added_or_lost_are_refused(text: str, old: str, new: str) -> None:
-    assert changed(text, old, new) == "wording_changed"
+CHANGED = [
+    (GERMAN, "12. Mai", "13. Mai"),
+    (GERMAN, "350,50", "350,60"),
+    (GERMAN, "14:30", "4:30"),
+    (ENGLISH, "May 12", "May 13"),
+    (ENGLISH, "350.50", "35050"),
+    (GERMAN, "kommt der Techniker", "kommt der Techniker nicht"),
+    (GERMAN, "noch nicht bezahlt", "noch bezahlt"),
+    (GERMAN, "das neue Gerät", "kein neues Gerät"),
+    (ENGLISH, "the engineer comes", "the engineer never comes"),
+    (ENGLISH, "has not been", "has been"),
+    (ENGLISH, "doesn't work", "does work"),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "summary"),
-    [
+def test_a_changed_digit_a_negation_that_was_added_or_lost_and_a_summary_are_refused() -> None:
+    found = {change: changed(*change) for change in CHANGED}
+    assert found == dict.fromkeys(CHANGED, "wording_changed")
+    for text, summary in (
         (GERMAN, "Rechnung offen, Techniker kommt am Montag um 14:30 Uhr. Max Muster"),
         (ENGLISH, "The invoice is unpaid, and the engineer comes on Monday at 2:30."),
-    ],
-    ids=["de", "en"],
-)
-def test_a_summary_is_refused(text: str, summary: str) -> None:
-    found = judge(text, summary)
-    assert (found.text, found.verdict, found.reason) == (text, "auffaellig", "wording_changed")
-    assert found.coverage < 0.5
+    ):
+        judged = judge(text, summary)
+        assert (judged.text, judged.verdict, judged.reason) == (text, "auffaellig", "wording_changed")
+        assert judged.coverage < 0.5
 
 
-@LANGUAGES
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda text: "",
-        lambda text: text + " " + text,
-        lambda text: "Here is the formatted text: " + text,
-        lambda text: "Gerne! " + text,
-        lambda text: text + " Fertig.",
-        lambda text: " ".join(reversed(text.split())),
-        lambda text: ". ".join(reversed(text.split(". "))),
-        lambda text: "Le texte est dans une autre langue, et il parle de tout autre chose que le premier.",
-        lambda text: f"**{text}**",
-        lambda text: "# " + text,
-        lambda text: f"```\n{text}\n```",
-        lambda text: f"<p>{text}</p>",
-        lambda text: text.replace("Monday", "[Monday](x)").replace("Montag", "[Montag](x)"),
-        lambda text: text.replace(". ", ".\n\n---\n\n"),
-        lambda text: text.replace("neue", "ne\u200bue").replace("new ", "ne\u200bw "),
-        lambda text: "\u202e" + text,
-        lambda text: "\ufeff" + text,
-        lambda text: text.replace("Ger", "Ger\u00ad").replace("dev", "dev\u00ad"),
-        lambda text: text.replace("Müller", "M\u00fcll\u0435r").replace("Smith", "Sm\u0456th"),
-        lambda text: text.replace("neue", "n\u0335eue").replace("new ", "n\u0335ew "),
-        lambda text: text.replace("Montag", "\U0001d40c\U0001d428ntag").replace("Monday", "\U0001d40c\U0001d428nday"),
-        lambda text: text.replace("ü", "\ufe0fü").replace("new ", "new\ufe0f "),
-        lambda text: text.replace("Mai", "Juni").replace("May", "June"),
-        lambda text: text.replace("Euro", "Dollar").replace("euros", "dollars"),
-        lambda text: text.replace("Punkte", "🙂 Punkte").replace("things", "🙂 things"),
-    ],
-    ids=[
-        *("emptied", "doubled", "preface", "one word before", "one word behind", "reversed", "other order"),
-        *("other language", "bold", "heading", "fence", "html", "link", "rule", "zero width", "bidi", "bom"),
-        *("soft hyphen", "homoglyph", "strike", "mathematical", "selector", "month", "currency", "emoji"),
-    ],
-)
-def test_what_is_no_structure_is_refused(text: str, change: object) -> None:
-    formatted = change(text)  # type: ignore[operator]
-    assert formatted != text
-    assert verdict(text, formatted) == "wording_changed"
+CHANGES = {
+    "emptied": lambda text: "",
+    "doubled": lambda text: text + " " + text,
+    "preface": lambda text: "Here is the formatted text: " + text,
+    "one word before": lambda text: "Gerne! " + text,
+    "one word behind": lambda text: text + " Fertig.",
+    "reversed": lambda text: " ".join(reversed(text.split())),
+    "other order": lambda text: ". ".join(reversed(text.split(". "))),
+    "other language": lambda text: (
+        "Le texte est dans une autre langue, et il parle de tout autre chose que le premier."
+    ),
+    "bold": lambda text: f"**{text}**",
+    "heading": lambda text: "# " + text,
+    "fence": lambda text: f"```\n{text}\n```",
+    "html": lambda text: f"<p>{text}</p>",
+    "link": lambda text: text.replace("Monday", "[Monday](x)").replace("Montag", "[Montag](x)"),
+    "rule": lambda text: text.replace(". ", ".\n\n---\n\n"),
+    "zero width": lambda text: text.replace("neue", "ne\u200bue").replace("new ", "ne\u200bw "),
+    "bidi": lambda text: "\u202e" + text,
+    "bom": lambda text: "\ufeff" + text,
+    "soft hyphen": lambda text: text.replace("Ger", "Ger\u00ad").replace("dev", "dev\u00ad"),
+    "homoglyph": lambda text: text.replace("Müller", "M\u00fcll\u0435r").replace("Smith", "Sm\u0456th"),
+    "strike": lambda text: text.replace("neue", "n\u0335eue").replace("new ", "n\u0335ew "),
+    "mathematical": lambda text: text.replace("Montag", "\U0001d40c\U0001d428ntag").replace(
+        "Monday", "\U0001d40c\U0001d428nday"
+    ),
+    "selector": lambda text: text.replace("ü", "\ufe0fü").replace("new ", "new\ufe0f "),
+    "month": lambda text: text.replace("Mai", "Juni").replace("May", "June"),
+    "currency": lambda text: text.replace("Euro", "Dollar").replace("euros", "dollars"),
+    "emoji": lambda text: text.replace("Punkte", "🙂 Punkte").replace("things", "🙂 things"),
+}
 
 
-@pytest.mark.parametrize(
-    ("transcript", "formatted"),
-    [
-        ("Es kostet 3,5 Euro.", "Es kostet 35 Euro."),
-        ("Es kostet 3,5 Euro.", "Es kostet 3, 5 Euro."),
-        ("Es kostet 3.5 Euro.", "Es kostet 3,5 Euro."),
-        ("Es sind 1.000 Leute.", "Es sind 1 000 Leute."),
-        ("Es sind 1 000 Leute.", "Es sind 1000 Leute."),
-        ("Es sind 12 5 Leute.", "Es sind 125 Leute."),
-        ("Es sind -5 Grad.", "Es sind 5 Grad."),
-        ("Es sind 5 Grad.", "Es sind -5 Grad."),
-        ("Es sind – 5 Grad.", "Es sind 5 Grad."),
-        ("Es sind \u22125 Grad.", "Es sind 5 Grad."),
-        ("Es sind minus fünf Grad.", "Es sind fünf Grad."),
-        ("Es sind 5 % mehr.", "Es sind 5 mehr."),
-        ("Es sind 5 % mehr.", "Es sind 5 Prozent mehr."),
-        ("Es kostet 5 €.", "Es kostet 5 $."),
-        ("Es kostet 5 € mehr.", "Es kostet 5 mehr."),
-        ("Das sind 10² Meter.", "Das sind 102 Meter."),
-        ("Das ist ½ Liter.", "Das ist 12 Liter."),
-        ("Um 10:30 Uhr.", "Um 1030 Uhr."),
-        ("Das Spiel endet 2 : 1 heute.", "Das Spiel endet 2, 1 heute."),
-        ("Das Spiel endet 2 • 1 heute.", "Das Spiel endet 2 1 heute."),
-        ("Das ist 3 · 5 heute.", "Das ist 3 5 heute."),
-        ("Das ist .5 Liter.", "Das ist 5 Liter."),
-        ("Am 3-5 Mai.", "Am 35 Mai."),
-        ("Am 3/5 Mai.", "Am 3 5 Mai."),
-        ("2 Äpfel kaufen wir.", "2. Äpfel kaufen wir."),
-        ("Wir kaufen ein. 2 Äpfel bitte.", "Wir kaufen ein.\n\n2. Äpfel bitte."),
-        ("Wir kaufen ein. 2 Äpfel bitte.", "Wir kaufen ein.\n2) Äpfel bitte."),
-        ("Milch und Eier kaufen wir heute.", "1. Milch und\n2. Eier kaufen wir heute."),
-        ("Wir treffen uns am Mai in Berlin.", "Wir treffen uns am\n12. Mai in Berlin."),
-        ("Ich nehme fünf Tabletten.", "Ich nehme sechs Tabletten."),
-        ("Ich nehme fünf Tabletten.", "Ich nehme 5 Tabletten."),
-        ("Ich nehme einundzwanzig Tabletten.", "Ich nehme zweiundzwanzig Tabletten."),
-        ("Ich nehme morgens 5 mg davon.", "Ich nehme morgens 5 g davon."),
-        ("Der Preis ist heute um 5 gestiegen.", "Der Preis ist heute auf 5 gestiegen."),
-        ("Er kam als 1st an, und wir gingen.", "Er kam als 1 an, und wir gingen."),
-        ("Das Zimmer No. 5 ist frei.", "Das Zimmer no 5 ist frei."),
-        ("Kapitel IV lesen wir heute noch.", "Kapitel VI lesen wir heute noch."),
-        ("Schreiben Sie an anna@firma.de bitte.", "Schreiben Sie an anna firma.de bitte."),
-        ("Die Seite ist firma.de und heißt so.", "Die Seite ist firma. De und heißt so."),
-        ("Der Wert von a+b ist groß genug.", "Der Wert von a b ist groß genug."),
-        ("They cant do it today at all.", "They can't do it today at all."),
-        ("They can't do it today at all.", "They can do it today at all."),
-        ("There is no table in this room today.", "There is notable in this room today."),
-        ("That is notable in this room today.", "That is not-able in this room today."),
-        ("Das ist heute leider möglich geworden.", "Das ist heute leider unmöglich geworden."),
-        ("Das ist heute wohl sinnvoll geworden.", "Das ist heute wohl sinnlos geworden nie."),
-        ("That was a fearless thing to do today.", "That was a fear thing to do today."),
-        ("Ich komme heute mit Peter dorthin.", "Ich komme heute ohne Peter dorthin."),
-        ("Ja.", "Nein."),
-        ("Hallo.", "Tschüss."),
-        ("", "Vielen Dank."),
-        ("Danke.", ""),
-        ("我不去那里看他。", "我去那里看他。"),
-        ("三个人来了这里。", "四个人来了这里。"),
-        ("Он не придёт завтра домой к нам.", "Он придёт завтра домой к нам."),
-        ("Je ne viens pas demain chez toi.", "Je viens demain chez toi."),
-        ("No quiero ir mañana a la escuela.", "Quiero ir mañana a la escuela."),
-        ("Non voglio andare domani a scuola.", "Voglio andare domani a scuola."),
-        ("Não quero ir amanhã para a escola.", "Quero ir amanhã para a escola."),
-        ("Ik kom morgen niet naar jullie huis.", "Ik kom morgen naar jullie huis."),
-        ("Erstens Milch, zweitens Eier", "1. Erstens Milch\n3. Zweitens Eier"),
-        ("Erstens Milch, zweitens Eier", "2. Milch\n1. Eier"),
-        ("Erstens Milch, zweitens Eier", "Milch\nEier"),
-        ("First aid is important", "1. aid is important"),
-        ("Ich war Zweiter. Zweitens Eier", "Ich war Zweiter.\n2. Eier"),
-        ("1. Erstens Milch. 2. Zweitens Eier.", "Erstens Milch. Zweitens Eier."),
-        ("Am 1. Erstens Milch, zweitens Eier.", "Am. Erstens Milch, zweitens Eier."),
-        ("Am. Erstens Milch, zweitens Eier.", "Am 1. Erstens Milch, zweitens Eier."),
-    ],
-)
-def test_no_figure_no_sign_no_negation_and_no_mark_of_a_list_is_lost_or_won(transcript: str, formatted: str) -> None:
-    assert verdict(transcript, formatted) == "wording_changed"
+def test_what_is_no_structure_is_refused() -> None:
+    found = {(name, text[:4]): verdict(text, change(text)) for name, change in CHANGES.items() for text in TEXTS}
+    assert found == dict.fromkeys(found, "wording_changed")
+    assert not [name for name, change in CHANGES.items() for text in TEXTS if change(text) == text]
 
 
-@pytest.mark.parametrize(
-    ("transcript", "formatted"),
-    [
-        ("das ist gut und das ist schön", "Das ist gut.\n\nUnd das ist schön!"),
-        ("Wie geht's dir?", "Wie geht’s dir?"),
-        ("Das war z.B. gut", "Das war z. B. gut."),
-        ("Er sagte komm her", 'Er sagte: "Komm her!"'),
-        ("Schicken Sie eine E-Mail", "Schicken Sie eine Email."),
-        ("Schicken Sie eine Email", "Schicken Sie eine E-Mail."),
-        ("Schicken Sie eine E-Mail", "Schicken Sie eine E Mail."),
-        ("Milch, Eier, Brot", "- Milch\n- Eier\n- Brot"),
-        ("Milch, Eier, Brot", "• Milch\n• Eier\n• Brot"),
-        ("Am 2 Mai kommt er", "Am 2. Mai kommt er."),
-        ("1. Milch 2. Eier", "1. Milch\n2. Eier"),
-        ("Erstens Milch, zweitens Eier", "1. Erstens Milch\n2. Zweitens Eier"),
-        ("Erstens Milch, zweitens Eier", "1. Milch\n2. Eier"),
-        ("Erstens Milch, zweitens Eier", "1) Erstens Milch\n2) Eier"),
-        ("Also. Erstens Milch, zweitens Eier und drittens Brot.", "Also.\n1. Milch\n2. Eier\n3. und drittens Brot."),
-        ("Punkt eins Milch, Punkt zwei Eier", "1. Punkt eins: Milch\n2. Punkt zwei: Eier"),
-        ("Es sind -5 bis 3-5 Grad", "Es sind –5 bis 3–5 Grad."),
-        ("M\u00fcller", "Mu\u0308ller"),
-        ("你好。我走了。", "你好。\n\n我走了。"),
-        ("Το τέλος. ΟΔΟΣ", "Το τέλος.\n\nΟδός".replace("ό", "ο")),
-        ("می‌خواهم بروم.", "می‌خواهم\nبروم."),
-        ("", ""),
-        ("...", ""),
-    ],
-)
-def test_white_space_punctuation_case_and_list_marks_are_ok(transcript: str, formatted: str) -> None:
-    assert verdict(transcript, formatted) == "ok"
+LOST = [
+    ("Es kostet 3,5 Euro.", "Es kostet 35 Euro."),
+    ("Es kostet 3,5 Euro.", "Es kostet 3, 5 Euro."),
+    ("Es kostet 3.5 Euro.", "Es kostet 3,5 Euro."),
+    ("Es sind 1.000 Leute.", "Es sind 1 000 Leute."),
+    ("Es sind 1 000 Leute.", "Es sind 1000 Leute."),
+    ("Es sind 12 5 Leute.", "Es sind 125 Leute."),
+    ("Es sind -5 Grad.", "Es sind 5 Grad."),
+    ("Es sind 5 Grad.", "Es sind -5 Grad."),
+    ("Es sind – 5 Grad.", "Es sind 5 Grad."),
+    ("Es sind \u22125 Grad.", "Es sind 5 Grad."),
+    ("Es sind minus fünf Grad.", "Es sind fünf Grad."),
+    ("Es sind 5 % mehr.", "Es sind 5 mehr."),
+    ("Es sind 5 % mehr.", "Es sind 5 Prozent mehr."),
+    ("Es kostet 5 €.", "Es kostet 5 $."),
+    ("Es kostet 5 € mehr.", "Es kostet 5 mehr."),
+    ("Das sind 10² Meter.", "Das sind 102 Meter."),
+    ("Das ist ½ Liter.", "Das ist 12 Liter."),
+    ("Um 10:30 Uhr.", "Um 1030 Uhr."),
+    ("Das Spiel endet 2 : 1 heute.", "Das Spiel endet 2, 1 heute."),
+    ("Das Spiel endet 2 • 1 heute.", "Das Spiel endet 2 1 heute."),
+    ("Das ist 3 · 5 heute.", "Das ist 3 5 heute."),
+    ("Das ist .5 Liter.", "Das ist 5 Liter."),
+    ("Am 3-5 Mai.", "Am 35 Mai."),
+    ("Am 3/5 Mai.", "Am 3 5 Mai."),
+    ("2 Äpfel kaufen wir.", "2. Äpfel kaufen wir."),
+    ("Wir kaufen ein. 2 Äpfel bitte.", "Wir kaufen ein.\n\n2. Äpfel bitte."),
+    ("Wir kaufen ein. 2 Äpfel bitte.", "Wir kaufen ein.\n2) Äpfel bitte."),
+    ("Milch und Eier kaufen wir heute.", "1. Milch und\n2. Eier kaufen wir heute."),
+    ("Wir treffen uns am Mai in Berlin.", "Wir treffen uns am\n12. Mai in Berlin."),
+    ("Ich nehme fünf Tabletten.", "Ich nehme sechs Tabletten."),
+    ("Ich nehme fünf Tabletten.", "Ich nehme 5 Tabletten."),
+    ("Ich nehme einundzwanzig Tabletten.", "Ich nehme zweiundzwanzig Tabletten."),
+    ("Ich nehme morgens 5 mg davon.", "Ich nehme morgens 5 g davon."),
+    ("Der Preis ist heute um 5 gestiegen.", "Der Preis ist heute auf 5 gestiegen."),
+    ("Er kam als 1st an, und wir gingen.", "Er kam als 1 an, und wir gingen."),
+    ("Das Zimmer No. 5 ist frei.", "Das Zimmer no 5 ist frei."),
+    ("Kapitel IV lesen wir heute noch.", "Kapitel VI lesen wir heute noch."),
+    ("Schreiben Sie an anna@firma.de bitte.", "Schreiben Sie an anna firma.de bitte."),
+    ("Die Seite ist firma.de und heißt so.", "Die Seite ist firma. De und heißt so."),
+    ("Der Wert von a+b ist groß genug.", "Der Wert von a b ist groß genug."),
+    ("They cant do it today at all.", "They can't do it today at all."),
+    ("They can't do it today at all.", "They can do it today at all."),
+    ("There is no table in this room today.", "There is notable in this room today."),
+    ("That is notable in this room today.", "That is not-able in this room today."),
+    ("Das ist heute leider möglich geworden.", "Das ist heute leider unmöglich geworden."),
+    ("Das ist heute wohl sinnvoll geworden.", "Das ist heute wohl sinnlos geworden nie."),
+    ("That was a fearless thing to do today.", "That was a fear thing to do today."),
+    ("Ich komme heute mit Peter dorthin.", "Ich komme heute ohne Peter dorthin."),
+    ("Ja.", "Nein."),
+    ("Hallo.", "Tschüss."),
+    ("", "Vielen Dank."),
+    ("Danke.", ""),
+    ("我不去那里看他。", "我去那里看他。"),
+    ("三个人来了这里。", "四个人来了这里。"),
+    ("Он не придёт завтра домой к нам.", "Он придёт завтра домой к нам."),
+    ("Je ne viens pas demain chez toi.", "Je viens demain chez toi."),
+    ("No quiero ir mañana a la escuela.", "Quiero ir mañana a la escuela."),
+    ("Non voglio andare domani a scuola.", "Voglio andare domani a scuola."),
+    ("Não quero ir amanhã para a escola.", "Quero ir amanhã para a escola."),
+    ("Ik kom morgen niet naar jullie huis.", "Ik kom morgen naar jullie huis."),
+    ("Erstens Milch, zweitens Eier", "1. Erstens Milch\n3. Zweitens Eier"),
+    ("Erstens Milch, zweitens Eier", "2. Milch\n1. Eier"),
+    ("Erstens Milch, zweitens Eier", "Milch\nEier"),
+    ("First aid is important", "1. aid is important"),
+    ("Ich war Zweiter. Zweitens Eier", "Ich war Zweiter.\n2. Eier"),
+    ("1. Erstens Milch. 2. Zweitens Eier.", "Erstens Milch. Zweitens Eier."),
+    ("Am 1. Erstens Milch, zweitens Eier.", "Am. Erstens Milch, zweitens Eier."),
+    ("Am. Erstens Milch, zweitens Eier.", "Am 1. Erstens Milch, zweitens Eier."),
+]
+
+
+def test_no_figure_no_sign_no_negation_and_no_mark_of_a_list_is_lost_or_won() -> None:
+    assert {pair: verdict(*pair) for pair in LOST} == dict.fromkeys(LOST, "wording_changed")
+
+
+KEPT = [
+    ("das ist gut und das ist schön", "Das ist gut.\n\nUnd das ist schön!"),
+    ("Wie geht's dir?", "Wie geht’s dir?"),
+    ("Das war z.B. gut", "Das war z. B. gut."),
+    ("Er sagte komm her", 'Er sagte: "Komm her!"'),
+    ("Schicken Sie eine E-Mail", "Schicken Sie eine Email."),
+    ("Schicken Sie eine Email", "Schicken Sie eine E-Mail."),
+    ("Schicken Sie eine E-Mail", "Schicken Sie eine E Mail."),
+    ("Milch, Eier, Brot", "- Milch\n- Eier\n- Brot"),
+    ("Milch, Eier, Brot", "• Milch\n• Eier\n• Brot"),
+    ("Am 2 Mai kommt er", "Am 2. Mai kommt er."),
+    ("1. Milch 2. Eier", "1. Milch\n2. Eier"),
+    ("Erstens Milch, zweitens Eier", "1. Erstens Milch\n2. Zweitens Eier"),
+    ("Erstens Milch, zweitens Eier", "1. Milch\n2. Eier"),
+    ("Erstens Milch, zweitens Eier", "1) Erstens Milch\n2) Eier"),
+    ("Also. Erstens Milch, zweitens Eier und drittens Brot.", "Also.\n1. Milch\n2. Eier\n3. und drittens Brot."),
+    ("Punkt eins Milch, Punkt zwei Eier", "1. Punkt eins: Milch\n2. Punkt zwei: Eier"),
+    ("Es sind -5 bis 3-5 Grad", "Es sind –5 bis 3–5 Grad."),
+    ("M\u00fcller", "Mu\u0308ller"),
+    ("你好。我走了。", "你好。\n\n我走了。"),
+    ("Το τέλος. ΟΔΟΣ", "Το τέλος.\n\nΟδός".replace("ό", "ο")),
+    ("می‌خواهم بروم.", "می‌خواهم\nبروم."),
+    ("", ""),
+    ("...", ""),
+]
+
+
+def test_white_space_punctuation_case_and_list_marks_are_ok() -> None:
+    assert {pair: verdict(*pair) for pair in KEPT} == dict.fromkeys(KEPT, "ok")
 
 
 def test_single_words_that_differ_are_conspicuous() -> None:

@@ -1,4 +1,7 @@
-"""Texts that were written for the eye: marks and emoji are silent, fractions are words, all else stays."""
+"""Texts that were written for the eye: marks and emoji are silent, fractions are words, all else stays.
+
+And whether a transcript says what a text says.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from benchmarks.quality.spoken import SENTENCES
 from contract.speech.tags import tags_of
 from tests.text import language_samples
 from text.speakable import _PARTS, _WORDS, speakable
-from text.spoken import compare
+from text.spoken import LETTERS, compare, doubts, spelled
 
 ENGINES = configs.load("embedded").speech.values()
 LANGUAGES = sorted({language for model in ENGINES for language in model.languages})
@@ -82,19 +85,18 @@ FRACTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "spoken"), SILENT)
-def test_marks_and_emoji_are_silent_in_every_language(text: str, spoken: str) -> None:
-    assert {language: speakable(text, language) for language in LANGUAGES} == dict.fromkeys(LANGUAGES, spoken)
+def test_marks_and_emoji_are_silent_in_every_language_and_signs_that_mean_something_stay() -> None:
+    expected = {
+        (text, language): spoken
+        for text, spoken in (*SILENT, *zip(SAYING, SAYING, strict=True))
+        for language in LANGUAGES
+    }
+    assert {order: speakable(*order) for order in expected} == expected
 
 
-@pytest.mark.parametrize("text", SAYING)
-def test_signs_that_mean_something_stay(text: str) -> None:
-    assert {language: speakable(text, language) for language in LANGUAGES} == dict.fromkeys(LANGUAGES, text)
-
-
-@pytest.mark.parametrize(("text", "language", "spoken"), FRACTIONS)
-def test_common_fractions_are_words(text: str, language: str, spoken: str) -> None:
-    assert speakable(text, language) == spoken
+def test_common_fractions_are_words() -> None:
+    expected = {(text, language): spoken for text, language, spoken in FRACTIONS}
+    assert {order: speakable(*order) for order in expected} == expected
 
 
 def test_every_language_that_is_spoken_has_words_for_fractions() -> None:
@@ -177,3 +179,130 @@ def test_time_grows_with_the_text(head: str, piece: str, tail: str) -> None:
 
     took_s(100)
     assert min(took_s(16_000) for _ in range(3)) < max(8 * min(took_s(4_000) for _ in range(3)), 0.02)
+
+
+# Transcripts
+
+
+SAME = [
+    ("Room 12, please.", "room twelve please", "en"),
+    ("It costs 1,500 €.", "It costs fifteen hundred euros", "en"),
+    ("He paid 20 dollars.", "He paid $20.", "en"),
+    ("In 1984 Dr. Miller left.", "in nineteen eighty-four, doctor miller left", "en"),
+    ("They walk 7 km at 50 %.", "They walk seven kilometers at fifty percent.", "en"),
+    ("Nos neveux paient 97 euros.", "nos neveux paient quatre-vingt-dix-sept euros", "fr"),
+    ("L'hiver est là.", "L’hiver est la", "fr"),
+    ("Veintitrés personas", "23 personas", "es"),
+    ("duecentotrentacinque metri", "235 metri", "it"),
+    ("São duzentos e trinta gramas.", "São 230 g", "pt"),
+    ("It fell to -12 degrees.", "it fell to minus twelve degrees", "en"),
+    ("Baja a -3 grados.", "baja a menos tres grados", "es"),
+    ("Füße und 21 Bäume", "fuße und einundzwanzig baume", "de"),
+]
+SPELLED_OTHERWISE = [
+    ("the neighbours' favourite harbour", "the neighbors favorite harbor", "en"),
+    ("Kandinsky painted it", "Candinsky painted it", "en"),
+    ("anyone can come in", "any one can come in", "en"),
+    ("l'ultimo autobus si ferma", "l'ultimo autobossiferma", "it"),
+]
+DIFFERENT = [
+    ("the heavy rain", "the rain", "en", ("heavy", "")),
+    ("platform 9 is closed", "platform is closed", "en", ("9", "")),
+    ("97 chairs", "94 chairs", "en", ("97", "94")),
+    ("we come home", "we come home and we come home", "en", ("", "and we come home")),
+    ("good morning", "", "en", ("good morning", "")),
+    ("the train leaves", "el tren sale", "en", ("the train leaves", "el tren sale")),
+]
+
+
+def test_only_what_was_not_said_counts() -> None:
+    """Neither another spelling of the same words, nor what may sound the same."""
+    for text, transcript, language in SAME:
+        assert spelled(text, language) == spelled(transcript, language)
+        assert compare(text, transcript, language).word_error_rate == 0, text
+    for row in SPELLED_OTHERWISE:
+        result = compare(*row)
+        assert (result.first, result.word_error_rate > 0, result.longest > 0) == (None, True, True), row
+    assert [compare(*row).first for *row, _ in DIFFERENT] == [first for *_, first in DIFFERENT]
+
+
+def test_a_word_that_is_left_out_counts_from_its_length_on() -> None:
+    for letters, is_counted in ((LETTERS - 1, False), (LETTERS, True), (LETTERS + 1, True)):
+        word = "flower"[:letters]
+        assert (compare(f"that {word} there", "that there", "en").first is not None) is is_counted
+
+
+def test_a_word_for_another_is_a_doubt_and_none_is_a_fault() -> None:
+    doubtful = {
+        "we saw the big black horse near the old mill": False,
+        "we saw the big black tiger near the old mill": True,
+        "we saw the big elephants near the old mill": True,
+        "we saw the big near the old mill": False,
+        "we saw the big black horse yesterday near the old mill": False,
+        "we saw the big black tiger near the old": False,
+        # Five words in a row, and six.
+        "we saw every umbrella beside elephants quickly the old mill": True,
+        "we saw every umbrella beside elephants quickly walking old mill": False,
+    }
+    text = "We saw the big black horse near the old mill."
+    assert {transcript: compare(text, transcript, "en").is_doubtful for transcript in doubtful} == doubtful
+
+
+def test_the_first_passage_that_counts_and_the_longest_of_all_are_told() -> None:
+    result = compare("one small garden behind the old grey house", "one garten behind the house", "en")
+    assert result.first == ("small", "") or result.first == ("small garden", "garten")
+    assert (result.longest, result.words) == (2, 8)
+    assert result.word_error_rate == pytest.approx(4 / 8)
+
+
+@given(st.text(max_size=60), st.text(max_size=40), st.sampled_from(["en", "fr", "pt", "ja", "hi"]))
+def test_any_text_says_itself_and_nothing_breaks_it(text: str, transcript: str, language: str) -> None:
+    result = compare(text, text, language)
+    assert (result.first, result.longest, result.word_error_rate) == (None, 0, 0)
+    assert compare(text, transcript, "en").longest >= 0
+
+
+THREE = "The train leaves at noon. Ferreira drives it today. Nobody else may board."
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        (["The train leaves at noon.", "Ferreira drives it today.", "Nobody else may board."], []),
+        # One sentence in one piece, one in two, and two in one.
+        (
+            ["The train leaves at noon.", "Pereira walks it.", "Nobody else may board."],
+            [("Ferreira drives it today.", 1, 2)],
+        ),
+        (
+            ["The train leaves at noon.", "Ferreira drives", "the bus.", "Nobody else may board."],
+            [("Ferreira drives it today.", 1, 3)],
+        ),
+        (
+            ["The train leaves at noon. Ferreira walks to work.", "Nobody else may board."],
+            [("The train leaves at noon. Ferreira drives it today.", 0, 1)],
+        ),
+        # A word that is missing at the joint of two sentences, and a sentence that is missing.
+        (
+            ["The train leaves at", "drives it today.", "Nobody else may board."],
+            [("The train leaves at noon. Ferreira drives it today.", 0, 2)],
+        ),
+        (
+            ["The train leaves at noon.", "Nobody else may board."],
+            [("Ferreira drives it today. Nobody else may board.", 1, 2)],
+        ),
+        (["", "completely different things"], [(THREE, 0, 2)]),
+        ([], [(THREE, 0, 0)]),
+    ],
+)
+def test_what_differs_is_heard_again_by_sentences_and_pieces(
+    pieces: list[str], expected: list[tuple[str, int, int]]
+) -> None:
+    assert doubts(THREE, pieces, "en") == expected
+
+
+@given(st.lists(st.text("ab c.1", max_size=12), max_size=6), st.text("ab c.1 \n", max_size=60))
+def test_doubts_are_in_order_and_never_overlap(pieces: list[str], text: str) -> None:
+    places = [place for doubt in doubts(text, pieces, "en") for place in (doubt.first, doubt.end)]
+    assert places == sorted(places)
+    assert all(0 <= place <= len(pieces) for place in places)

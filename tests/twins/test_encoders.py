@@ -106,33 +106,21 @@ async def test_what_is_asked_on_a_gpu_can_be_asked(engines: dict[str, Any], id: 
     assert [one.what for one in await ASKS[model.noun](engines[id], model, None)] == kinds
 
 
-TWINS = configs.load("twins")
-
-
-async def test_a_sentence_is_spoken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_twins_of_speech_and_transcription_answer_what_is_asked_on_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PARLANCE_HOME", str(tmp_path))
     supertonic.make(tmp_path / "twins" / "supertonic-3")
-    model = TWINS.speech["supertonic-3"]
-    engine = models.load(model)
-    try:
-        (asked,) = await asks.speech(engine, model, None)
-    finally:
-        engine.close()
-    assert asked.what == "sentence"
-    assert "s of sound" in asked.result
-
-
-@pytest.mark.usefixtures("libraries")
-async def test_a_recording_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PARLANCE_HOME", str(tmp_path))
     whisper.make(tmp_path / "twins" / "whisper-large-v3")
-    model = TWINS.transcription["whisper-large-v3"]
-    file = tmp_path / "tone.wav"
+    file, twins = tmp_path / "tone.wav", configs.load("twins")
     file.write_bytes(asks.tone())
-    engine = models.load(model)
-    try:
-        heard = [*await asks.transcription(engine, model, None), *await asks.transcription(engine, model, file)]
-    finally:
+    for model, recordings in (
+        (twins.speech["supertonic-3"], (None,)),
+        (twins.transcription["whisper-large-v3"], (None, file)),
+    ):
+        engine = models.load(model)
+        for recording in recordings:
+            (asked,) = await ASKS[model.noun](engine, model, recording)
+            length = "" if model.noun == "speech" else f"{asks.TONE_S}.0 "
+            assert f"{length}s of sound" in asked.result
         engine.close()
-    assert len(heard) == 2
-    assert all(asked.result.startswith(f"{asks.TONE_S}.0 s of sound") for asked in heard)

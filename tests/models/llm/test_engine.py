@@ -6,8 +6,8 @@ import dataclasses
 import gc
 import importlib.util
 import json
-from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -54,60 +54,37 @@ def test_a_cpu_without_bfloat16_runs_in_float32_with_as_many_tokens_in_the_cache
         assert given == {"dtype": "float32", "kv_cache_memory_bytes": 1 << 29, "max_num_seqs": 4}
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-@pytest.mark.parametrize("dtype", ["float32", "auto"])
-def test_what_every_processor_has_stays(device: str, dtype: str) -> None:
-    arguments = BFLOAT16 | {"dtype": dtype}
-    assert fitted(arguments, device) == arguments
-
-
-def test_gpus_get_what_the_stanza_says() -> None:
-    assert fitted(BFLOAT16, "cuda") == BFLOAT16
-
-
-def test_float16_is_never_emulated_on_a_cpu() -> None:
+def test_gpus_and_what_every_processor_has_get_what_the_stanza_says_and_float16_is_never_emulated() -> None:
+    for device, dtype in (("cuda", "bfloat16"), *product(("cpu", "cuda"), ("float32", "auto"))):
+        assert fitted(BFLOAT16 | {"dtype": dtype}, device) == BFLOAT16 | {"dtype": dtype}
     assert (fitting_dtype("float16", "cpu"), fitting_dtype("float16", "cuda")) == ("float32", "float16")
 
 
 needs_vllm = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed here")
 RIGHT: dict[str, Any] = {
-    "dtype": "bfloat16",
-    "max_num_seqs": 16,
-    "enforce_eager": True,
-    "gpu_memory_utilization": 1,
-    "kv_cache_memory_bytes": 1 << 27,
-    "hf_overrides": {"head_dtype": "float32"},
+    "dtype": "bfloat16", "max_num_seqs": 16, "enforce_eager": True, "gpu_memory_utilization": 1,
+    "tokenizer": "elsewhere", "kv_cache_memory_bytes": 1 << 27, "hf_overrides": {"head_dtype": "float32"},
     "limit_mm_per_prompt": {"image": 2},
-    "tokenizer": "elsewhere",
-}
+}  # fmt: skip
 
 
 @needs_vllm
-def test_right_arguments_are_left_alone() -> None:
+def test_right_arguments_are_left_alone_and_a_wrong_one_is_named() -> None:
     assert arguments.check(RIGHT) is RIGHT
-
-
-@needs_vllm
-@pytest.mark.parametrize(
-    ("said", "complaint"),
-    [
-        ({"max_num_seq": 16}, "vLLM has no engine argument `max_num_seq`; did you mean `max_num_seqs`?"),
-        ({"zzz": 16}, "vLLM has no engine argument `zzz`"),
-        ({"max_num_seqs": "16"}, "engine argument `max_num_seqs` must be `int | None`, not str"),
-        ({"max_num_seqs": True}, "engine argument `max_num_seqs` must be `int | None`, not bool"),
-        ({"enforce_eager": "true"}, "engine argument `enforce_eager` must be `bool`, not str"),
-        ({"enforce_eager": 1}, "engine argument `enforce_eager` must be `bool`, not int"),
-        ({"seed": 0.5}, "engine argument `seed` must be `int`, not float"),
-        ({"gpu_memory_utilization": "0.5"}, "engine argument `gpu_memory_utilization` must be `float`, not str"),
-    ],
-)
-def test_a_wrong_argument_is_named(said: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - compared whole
-        arguments.check(RIGHT | said)
-    assert str(caught.value) == complaint
-
-
-def test_the_weights_are_no_engine_argument() -> None:
+    unknown, wrong = "vLLM has no engine argument", "engine argument"
+    for said, complaint in (
+        ({"max_num_seq": 16}, f"{unknown} `max_num_seq`; did you mean `max_num_seqs`?"),
+        ({"zzz": 16}, f"{unknown} `zzz`"),
+        ({"max_num_seqs": "16"}, f"{wrong} `max_num_seqs` must be `int | None`, not str"),
+        ({"max_num_seqs": True}, f"{wrong} `max_num_seqs` must be `int | None`, not bool"),
+        ({"enforce_eager": "true"}, f"{wrong} `enforce_eager` must be `bool`, not str"),
+        ({"enforce_eager": 1}, f"{wrong} `enforce_eager` must be `bool`, not int"),
+        ({"seed": 0.5}, f"{wrong} `seed` must be `int`, not float"),
+        ({"gpu_memory_utilization": "0.5"}, f"{wrong} `gpu_memory_utilization` must be `float`, not str"),
+    ):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011 - compared whole
+            arguments.check(RIGHT | said)
+        assert str(caught.value) == complaint
     with pytest.raises(ValueError, match="`weights` of the stanza sets it"):
         arguments.check({"model": "/weights"})
 
@@ -120,17 +97,11 @@ def test_what_is_read_from_the_source_is_what_vllm_takes() -> None:
     assert set(arguments.installed()) == {field.name for field in dataclasses.fields(AsyncEngineArgs)}
 
 
-@pytest.fixture
-def _without_vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def test_where_vllm_is_not_installed_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments.installed.cache_clear()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    yield
-    arguments.installed.cache_clear()
-
-
-@pytest.mark.usefixtures("_without_vllm")
-def test_where_vllm_is_not_installed_nothing_is_refused() -> None:
     assert arguments.check({"zzz": 1}) == {"zzz": 1}
+    arguments.installed.cache_clear()
 
 
 def start(folder: Path, architecture: str, model_type: str) -> None:

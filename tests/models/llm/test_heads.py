@@ -24,12 +24,6 @@ def heads() -> Any:
     return importlib.import_module("models.llm.vllm_internals.heads")
 
 
-@pytest.fixture(params=[True, False], ids=["laid out", "as it is"])
-def layouts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, heads: Any) -> None:
-    if not request.param:
-        monkeypatch.setattr(heads, "has_layouts", lambda dtype: False)
-
-
 def refuse(*_: Any) -> Any:
     raise AssertionError("the head went vLLM's own way")
 
@@ -39,8 +33,12 @@ def weight_of(dtype: Any) -> Any:
 
 
 @pytest.mark.parametrize("rows", [1, 4, 16])
-@pytest.mark.usefixtures("layouts")
-def test_logits_are_exact_where_bfloat16_would_round_them(rows: int, heads: Any) -> None:
+@pytest.mark.parametrize("is_laid_out", [True, False])
+def test_logits_are_exact_where_bfloat16_would_round_them(
+    rows: int, is_laid_out: bool, heads: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_laid_out:
+        monkeypatch.setattr(heads, "has_layouts", lambda dtype: False)
     weight, hidden = weight_of(torch.bfloat16), torch.randn(rows, WIDTH).to(torch.bfloat16)
     head, lm_head = heads.CachedHead(refuse), SimpleNamespace(weight=weight)
     exact = hidden.double() @ weight.double().T
@@ -59,13 +57,10 @@ def test_other_weights_are_laid_out_anew(heads: Any) -> None:
     assert torch.equal(first, -second)
 
 
-@pytest.mark.parametrize(
-    ("weight", "bias"),
-    [(None, None), (torch.ones(2, 2), None), (torch.ones(2, 2, dtype=torch.bfloat16), torch.ones(2))],
-)
-def test_other_heads_go_vllms_own_way(weight: Any, bias: Any, heads: Any) -> None:
-    head = heads.CachedHead(lambda *_: "vLLM's")
-    assert head(SimpleNamespace(weight=weight), torch.ones(1, 2), bias) == "vLLM's"
+def test_other_heads_go_vllms_own_way(heads: Any) -> None:
+    head, square = heads.CachedHead(lambda *_: "vLLM's"), torch.ones(2, 2)
+    for weight, bias in ((None, None), (square, None), (square.to(torch.bfloat16), torch.ones(2))):
+        assert head(SimpleNamespace(weight=weight), torch.ones(1, 2), bias) == "vLLM's"
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +71,11 @@ def steps() -> Any:
 
 
 @pytest.mark.parametrize("most", [2, 4])
-def test_crowded_cores_leave_one_thread(steps: Any, most: int) -> None:
+def test_crowded_cores_leave_one_thread_and_idle_ones_bring_all_back(steps: Any, most: int) -> None:
     assert steps.target_threads(most, most, steps.CROWDED, 0.0) == most
     assert steps.target_threads(most, most, steps.CROWDED + 0.01, 0.0) == 1
     assert steps.target_threads(most, most, steps.CROWDED + 0.01, float(most)) == 1
 
-
-@pytest.mark.parametrize("most", [2, 4])
-def test_idle_cores_bring_all_threads_back(steps: Any, most: int) -> None:
     needed = steps.FREE_CORES * (most - 1)
     assert steps.target_threads(1, most, 0.0, needed) == 1
     assert steps.target_threads(1, most, 0.0, needed + 0.01) == most
@@ -91,17 +83,15 @@ def test_idle_cores_bring_all_threads_back(steps: Any, most: int) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's figures are Linux's")
-def test_the_kernel_says_how_long_we_waited_and_what_was_idle(steps: Any) -> None:
+def test_the_kernel_says_how_long_we_waited_and_what_was_idle_or_nothing(
+    steps: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     before = steps.waited_s(), steps.idle_s()
     end = time.monotonic() + 0.05
     while time.monotonic() < end:
         pass
-    after = steps.waited_s(), steps.idle_s()
-    assert after[0] >= before[0] > 0
-    assert after[1] >= before[1] > 0
-
-
-def test_a_kernel_that_says_nothing_is_no_error(steps: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert steps.waited_s() >= before[0] > 0
+    assert steps.idle_s() >= before[1] > 0
     monkeypatch.setattr(steps, "TASKS", tmp_path / "none")
     monkeypatch.setattr(steps, "STAT", tmp_path / "none")
     assert (steps.waited_s(), steps.idle_s()) == (0.0, 0.0)

