@@ -1,4 +1,4 @@
-"""The body of POST /chat/completions: every bound at n-1, n and n+1 where it has one."""
+"""The body of POST /chat/completions: every bound at n-1, n and n+1 where it has one; earlier turns of any wire."""
 
 import json
 import math
@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
+from contract.body import validated
 from contract.chat import tools as chat_tools
 from contract.chat.request import ChatRequest
+from contract.chat.tools import ToolCall
 from contract.limits import JSON_VALUES, MAX_IMAGES, MAX_MESSAGES, MAX_STOP_CHARS
+from contract.messages.request import MessagesRequest
+from contract.messages.translation import chat_request as of_messages
+from contract.responses.request import ResponsesRequest
 from tests.contract.bodies import chat_request, refused, tool
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
@@ -41,18 +46,13 @@ def test_numbers_have_bounds(field: str, low: float, high: float, step: float) -
         assert refused(chat_request, **{field: outside})[0] == field
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize(
-    "field", ["temperature", "top_p", "presence_penalty", "frequency_penalty", "min_p", "repetition_penalty"]
-)
-def test_numbers_are_finite(field: str, value: float) -> None:
-    assert refused(chat_request, **{field: value})[0] == field
-
-
-@pytest.mark.parametrize("field", ["n", "max_tokens", "seed", "top_logprobs", "top_k"])
-@pytest.mark.parametrize("value", [True, "1", 1.5])
-def test_whole_numbers_are_not_guessed(field: str, value: Any) -> None:
-    assert refused(chat_request, logprobs=True, **{field: value})[0] == field
+def test_numbers_are_finite_and_whole_ones_are_not_guessed() -> None:
+    finite = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "min_p", "repetition_penalty")
+    wrong: dict[str, tuple[Any, ...]] = dict.fromkeys(finite, (math.nan, math.inf, -math.inf))
+    wrong |= dict.fromkeys(("n", "max_tokens", "seed", "top_logprobs", "top_k"), (True, "1", 1.5))
+    asked = [(field, value) for field, values in wrong.items() for value in values]
+    named = [refused(chat_request, logprobs=True, **{field: value})[0] for field, value in asked]
+    assert named == [field for field, _ in asked]
 
 
 def test_either_name_of_the_budget_counts() -> None:
@@ -226,11 +226,133 @@ def test_response_format_of_a_schema_has_one() -> None:
 
 def test_include_usage() -> None:
     assert chat_request(stream=True, stream_options={"include_usage": True}).include_usage
-    assert not chat_request(stream=True, stream_options={}).include_usage
-    assert not chat_request(stream=True, stream_options=None).include_usage
+    for options in ({}, None):
+        assert not chat_request(stream=True, stream_options=options).include_usage
 
 
 def test_requests_cross_processes() -> None:
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
     body = chat_request(tools=[tool(parameters={"type": "object"})], response_format=form, stop="x")
     assert pickle.loads(pickle.dumps(body)) == body
+
+
+HALF = '{"text": "half a sen'
+WRITTEN: dict[Any, dict[str, Any]] = {
+    '{"a": 1}': {"a": 1},
+    HALF: {"text": "half a sen"},
+    '{"a": [1, {"b": tr': {"a": [1, {}]},
+    "": {},
+    "null": {},
+    "[1]": {"input": "[1]"},
+    "5": {"input": "5"},
+    "print(1)": {"input": "print(1)"},
+    '{"a": 1}}': {"a": 1},
+    '{"a": "<|im_end|>': {"a": "<|im_end|>"},
+}
+"""Arguments as a model wrote them, and what it is shown of them."""
+
+
+def by_chat(name: str, call_id: str, arguments: Any) -> ChatRequest:
+    call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    turns = [
+        {"role": "user", "content": "Translate."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call_id, "content": "bad arguments"},
+        {"role": "user", "content": "Again?"},
+    ]
+    return validated(ChatRequest, {"model": "m", "messages": turns})
+
+
+def by_responses(name: str, call_id: str, arguments: Any) -> ChatRequest:
+    items = [
+        {"role": "user", "content": "Translate."},
+        {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments},
+        {"type": "function_call_output", "call_id": call_id, "output": "bad arguments"},
+        {"role": "user", "content": "Again?"},
+    ]
+    return validated(ResponsesRequest, {"model": "m", "input": items}).chat
+
+
+def by_messages(name: str, call_id: str, arguments: Any) -> ChatRequest:
+    turns = [
+        {"role": "user", "content": "Translate."},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": call_id, "name": name, "input": arguments}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": call_id, "content": "bad arguments"},
+                {"type": "text", "text": "Again?"},
+            ],
+        },
+    ]
+    return of_messages(validated(MessagesRequest, {"model": "m", "max_tokens": 9, "messages": turns}))
+
+
+WIRES = (by_chat, by_responses, by_messages)
+
+
+def call_of(request: ChatRequest) -> ToolCall:
+    (call,) = request.messages[1].tool_calls or ()
+    assert request.messages[2].tool_call_id == call.id
+    return call.as_function
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("written", [*WRITTEN, {"a": 1}, [1], 5])
+def test_a_badly_written_call_does_not_end_the_conversation(wire: Any, written: Any) -> None:
+    text = written if isinstance(written, str) else json.dumps(written)
+    function = call_of(wire("translate", "c1", written)).function
+    assert json.loads(function.arguments) == WRITTEN[text]
+    assert sum(function.arguments in text for text in wire("translate", "c1", written).texts()) == 1
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", ["functions.translate", "two words", "", "ä" * 200, "<|im_end|>"])
+@pytest.mark.parametrize("call_id", ["", "x" * 1000])
+def test_a_call_may_have_any_name_and_id(wire: Any, name: str, call_id: str) -> None:
+    call = call_of(wire(name, call_id, "{}"))
+    assert (call.function.name, call.id) == (name, call_id)
+
+
+TURNS: dict[str, dict[str, Any]] = {
+    "nothing said": {"role": "assistant", "content": None},
+    "nothing at all": {"role": "assistant"},
+    "no parts": {"role": "assistant", "content": []},
+    "empty text": {"role": "user", "content": ""},
+    "a result without a call": {"role": "tool", "tool_call_id": "c9", "content": "x"},
+    "no calls": {"role": "assistant", "content": "x", "tool_calls": []},
+    "an empty result": {"role": "tool", "tool_call_id": "c9", "content": []},
+    "a long name": {"role": "user", "name": "n" * 1000, "content": "x"},
+}
+
+
+MESSAGES = {
+    "no blocks": {"role": "assistant", "content": []},
+    "empty text": {"role": "assistant", "content": ""},
+    "a result without a call": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c9"}]},
+}
+
+
+RESPONSES = {
+    "no parts": {"role": "assistant", "content": []},
+    "a result without a call": {"type": "function_call_output", "call_id": "c9", "output": ""},
+    "an empty custom call": {"type": "custom_tool_call", "call_id": "", "name": "", "input": ""},
+}
+
+
+def test_earlier_turns_may_be_empty_or_alone() -> None:
+    again = {"role": "user", "content": "Again?"}
+    for turn in TURNS.values():
+        assert validated(ChatRequest, {"model": "m", "messages": [turn, again]}), turn
+    for turn in MESSAGES.values():
+        body = {"model": "m", "max_tokens": 9, "messages": [turn, again]}
+        assert of_messages(validated(MessagesRequest, body)), turn
+    for item in RESPONSES.values():
+        assert validated(ResponsesRequest, {"model": "m", "input": [item, again]}).chat, item
+
+
+def test_custom_calls_may_have_any_name() -> None:
+    call = {"id": "", "type": "custom", "custom": {"name": "a b", "input": HALF}}
+    turns = [{"role": "assistant", "tool_calls": [call]}, {"role": "user", "content": "Again?"}]
+    (made,) = validated(ChatRequest, {"model": "m", "messages": turns}).messages[0].tool_calls or ()
+    assert json.loads(made.as_function.function.arguments) == {"input": HALF}

@@ -33,10 +33,11 @@ def allowed(mode: str, *names: str) -> dict[str, Any]:
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [REFERENCES[name] for name in names]}}
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
 @pytest.mark.parametrize("choice", [None, "auto", "none", "required"])
-def test_tools_of_agent_frameworks_pass_as_they_are(name: str, choice: str | None) -> None:
-    assert chat_request(tools=[FRAMEWORKS[name]], tool_choice=choice).offered
+def test_tools_of_agent_frameworks_pass_as_they_are(choice: str | None) -> None:
+    assert [
+        name for name, each in FRAMEWORKS.items() if not chat_request(tools=[each], tool_choice=choice).offered
+    ] == []
 
 
 def test_engines_are_given_a_function_for_a_custom_tool() -> None:
@@ -111,12 +112,11 @@ def test_of_built_in_tools_alone_the_engine_is_told_nothing() -> None:
         assert "tools" not in engine_fields(body)
 
 
-@pytest.mark.parametrize("syntax", ["lark", "regex"])
-def test_a_grammar_for_a_custom_tool_is_refused(syntax: str) -> None:
-    form = {"type": "grammar", "grammar": {"syntax": syntax, "definition": "a"}}
-    place, sentence = refused(chat_request, tools=[{"type": "custom", "custom": {"name": "code", "format": form}}])
-    assert place == "tools[0].custom.format.type"
-    assert "`text`" in sentence
+def test_a_grammar_for_a_custom_tool_is_refused() -> None:
+    for syntax in ("lark", "regex"):
+        form = {"type": "grammar", "grammar": {"syntax": syntax, "definition": "a"}}
+        place, sentence = refused(chat_request, tools=[{"type": "custom", "custom": {"name": "code", "format": form}}])
+        assert (place, "`text`" in sentence) == ("tools[0].custom.format.type", True)
 
 
 def test_calls_of_custom_tools_are_repeated() -> None:
@@ -242,11 +242,9 @@ def test_a_stanza_that_contradicts_itself_does_not_load() -> None:
             stanza(**wrong)
 
 
-@pytest.mark.parametrize(("cached", "loads"), [(0, True), (9, True), (10, True), (11, False)])
-def test_cached_input_costs_at_most_what_the_other_costs(cached: int, loads: bool) -> None:
-    price = {"input_tokens": 10, "cached_input_tokens": cached}
-    if loads:
+def test_cached_input_costs_at_most_what_the_other_costs() -> None:
+    for cached in (0, 9, 10):
+        price = {"input_tokens": 10, "cached_input_tokens": cached}
         assert stanza(price=price).price == price
-        return
     with pytest.raises(ValidationError, match="cached_input_tokens"):
-        stanza(price=price)
+        stanza(price={"input_tokens": 10, "cached_input_tokens": 11})

@@ -159,9 +159,9 @@ def test_bytes_of_an_image(size: int, taken: bool) -> None:
         refusal(decision, fault=REQUEST_TOO_LARGE, images=[image])
 
 
-@pytest.mark.parametrize("threshold", [0, 0.0, 0.5, 1, 1.0])
-def test_threshold(threshold: float) -> None:
-    assert decision(policy={"mode": "threshold", "threshold": threshold}).policy.threshold == threshold
+def test_threshold() -> None:
+    for threshold in (0, 0.0, 0.5, 1, 1.0):
+        assert decision(policy={"mode": "threshold", "threshold": threshold}).policy.threshold == threshold
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ import json
 import struct
 from typing import Any
 
-import pytest
-
 from contract.catalog import EmbeddingModel
 from contract.embeddings import MAX_INPUTS, Embeddings, EmbeddingsRequest, job_of, reply
 from contract.rerank import MAX_DOCUMENTS, Ranking, RerankRequest, search_units
@@ -24,25 +22,21 @@ def model(*, dimensions: int = 384) -> EmbeddingModel:
     return EmbeddingModel(id="m", owned_by="o", dimensions=dimensions, context_window=256)
 
 
-def test_a_string_is_one_text() -> None:
-    assert embed(input="hello").input == ("hello",)
-    assert embed(input=["a", "b"]).input == ("a", "b")
+def test_input_is_one_text_or_many_as_a_string_or_as_token_ids() -> None:
+    inputs: list[tuple[object, object]] = [("hello", ("hello",)), (["a", "b"], ("a", "b")), ([1, 2], ((1, 2),))]
+    inputs += [([[1, 2], [3]], ((1, 2), (3,))), ([[0], "x"], ((0,), "x"))]
+    assert [embed(input=given).input for given, _ in inputs] == [read_as for _, read_as in inputs]
+    assert "item 2" in refusal(embed, input=["a", "b", ""]).message
+    assert "empty" in refusal(embed, input="").message
 
 
-@pytest.mark.parametrize("count", [0, 1, MAX_INPUTS - 1, MAX_INPUTS, MAX_INPUTS + 1])
-def test_texts_are_counted(count: int) -> None:
-    if 1 <= count <= MAX_INPUTS:
-        assert len(embed(input=["x"] * count).input) == count
-    else:
-        place, sentence = refused(embed, input=["x"] * count)
-        assert (place, f"{count} texts" in sentence) == ("input", True)
-
-
-@pytest.mark.parametrize(
-    ("ids", "read_as"), [([1, 2, 3], ((1, 2, 3),)), ([[1, 2], [3]], ((1, 2), (3,))), ([[0], "x"], ((0,), "x"))]
-)
-def test_token_ids_are_one_text_or_many(ids: object, read_as: object) -> None:
-    assert embed(input=ids).input == read_as
+def test_texts_and_documents_are_counted() -> None:
+    for ask, field, most in ((embed, "input", MAX_INPUTS), (rerank, "documents", MAX_DOCUMENTS)):
+        for count in (1, most - 1, most):
+            assert len(getattr(ask(**{field: ["x"] * count}), field)) == count
+        for count in (0, most + 1):
+            place, sentence = refused(ask, **{field: ["x"] * count})
+            assert (place, str(count) in sentence) == (field, True), sentence
 
 
 def test_the_estimate_of_token_ids_is_never_below_the_window_or_their_bytes() -> None:
@@ -51,40 +45,30 @@ def test_the_estimate_of_token_ids_is_never_below_the_window_or_their_bytes() ->
     assert many.most_input_tokens(model()) == 512
 
 
-def test_an_empty_text_is_refused_by_its_index() -> None:
-    assert "item 2" in refusal(embed, input=["a", "b", ""]).message
-    assert "empty" in refusal(embed, input="").message
-
-
-@pytest.mark.parametrize(
-    ("field", "values"),
-    [
-        ("input", [None, 7, {"text": "x"}, [None], [True], [{"text": "x"}]]),
-        ("dimensions", [0, -1, 1.5, "8", True]),
-        ("encoding_format", ["int8"]),
-        ("model", [None]),
-    ],
-)
-def test_missing_and_wrong_fields_are_named(field: str, values: list[object]) -> None:
+def test_missing_and_wrong_fields_are_named() -> None:
     assert refusal(embed).param == "input"
-    for value in values:
-        assert refusal(embed, **{"input": "x", field: value}).param == field, value
+    wrong: list[tuple[Any, dict[str, list[Any]]]] = [
+        (embed, {"input": [None, 7, {"text": "x"}, [None], [True], [{"text": "x"}]], "model": [None]}),
+        (embed, {"dimensions": [0, -1, 1.5, "8", True], "encoding_format": ["int8"]}),
+        (rerank, {"documents": [None, "a", [1], [["a"]], [{"body": "a"}], [{"text": 1}]], "query": ["", None]}),
+        (rerank, {"top_n": [0, 1.5], "return_documents": ["yes"], "model": [3]}),
+    ]
+    for ask, fields in wrong:
+        for field, values in fields.items():
+            named = [refusal(ask, **{"input": "x", field: value}).param for value in values]
+            assert named == [field] * len(values)
 
 
 def test_unknown_fields_are_ignored() -> None:
     assert embed(input="x", user="u", truncate=True).encoding_format == "float"
 
 
-@pytest.mark.parametrize("dimensions", [None, 1, 383, 384, 385])
-def test_dimensions_are_what_the_model_offers(dimensions: int | None) -> None:
-    request = embed(input="x", dimensions=dimensions)
-    if dimensions in (None, 384):
-        assert job_of(request, model()).texts == ("x",)
-    else:
-        error = refusal(job_of, request, model())
-        assert error.param == "dimensions"
-        assert "384" in error.message
-        assert str(dimensions) in error.message
+def test_dimensions_are_what_the_model_offers() -> None:
+    for dimensions in (None, 384):
+        assert job_of(embed(input="x", dimensions=dimensions), model()).texts == ("x",)
+    for dimensions in (1, 383, 385):
+        error = refusal(job_of, embed(input="x", dimensions=dimensions), model())
+        assert (error.param, "384" in error.message, str(dimensions) in error.message) == ("dimensions", True, True)
 
 
 ROWS = [(1.0, -0.5, 0.1), (0.0, 3.5e-8, 2.0)]
@@ -120,29 +104,6 @@ def test_documents_are_strings_or_objects_with_text() -> None:
     assert rerank(documents=[""]).documents == ("",)
 
 
-@pytest.mark.parametrize("count", [0, 1, MAX_DOCUMENTS - 1, MAX_DOCUMENTS, MAX_DOCUMENTS + 1])
-def test_documents_are_counted(count: int) -> None:
-    if 1 <= count <= MAX_DOCUMENTS:
-        assert len(rerank(documents=["x"] * count).documents) == count
-    else:
-        assert f"{count} documents" in refusal(rerank, documents=["x"] * count).message
-
-
-@pytest.mark.parametrize(
-    ("field", "values"),
-    [
-        ("documents", [None, "a", [1], [["a"]], [{"body": "a"}], [{"text": 1}]]),
-        ("query", ["", None]),
-        ("top_n", [0, 1.5]),
-        ("return_documents", ["yes"]),
-        ("model", [3]),
-    ],
-)
-def test_wrong_fields_are_named(field: str, values: list[object]) -> None:
-    for value in values:
-        assert refusal(rerank, **{field: value}).param == field, value
-
-
 def test_results_are_sorted_and_ties_keep_the_order_of_the_documents() -> None:
     results = answer(rerank(documents=["a", "b", "c", "d"]), 0.5, 0.9, 0.5, -0.1)
     assert [item["index"] for item in results] == [1, 0, 2, 3]
@@ -150,10 +111,11 @@ def test_results_are_sorted_and_ties_keep_the_order_of_the_documents() -> None:
     assert all("document" not in item for item in results)
 
 
-@pytest.mark.parametrize(("top_n", "count"), [(None, 3), (1, 1), (2, 2), (3, 3), (4, 3)])
-def test_top_n_cuts_after_sorting(top_n: int | None, count: int) -> None:
-    results = answer(rerank(top_n=top_n), 0.1, 0.2, 0.3)
-    assert [item["index"] for item in results] == [2, 1, 0][:count]
+def test_top_n_cuts_after_sorting() -> None:
+    counts = {None: 3, 1: 1, 2: 2, 3: 3, 4: 3}
+    results = {top_n: answer(rerank(top_n=top_n), 0.1, 0.2, 0.3) for top_n in counts}
+    indexes = {top_n: [item["index"] for item in found] for top_n, found in results.items()}
+    assert indexes == {top_n: [2, 1, 0][:count] for top_n, count in counts.items()}
 
 
 def test_documents_come_back_only_when_asked() -> None:
@@ -168,6 +130,5 @@ def test_the_frame_of_the_reply() -> None:
     assert body["meta"] == {"billed_units": {"search_units": 1}}
 
 
-@pytest.mark.parametrize(("documents", "units"), [(1, 1), (99, 1), (100, 1), (101, 2), (1000, 10)])
-def test_a_search_unit_is_a_hundred_documents(documents: int, units: int) -> None:
-    assert search_units(documents) == units
+def test_a_search_unit_is_a_hundred_documents() -> None:
+    assert [search_units(documents) for documents in (1, 99, 100, 101, 1000)] == [1, 1, 1, 2, 10]

@@ -40,9 +40,6 @@ def text(value: str) -> dict[str, Any]:
     return {"type": "text", "text": value}
 
 
-# --- bodies ----------------------------------------------------------------------------------------------------------
-
-
 def user(*blocks: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": list(blocks)}]}
 
@@ -114,6 +111,11 @@ REFUSED = {
     ),
     "another effort": ({"output_config": {"effort": "huge"}}, "output_config.effort", "'low'"),
     "an answer in XML": ({"output_config": {"format": {"type": "xml"}}}, "output_config.format.type", "json_schema"),
+    "a schema that costs too much": (
+        {"output_config": {"format": {"type": "json_schema", "schema": {"enum": ["x" * 10**6]}}}},
+        "response_format",
+        "response_format",
+    ),
     "servers of tools": ({"mcp_servers": [{"type": "url"}]}, None, "`mcp_servers` is not supported"),
     "a container": ({"container": "x"}, None, "`container` is not supported"),
 }
@@ -123,12 +125,6 @@ REFUSED = {
 def test_a_body_that_cannot_be_served_is_refused(fields: dict[str, Any], param: str | None, sentence: str) -> None:
     place, message = refused(asked, **fields)
     assert (place, sentence in message) == (param, True), message
-
-
-def test_a_schema_that_costs_too_much_is_refused_by_chat() -> None:
-    schema = {"properties": {f"a{i}": {"type": "string", "maxLength": 255 - i % 200} for i in range(200)}}
-    with pytest.raises(ApiError, match="response_format"):
-        asked(output_config={"format": {"type": "json_schema", "schema": schema}})
 
 
 def test_max_tokens_must_be_there_but_not_to_count() -> None:
@@ -149,9 +145,6 @@ def test_what_only_anthropic_has_is_ignored() -> None:
         "inference_geo": "us",
     }
     assert asked(**more, **user(marked)) == asked()
-
-
-# --- what chat is asked ----------------------------------------------------------------------------------------------
 
 
 def test_strings_and_blocks_mean_the_same() -> None:
@@ -211,39 +204,33 @@ def test_only_thoughts_are_an_empty_turn() -> None:
     assert said(asked(messages=turns))[1] == {"role": "assistant", "content": []}
 
 
-@pytest.mark.parametrize("choice", [None, {"type": "auto"}, {"type": "any"}, {"type": "tool", "name": TOOL["name"]}])
-@pytest.mark.parametrize(
-    "kind", ["web_search_20250305", "web_fetch_20250910", "code_execution_20250825", "mcp_toolset"]
-)
-def test_tools_of_their_servers_are_left_out_and_told(kind: str, choice: Any) -> None:
-    request = asked(tools=[{"type": kind, "name": "web_search"}, TOOL], tool_choice=choice)
-    assert [tool.name for tool in request.offered.values()] == [TOOL["name"]]
-    assert request.left_out == ["tools[0]"]
+def test_tools_of_their_servers_are_left_out_and_told() -> None:
+    kinds = ("web_search_20250305", "web_fetch_20250910", "code_execution_20250825", "mcp_toolset")
+    for choice in (None, {"type": "auto"}, {"type": "any"}, {"type": "tool", "name": TOOL["name"]}):
+        requests = [asked(tools=[{"type": kind, "name": "web_search"}, TOOL], tool_choice=choice) for kind in kinds]
+        names = [[tool.name for tool in request.offered.values()] for request in requests]
+        assert names == [[TOOL["name"]]] * len(kinds)
+        assert [request.left_out for request in requests] == [["tools[0]"]] * len(kinds)
 
 
-@pytest.mark.parametrize(
-    ("choice", "expected", "parallel"),
-    [
+def test_the_choice_of_a_tool_is_that_of_chat() -> None:
+    choices: list[tuple[dict[str, Any], str, bool | None]] = [
         ({"type": "auto"}, "auto", None),
         ({"type": "none"}, "none", None),
         ({"type": "any"}, "required", None),
         ({"type": "any", "disable_parallel_tool_use": True}, "required", False),
         ({"type": "auto", "disable_parallel_tool_use": False}, "auto", None),
         ({"type": "tool", "name": "look"}, "look", None),
-    ],
-)
-def test_the_choice_of_a_tool_is_that_of_chat(choice: Any, expected: str, parallel: bool | None) -> None:
-    request = asked(tools=[TOOL | {"type": "custom"}], tool_choice=choice)
-    chosen = request.tool_choice
-    assert (chosen if isinstance(chosen, str) else chosen and chosen.function.name) == expected
-    assert request.parallel_tool_calls is parallel
-    assert request.tools
-    assert request.tools[0].function.parameters == TOOL["input_schema"]
+    ]
+    for choice, expected, parallel in choices:
+        request = asked(tools=[TOOL | {"type": "custom"}], tool_choice=choice)
+        chosen: Any = request.tool_choice
+        assert (getattr(chosen, "name", chosen), request.parallel_tool_calls) == (expected, parallel), choice
+        assert [each.function.parameters for each in request.offered.values()] == [TOOL["input_schema"]]
 
 
-@pytest.mark.parametrize(
-    ("fields", "effort"),
-    [
+def test_thinking_is_the_effort_of_chat() -> None:
+    efforts: list[tuple[dict[str, Any], str | None]] = [
         ({}, None),
         ({"thinking": {"type": "disabled"}}, "none"),
         ({"thinking": {"type": "disabled"}, "output_config": {"effort": "high"}}, "none"),
@@ -251,10 +238,8 @@ def test_the_choice_of_a_tool_is_that_of_chat(choice: Any, expected: str, parall
         ({"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 1025}, "medium"),
         ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, "max"),
         ({"output_config": {"effort": "low"}}, "low"),
-    ],
-)
-def test_thinking_is_the_effort_of_chat(fields: dict[str, Any], effort: str | None) -> None:
-    assert asked(**fields).reasoning_effort == effort
+    ]
+    assert [asked(**fields).reasoning_effort for fields, _ in efforts] == [effort for _, effort in efforts]
 
 
 def test_a_schema_of_the_answer_is_followed() -> None:

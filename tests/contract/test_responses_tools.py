@@ -62,19 +62,16 @@ def test_a_reply_repeats_namespaces_as_they_came_and_nothing_that_was_left_out()
     assert tools[1]["tools"][0]["description"] == "Finds one."
 
 
-@pytest.mark.parametrize("is_offered", [True, False])
-def test_calls_that_come_back_have_the_name_that_the_model_knows(is_offered: bool) -> None:
+def test_calls_that_come_back_have_the_name_that_the_model_knows() -> None:
     function = {"type": "function_call", "call_id": "c1", "namespace": "crm", "name": "find", "arguments": "{}"}
     custom = {"type": "custom_tool_call", "call_id": "c2", "namespace": "crm", "name": "note", "input": "x"}
-    (turn,) = responses_request(input=[function, custom], tools=[CRM] if is_offered else []).chat.messages
-    assert [call.as_function.function.name for call in turn.tool_calls or ()] == ["crm__find", "crm__note"]
-
-
-@pytest.mark.parametrize("none", [None, ""])
-def test_a_call_without_a_namespace_keeps_its_name(none: str | None) -> None:
-    call = {"type": "function_call", "call_id": "c1", "namespace": none, "name": "plan", "arguments": "{}"}
-    (turn,) = responses_request(input=[call], tools=[PLAN]).chat.messages
-    assert [one.as_function.function.name for one in turn.tool_calls or ()] == ["plan"]
+    plain = {"type": "function_call", "call_id": "c3", "namespace": None, "name": "plan", "arguments": "{}"}
+    for tools in ([CRM], []):
+        (turn,) = responses_request(
+            input=[function, custom, plain, plain | {"namespace": ""}], tools=tools
+        ).chat.messages
+        names = [call.as_function.function.name for call in turn.tool_calls or ()]
+        assert names == ["crm__find", "crm__note", "plan", "plan"]
 
 
 @pytest.mark.parametrize(
@@ -226,20 +223,16 @@ programmatic_tool_calling
 """
 
 
-@pytest.mark.parametrize("kind", BUILT_IN.split())
 @pytest.mark.parametrize("choice", [None, "auto", "required", {"type": "function", "name": "plan"}])
-def test_built_in_tools_are_left_out_and_told(kind: str, choice: Any) -> None:
-    request = responses_request(tools=[CRM, {"type": kind}, PLAN], tool_choice=choice)
-    assert offered(request) == ["crm__find", "crm__note", "plan"]
-    assert request.left_out == ["tools[1]"]
-
-
-def test_nothing_is_told_where_nothing_was_left_out() -> None:
-    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
-    assert responses_request(input=[reasoning, {"role": "user", "content": "x"}], tools=[CRM, PLAN]).left_out == []
+def test_built_in_tools_are_left_out_and_told(choice: Any) -> None:
+    for kind in BUILT_IN.split():
+        request = responses_request(tools=[CRM, {"type": kind}, PLAN], tool_choice=choice)
+        assert (offered(request), request.left_out) == (["crm__find", "crm__note", "plan"], ["tools[1]"]), kind
 
 
 def test_what_tools_of_another_server_did_is_passed_over_and_told() -> None:
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    assert responses_request(input=[reasoning, {"role": "user", "content": "x"}], tools=[CRM, PLAN]).left_out == []
     searched = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
     request = responses_request(input=[searched, {"role": "user", "content": "x"}, searched], tools=[SEARCH])
     assert [message.role for message in request.chat.messages] == ["user"]

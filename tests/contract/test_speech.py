@@ -1,4 +1,4 @@
-"""POST /audio/speech: fields of the body, and marks inside its text."""
+"""POST /audio/speech: fields of the body, marks inside its text, and who may choose which voice."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from configs import load
-from contract.errors import ApiError
+from contract.access import TARIFFS, Caller, Scope
+from contract.errors import VOICE_NOT_IN_PLAN, ApiError
 from contract.limits import SPEECH_INPUT_CHARS
 from contract.speech.engine import AudioBlock, Clip, SpeechJob
 from contract.speech.request import MEDIA_TYPES, SpeechRequest
 from contract.speech.tags import SpeechTag, pieces, prepared
+from contract.speech.voices import SYSTEM_VOICES, Voice, access
 from tests.contract.bodies import read, refusal, refused
 
 CLIP = base64.b64encode(bytes(range(256))).decode()
@@ -31,8 +34,9 @@ def test_only_the_text_is_required() -> None:
     assert (error.param, error.message) == ("input", "`input` is missing")
 
 
-def test_unknown_fields_and_models_are_ignored() -> None:
+def test_unknown_fields_and_models_are_ignored_and_a_whole_number_is_a_speed() -> None:
     assert speech(seed=1, model="tts-1", user={"x": 1}).model == "tts-1"
+    assert speech(speed=2).speed == 2.0
 
 
 @pytest.mark.parametrize("name", sorted({*SpeechRequest.model_fields} - {"input"}))
@@ -50,24 +54,21 @@ def test_raw_samples_are_refused_for_what_they_lack() -> None:
     assert "AI-generated; send `wav`" in sentence
 
 
-@pytest.mark.parametrize(
-    ("field", "values"),
-    [
-        ("input", [None, 5, ["a"]]),
-        ("voice", [1, {"id": "M1"}]),
-        ("provider", [1, ["qwen"]]),
-        ("model", [3]),
-        ("language", [3]),
-        ("response_format", ["pcm", "WAV"]),
-        ("speed", ["1", True]),
-        ("stream_format", ["raw"]),
-        ("prompt_text", ["x" * (SPEECH_INPUT_CHARS + 1)]),
-        ("reference_audio_b64", [5]),
-    ],
-)
-def test_wrong_fields_are_named(field: str, values: list[object]) -> None:
-    for value in values:
-        assert refusal(speech, **{field: value}).param == field, value
+def test_wrong_fields_are_named() -> None:
+    wrong: dict[str, list[object]] = {
+        "input": [None, 5, ["a"]],
+        "voice": [1, {"id": "M1"}],
+        "provider": [1, ["qwen"]],
+        "model": [3],
+        "language": [3],
+        "response_format": ["pcm", "WAV"],
+        "speed": ["1", True],
+        "stream_format": ["raw"],
+        "prompt_text": ["x" * (SPEECH_INPUT_CHARS + 1)],
+        "reference_audio_b64": [5],
+    }
+    for field, values in wrong.items():
+        assert [refusal(speech, **{field: value}).param for value in values] == [field] * len(values)
 
 
 def test_formats_are_taken_and_named_where_another_is_asked_for() -> None:
@@ -77,23 +78,15 @@ def test_formats_are_taken_and_named_where_another_is_asked_for() -> None:
         assert form in sentence
 
 
-@pytest.mark.parametrize("name", ["emotion", "instruction", "instructions"])
-def test_a_style_has_three_names(name: str) -> None:
-    assert speech(**{name: "whisper"}).style == "whisper"
-    assert speech(**{name: "x" * 100_000}).style == "x" * 100_000
-
-
 @pytest.mark.parametrize("nothing", [None, ""])
-def test_a_name_that_says_nothing_hides_no_other(nothing: str | None) -> None:
+def test_a_style_has_three_names_and_one_that_says_nothing_hides_no_other(nothing: str | None) -> None:
+    for name in ("emotion", "instruction", "instructions"):
+        assert speech(**{name: "x" * 100_000}).style == "x" * 100_000
     assert speech(emotion=nothing, instruction="whisper").style == "whisper"
     assert speech(emotion=nothing, instruction=nothing, instructions="whisper").style == "whisper"
     assert speech(emotion="shout", instruction="whisper", instructions="sing").style == "shout"
     assert speech(instruction="whisper", instructions="sing").style == "whisper"
     assert speech(emotion=nothing, instruction=nothing, instructions=nothing).style == ""
-
-
-def test_a_whole_number_is_a_speed() -> None:
-    assert speech(speed=2).speed == 2.0
 
 
 def test_a_clip_comes_decoded() -> None:
@@ -149,28 +142,23 @@ def complaint(text: str, provider: str) -> str:
     return sentence
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_marks_of_the_spec_belong_to_their_engine(provider: str) -> None:
-    model = ENGINES[provider]
-    own = {*model.tags, *(f"<{name}>" for name in model.spans), *(f"</{name}>" for name in model.spans)}
-    assert own == set(OWN_MARKS[provider])
+def test_marks_of_the_spec_belong_to_their_engine() -> None:
+    for provider, model in ENGINES.items():
+        own = {*model.tags, *(f"<{name}>" for name in model.spans), *(f"</{name}>" for name in model.spans)}
+        assert own == set(OWN_MARKS[provider])
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("mark", ALL_MARKS)
-def test_an_engine_keeps_its_own_marks_and_never_sees_anothers(provider: str, mark: str) -> None:
-    if mark in OWN_MARKS[provider]:
-        name = mark.strip("<>/[]")
-        text = mark if mark.startswith("[") or name not in ENGINES[provider].spans else f"<{name}>a</{name}>"
-        assert taken(f"Ja{text}nein", provider) == f"Ja{text}nein"
-    else:
-        assert taken(f"Ja{mark}nein", provider) == "Ja nein"
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("text", ["a < b > c", "<p>x</p>", "[1]", "<Breath> a", "<breath", "x <", "<breath/> a", "a]["])
-def test_what_is_nobodys_mark_is_text(provider: str, text: str) -> None:
-    assert taken(text, provider) == text
+def test_an_engine_keeps_its_own_marks_and_never_sees_anothers(provider: str) -> None:
+    for mark in ALL_MARKS:
+        if mark in OWN_MARKS[provider]:
+            name = mark.strip("<>/[]")
+            text = mark if mark.startswith("[") or name not in ENGINES[provider].spans else f"<{name}>a</{name}>"
+            assert taken(f"Ja{text}nein", provider) == f"Ja{text}nein"
+        else:
+            assert taken(f"Ja{mark}nein", provider) == "Ja nein"
+    hidden = taken("Ja<bre\x00ath>nein", provider)
+    assert hidden == ("Ja<breath>nein" if "<breath>" in OWN_MARKS[provider] else "Ja nein")
 
 
 def test_pieces_name_what_they_are() -> None:
@@ -188,20 +176,15 @@ def test_pieces_name_what_they_are() -> None:
     assert list(pieces("", model)) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<strong>a</strong>",
-        "<strong>a</strong><strong>b</strong>",
-        "<strong><laughter>a</laughter></strong>",
+def test_balanced_spans_are_taken() -> None:
+    texts = ["<strong>a</strong>", "<strong>a</strong><strong>b</strong>", "<strong><laughter>a</laughter></strong>"]
+    texts += [
         "<strong><strong>a</strong></strong>",
         "<strong></strong>a",
         "[laughter]a",
         "<strong>[laughter]a</strong>",
-    ],
-)
-def test_balanced_spans_are_taken(text: str) -> None:
-    assert taken(text, "cosyvoice") == text
+    ]
+    assert [taken(text, "cosyvoice") for text in texts] == texts
 
 
 @pytest.mark.parametrize(
@@ -224,49 +207,20 @@ def test_unbalanced_spans_are_refused_by_their_engine_only(text: str, named: str
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        " ",
-        "\t\r\n",
-        "\u3000\u00a0",
-        "...",
-        "!?",
-        "🎉🎉",
-        "👩‍👧",
-        "\x00\x01\x7f\x85",
-        "\u200b\u200d",
-        "€ + $",
-        "´`",
-        "\x00 🎉",
-    ],
-)
-def test_texts_in_which_nothing_is_said_are_refused(provider: str, text: str) -> None:
-    assert "nothing to speak" in complaint(text, provider)
+def test_texts_in_which_nothing_is_said_are_refused(provider: str) -> None:
+    blank = ("", " ", "\t\r\n", "\u3000\u00a0", "\x00\x01\x7f\x85", "\u200b\u200d", "\x00 🎉")
+    for text in (*blank, "...", "!?", "🎉🎉", "👩‍👧", "€ + $", "´`"):
+        assert "nothing to speak" in complaint(text, provider), text
+    for mark in ("<breath>", "[laughter]", "<laughter></laughter>", "<strong>!</strong>"):
+        complaint(mark, provider)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("mark", ["<breath>", "[laughter]", "<laughter></laughter>", "<strong>!</strong>"])
-def test_marks_alone_are_nothing_to_speak(provider: str, mark: str) -> None:
-    complaint(mark, provider)
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("text", ["a", "7", "½", "Ⅷ", "日", "ع", "ก", "🎉 a", "é", "ß.", "٣"])
-def test_one_letter_or_digit_is_enough(provider: str, text: str) -> None:
-    assert taken(text, provider) == text
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_control_characters_are_left_out(provider: str) -> None:
-    assert taken("a\x00b\x1b[31m\x7f c\x9f", provider) == "ab[31m c"
-    assert taken("a\tb\r\nc", provider) == "a\tb\r\nc"
-
-
-def test_a_control_character_does_not_hide_a_mark() -> None:
-    assert taken("Ja<bre\x00ath>nein", "qwen") == "Ja nein"
-    assert taken("Ja<bre\x00ath>nein", "supertonic") == "Ja<breath>nein"
+def test_one_letter_or_digit_is_enough_and_what_is_no_mark_is_text(provider: str) -> None:
+    texts = ["a", "7", "½", "Ⅷ", "日", "ع", "ก", "🎉 a", "é", "ß.", "٣", "a\tb\r\nc"]
+    texts += ["a < b > c", "<p>x</p>", "[1]", "<Breath> a", "<breath", "x <", "<breath/> a", "a]["]
+    assert [taken(text, provider) for text in texts] == texts
+    assert taken("a\x00b\x1b[31m\x7f c\x9f", provider) == "ab[31m c", "control characters are left out"
 
 
 @given(st.lists(st.sampled_from([*ALL_MARKS, "a", "<", ">", "/", "[", "]", "\x00", "breath", " "]), max_size=12))
@@ -279,3 +233,76 @@ def test_no_engine_ever_sees_a_mark_of_another(parts: list[str]) -> None:
         except ApiError:
             continue
         assert not any(mark in kept for mark in ALL_MARKS if mark not in OWN_MARKS[provider])
+
+
+VOICES = load("embedded").voices
+
+FIXED = {
+    "supertonic": {"M1", "M2", "M3", "M4", "M5", "F1", "F2", "F3", "F4", "F5"},
+    "cosyvoice": {"de-thorsten"},
+    "qwen": {"rooom-f-01", "rooom-f-02", "rooom-m-01", "rooom-m-02"},
+}
+"""The promised fixed voices of each engine."""
+
+
+def caller(plan: str, *entitlements: str) -> Caller:
+    return Caller(1, "acme", "k", TARIFFS[plan], frozenset(Scope), entitlements=frozenset(entitlements))
+
+
+def test_fixed_voices_of_the_spec_are_there() -> None:
+    for provider, slugs in FIXED.items():
+        assert {slug for slug, voice in VOICES.items() if voice.provider == provider} == slugs
+
+
+def test_slugs_of_the_catalogue_engine_say_gender_and_age() -> None:
+    catalogue = [voice for voice in VOICES.values() if voice.provider == "mistral"]
+    assert catalogue
+    for voice in catalogue:
+        prefix, gender, age = voice.slug.split("-")
+        low, high = map(int, voice.age_group.split("-"))
+        assert (prefix, gender) == ("bib", voice.gender)
+        assert low <= int(age) <= high
+
+
+def test_the_rest_of_the_spec_about_single_voices() -> None:
+    assert {slug for slug, voice in VOICES.items() if voice.status} == FIXED["qwen"]
+    assert all(VOICES[slug].status_note for slug in FIXED["qwen"])
+    ages = {"rooom-f-01": "30-35", "rooom-f-02": "45-50", "rooom-m-01": "30-35", "rooom-m-02": "45-50"}
+    assert {slug: VOICES[slug].age_group for slug in ages} == ages
+    thorsten = VOICES["de-thorsten"]
+    assert (thorsten.gender, thorsten.primary_language, thorsten.origin) == ("m", "de", "cloned")
+    assert all(voice.scope == "platform" for voice in VOICES.values())
+
+
+def test_system_voices_are_no_voices_of_the_catalogue() -> None:
+    assert SYSTEM_VOICES == {"default-de": "de", "default-en": "en"}
+    assert not SYSTEM_VOICES.keys() & VOICES.keys()
+
+
+def test_voice_selection_begins_with_starter_or_the_entitlement() -> None:
+    rows: list[tuple[str, tuple[str, ...], bool, str]] = [("free", (), False, "tier")]
+    rows += [("free", ("voices",), True, "entitlement"), ("starter", ("voices",), True, "tier")]
+    rows += [(plan, (), True, "tier") for plan in ("starter", "standard", "pro", "enterprise")]
+    for plan, entitlements, may, via in rows:
+        who = caller(plan, *entitlements)
+        answer = access(who)
+        assert (answer["selectable"], answer["via"], answer["tier"]) == (may, via, plan)
+        assert (answer["hint"] is None) == may
+        for voice in VOICES.values():
+            assert voice.selectable(who) == (may or voice.provider != "mistral")
+
+
+def test_a_voice_that_may_not_be_chosen_is_a_403_that_says_what_would_help() -> None:
+    error = refusal(VOICES["bib-f-30"].require, caller("free"), fault=VOICE_NOT_IN_PLAN)
+    assert (error.fault.status, error.param) == (403, "voice")
+    assert all(word in error.message for word in ("bib-f-30", "free", "starter"))
+    VOICES["bib-f-30"].require(caller("starter"))
+    VOICES["bib-f-30"].require(caller("free", "voices"))
+    VOICES["M1"].require(caller("free"))
+
+
+def test_a_voice_has_no_unknown_keys() -> None:
+    with pytest.raises(ValidationError):
+        Voice.model_validate({**VOICES["M1"].model_dump(), "tier": "gold"})
+    with pytest.raises(ValidationError):
+        Voice.model_validate({**VOICES["M1"].model_dump(), "gender": "x"})

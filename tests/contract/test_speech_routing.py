@@ -243,9 +243,9 @@ def test_an_unknown_provider_is_refused_first_and_the_message_names_the_right_on
     assert len(error.message) < 200
 
 
-@pytest.mark.parametrize("language", ["DE", "de-DE", "de_AT", " de ", "de-Latn-CH"])
-def test_regions_and_case_of_a_language_do_not_matter(language: str) -> None:
-    assert spoken(provider="qwen", language=language).language == "de"
+def test_regions_and_case_of_a_language_do_not_matter() -> None:
+    spellings = ("DE", "de-DE", "de_AT", " de ", "de-Latn-CH")
+    assert {spoken(provider="qwen", language=language).language for language in spellings} == {"de"}
 
 
 @pytest.mark.parametrize(
@@ -278,14 +278,13 @@ def test_characters_are_counted(chooser: dict[str, str], most: int, fault: Fault
         assert f"{count}" in error.message
 
 
-@pytest.mark.parametrize("speed", [0.5, 0.50001, 1, 1.99, 2.0, 0.49, 2.01, 0, -1, 1e308])
-def test_speed_has_bounds_where_it_means_something(speed: float) -> None:
-    if 0.5 <= speed <= 2:
+def test_speed_has_bounds_where_it_means_something() -> None:
+    for speed in (0.5, 0.50001, 1, 1.99, 2.0):
         assert spoken(provider="cosyvoice", speed=speed).model.has_speed
-    else:
+    for speed in (0.49, 2.01, 0, -1, 1e308):
         assert refusal(spoken, provider="cosyvoice", speed=speed).param == "speed"
-    for provider in ("supertonic", "mistral", "qwen"):
-        assert spoken(provider=provider, speed=speed).model.provider == provider
+        for provider in ("supertonic", "mistral", "qwen"):
+            assert spoken(provider=provider, speed=speed).model.provider == provider
 
 
 FORMATS = {
@@ -296,10 +295,12 @@ FORMATS = {
 }
 
 
-@pytest.mark.parametrize("provider", FORMATS)
-def test_formats(provider: str) -> None:
-    answers = {asked: spoken(provider=provider, response_format=asked).format for asked in FORMATS[provider]}
-    assert answers == FORMATS[provider]
+def test_formats() -> None:
+    answers = {
+        provider: {asked: spoken(provider=provider, response_format=asked).format for asked in formats}
+        for provider, formats in FORMATS.items()
+    }
+    assert answers == FORMATS
 
 
 def test_another_organisations_voice_does_not_exist() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import configs
 from contract.catalog import TranscriptionModel
-from contract.errors import INVALID_REQUEST, LANGUAGE_NOT_SUPPORTED, REQUEST_TOO_LARGE, ApiError, Fault
+from contract.errors import INVALID_REQUEST, LANGUAGE_NOT_SUPPORTED, REQUEST_TOO_LARGE, ApiError
 from contract.limits import CONTEXT_TERMS, TRANSCRIPTION_PROMPT_CHARS, UPLOAD_BYTES
 from contract.transcription.engine import ALIASES, LANGUAGES, Segment, TimedWord, TranscriptUpdate, named_language
 from contract.transcription.request import TranscriptionRequest, choose, fields, plan
@@ -29,9 +29,6 @@ def transcript(**asked: Any) -> Transcript:
     return Transcript(plan(TranscriptionRequest(**asked), model))
 
 
-# --- languages --------------------------------------------------------------------------------------------------------
-
-
 def test_there_are_a_hundred_languages_with_cantonese() -> None:
     assert len(set(LANGUAGES)) == len(LANGUAGES) == 100
     assert "yue" in LANGUAGES
@@ -44,10 +41,9 @@ def test_a_region_is_cut(code: str, region: str) -> None:
     assert named_language(f" {code.upper()}{region} ") == code
 
 
-@pytest.mark.parametrize("code", [None, "", "  ", "auto", " AUTO "])
-def test_no_language_is_named(code: str | None) -> None:
-    assert named_language(code) is None
-    assert plan(TranscriptionRequest(language=code), DEFAULT).language is None
+def test_no_language_is_named() -> None:
+    for code in (None, "", "  ", "auto", " AUTO "):
+        assert (named_language(code), plan(TranscriptionRequest(language=code), DEFAULT).language) == (None, None)
 
 
 @given(st.text(max_size=12))
@@ -62,27 +58,14 @@ def test_a_refusal_names_what_is_known() -> None:
     assert error.extra["supported"] == sorted(WHISPER.languages)
 
 
-@pytest.mark.parametrize(
-    ("sent", "told"),
-    [
-        ("de", "de"),
-        ("de-DE", "de"),
-        ("DE", "de"),
-        ("nb", "no"),
-        ("nb-NO", "no"),
-        ("iw", "he"),
-        ("zz", None),
-        ("yue", None),
-    ],
-)
-def test_the_default_model_echoes_what_was_sent_and_its_engine_hears_a_code_that_it_knows(
-    sent: str, told: str | None
-) -> None:
-    planned = plan(TranscriptionRequest(language=f" {sent} ", response_format="verbose_json"), DEFAULT)
-    assert planned.job(b"").language == told
-    made = Transcript(planned)
-    made.add(TranscriptUpdate(1.0, 1.0, told or "en"))
-    assert reply(made)["language"] == sent
+def test_the_default_model_echoes_what_was_sent_and_its_engine_hears_a_code_that_it_knows() -> None:
+    codes = {"de": "de", "de-DE": "de", "DE": "de", "nb": "no", "nb-NO": "no", "iw": "he", "zz": None, "yue": None}
+    for sent, code in codes.items():
+        planned = plan(TranscriptionRequest(language=f" {sent} ", response_format="verbose_json"), DEFAULT)
+        assert planned.job(b"").language == code
+        made = Transcript(planned)
+        made.add(TranscriptUpdate(1.0, 1.0, code or "en"))
+        assert reply(made)["language"] == sent
 
 
 @pytest.mark.parametrize(
@@ -90,9 +73,6 @@ def test_the_default_model_echoes_what_was_sent_and_its_engine_hears_a_code_that
 )
 def test_what_is_no_code_is_refused_by_the_default_model_too(sent: str) -> None:
     assert refusal(plan, TranscriptionRequest(language=sent), DEFAULT).param == "language"
-
-
-# --- what an engine can do --------------------------------------------------------------------------------------------
 
 
 def able(model: TranscriptionModel, **options: Any) -> TranscriptionModel:
@@ -126,10 +106,10 @@ def test_whisper_that_times_no_words_refuses_them_where_the_answer_would_have_th
     assert not plan(TranscriptionRequest(timestamp_granularities="word"), mute).words
 
 
-@pytest.mark.parametrize("format", ["json", "text", "verbose_json"])
-def test_words_are_timed_only_where_the_answer_shows_them(format: Any) -> None:
-    asked = TranscriptionRequest(timestamp_granularities="word", response_format=format)
-    assert plan(asked, DEFAULT).words is (format == "verbose_json")
+def test_words_are_timed_only_where_the_answer_shows_them() -> None:
+    shown = {"json": False, "text": False, "verbose_json": True}
+    asked = {form: TranscriptionRequest(timestamp_granularities="word", response_format=form) for form in shown}
+    assert {form: plan(request, DEFAULT).words for form, request in asked.items()} == shown
 
 
 def test_terms_are_refused_where_the_engine_has_no_place_for_them() -> None:
@@ -143,9 +123,6 @@ def test_terms_are_refused_where_the_engine_has_no_place_for_them() -> None:
 def test_of_a_prompt_that_is_too_long_the_end_is_kept(more: int) -> None:
     prompt = "b" + "a" * (TRANSCRIPTION_PROMPT_CHARS - 1 + more)
     assert TranscriptionRequest(prompt=prompt).prompt == prompt[-TRANSCRIPTION_PROMPT_CHARS:]
-
-
-# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_form_may_repeat_lists_and_nothing_else() -> None:
@@ -163,9 +140,9 @@ def test_a_field_of_a_form_that_nobody_filled_in_was_not_sent() -> None:
         fields([("prompt", "a"), ("prompt", "b")])
 
 
-@pytest.mark.parametrize(("sent", "means"), [("true", True), ("1", True), ("False", False), ("", False), (True, True)])
-def test_switches_are_read_as_forms_spell_them(sent: Any, means: bool) -> None:
-    assert TranscriptionRequest(stream=sent, format_text=sent).stream is means
+def test_switches_are_read_as_forms_spell_them() -> None:
+    means: dict[Any, bool] = {"true": True, "1": True, "False": False, "": False, True: True}
+    assert {sent: TranscriptionRequest(stream=sent, format_text=sent).stream for sent in means} == means
 
 
 @pytest.mark.parametrize("count", [CONTEXT_TERMS - 1, CONTEXT_TERMS])
@@ -174,17 +151,11 @@ def test_terms_are_counted_as_they_came(count: int) -> None:
     assert len(TranscriptionRequest(context_bias=terms).context_bias) == count - 1
 
 
-@pytest.mark.parametrize("model", [None, "", "whisper-1", "WHISPER-LARGE-V3", "x" * 1000])
-def test_an_unknown_model_is_the_default_one(model: str | None) -> None:
-    assert choose(TranscriptionRequest(model=model), list(MODELS.values())) is DEFAULT
-
-
-def test_without_a_default_there_is_none() -> None:
+def test_an_unknown_model_is_the_default_one_and_without_a_default_there_is_none() -> None:
+    for model in (None, "", "whisper-1", "WHISPER-LARGE-V3", "x" * 1000):
+        assert choose(TranscriptionRequest(model=model), list(MODELS.values())) is DEFAULT
     assert choose(TranscriptionRequest(), [WHISPER]) is None
     assert choose(TranscriptionRequest(model=WHISPER.id), [WHISPER]) is WHISPER
-
-
-# --- answers ----------------------------------------------------------------------------------------------------------
 
 
 def test_deltas_are_the_text() -> None:
@@ -198,11 +169,11 @@ def test_deltas_are_the_text() -> None:
     assert "".join(made.add(part) for part in parts) == made.text == "One. Two. Three."
 
 
-@pytest.mark.parametrize(("done_s", "billed"), [(0.0, 0), (0.1, 1), (3.0, 3), (3.2, 4), (99.0, 9)])
-def test_the_default_model_bills_what_was_listened_to(done_s: float, billed: int) -> None:
-    made = transcript()
-    made.add(TranscriptUpdate(8.5, done_s))
-    assert made.billed_seconds == billed
+def test_the_default_model_bills_what_was_listened_to() -> None:
+    for done_s, billed in ((0.0, 0), (0.1, 1), (3.0, 3), (3.2, 4), (99.0, 9)):
+        made = transcript()
+        made.add(TranscriptUpdate(8.5, done_s))
+        assert made.billed_seconds == billed
 
 
 def test_whisper_bills_to_the_end_of_the_last_segment() -> None:
@@ -213,24 +184,12 @@ def test_whisper_bills_to_the_end_of_the_last_segment() -> None:
     assert (made.seconds, made.billed_seconds) == (4.2, 5)
 
 
-# --- subtitles --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [
-        (0.0, "00:00:00,000"),
-        (1.9994, "00:00:01,999"),
-        (1.9996, "00:00:02,000"),
-        (59.9996, "00:01:00,000"),
-        (3599.9996, "01:00:00,000"),
-        (360_000.0, "100:00:00,000"),
-        (-0.001, "00:00:00,000"),
-    ],
-)
-def test_times_are_rounded_once(seconds: float, told: str) -> None:
-    assert srt([Segment("a", seconds, seconds)]).splitlines()[1] == f"{told} --> {told}"
-    assert vtt([Segment("a", seconds, seconds)]).splitlines()[2].startswith(told.replace(",", "."))
+def test_times_are_rounded_once() -> None:
+    stamps = {0.0: "00:00:00,000", 1.9994: "00:00:01,999", 1.9996: "00:00:02,000", 59.9996: "00:01:00,000"}
+    stamps |= {3599.9996: "01:00:00,000", 360_000.0: "100:00:00,000", -0.001: "00:00:00,000"}
+    for seconds, stamp in stamps.items():
+        assert srt([Segment("a", seconds, seconds)]).splitlines()[1] == f"{stamp} --> {stamp}"
+        assert vtt([Segment("a", seconds, seconds)]).splitlines()[2].startswith(stamp.replace(",", "."))
 
 
 @given(st.text())
@@ -244,21 +203,13 @@ def test_nothing_heard_is_an_empty_file() -> None:
     assert (srt([]), vtt([])) == ("", "WEBVTT\n\n")
 
 
-# --- tickets ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("mime", [*RECORDING_TYPES, "audio/webm;codecs=opus", " AUDIO/OGG ; codecs=opus"])
 def test_types_of_recordings(mime: str) -> None:
     assert UploadRequest(mime=mime, size=1).content_type in RECORDING_TYPES
 
 
-@pytest.mark.parametrize("size", [1, UPLOAD_BYTES - 1, UPLOAD_BYTES])
-def test_sizes_of_recordings(size: int) -> None:
-    UploadRequest(mime="audio/ogg", size=size).check_size()
-
-
-@pytest.mark.parametrize(
-    ("size", "fault"), [(UPLOAD_BYTES + 1, REQUEST_TOO_LARGE), (0, INVALID_REQUEST), (-1, INVALID_REQUEST)]
-)
-def test_sizes_that_are_refused(size: int, fault: Fault) -> None:
-    refusal(UploadRequest(mime="audio/ogg", size=size).check_size, fault=fault)
+def test_sizes_of_recordings() -> None:
+    for size in (1, UPLOAD_BYTES - 1, UPLOAD_BYTES):
+        UploadRequest(mime="audio/ogg", size=size).check_size()
+    for size, fault in ((UPLOAD_BYTES + 1, REQUEST_TOO_LARGE), (0, INVALID_REQUEST), (-1, INVALID_REQUEST)):
+        refusal(UploadRequest(mime="audio/ogg", size=size).check_size, fault=fault)
