@@ -30,8 +30,7 @@ from rich.progress import Progress
 import configs
 import models
 from benchmarks.quality.examples import FILE, Case, load
-from benchmarks.quality.tables import report
-from benchmarks.quality.verdicts import Evaluated, Verdict
+from benchmarks.quality.verdicts import Evaluated, Verdict, report
 from contract.catalog import Catalog, DecisionModel
 from contract.decisions.answers import distribution
 from contract.decisions.engine import DecisionJob
