@@ -80,12 +80,7 @@ class Gate:
         self._stream_method = cache(partial(getattr, self._stream_handle))
         self.waker = Waker(name, self._handle, watch, self.running, serving.load_s)
         queues = serving.when_busy == "queue"
-        self.queue = SlotQueue(
-            self._slots,
-            serving.max_queued if queues else 0,
-            reserves=queues,
-            sharers=sharers,
-        )
+        self.queue = SlotQueue(self._slots, serving.max_queued if queues else 0, reserves=queues, sharers=sharers)
         self.forecast = Forecast(
             self.queue, lambda: self._running_slots() or serving.max_ongoing_requests, self.waker.load_left_s
         )

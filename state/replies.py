@@ -12,20 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    Row,
-    and_,
-    bindparam,
-    case,
-    cast,
-    delete,
-    func,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import BigInteger, Connection, Row, and_, bindparam, case, cast, delete, func, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from contract.errors import IDEMPOTENCY_IN_PROGRESS, RATE_LIMIT_EXCEEDED

@@ -24,5 +24,4 @@ attack.py       what an attack is, the list of them, what it may say
 target.py       the graph under attack: address, keys, what it offers
 bystander.py    somebody else who asks all the time, and how long that takes
 wire.py         exact bytes over a socket; HTTP libraries tidy up what attackers send
-graph.py        a graph of its own, with two organisations
 """

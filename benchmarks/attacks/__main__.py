@@ -17,8 +17,8 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack, aclosing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, aclosing, contextmanager
 
 from benchmarks.attacks import (  # noqa: F401  # each puts its attacks on the list
     bodies,
@@ -36,9 +36,11 @@ from benchmarks.attacks import (  # noqa: F401  # each puts its attacks on the l
     voices,
 )
 from benchmarks.attacks.attack import ATTACKS, Attack, Verdict, judge
-from benchmarks.attacks.graph import graph
 from benchmarks.attacks.target import is_loopback, opened
+from benchmarks.servers import customer, parlance, working_folder
 
+OTHER = "PARLANCE_OTHER_KEY"
+PLAN = "pro"
 WORDS = {True: "held", False: "**not held**", None: "not tried"}
 
 
@@ -57,8 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with ExitStack() as running:
         url, key, other_key = options.base_url, os.environ.get("PARLANCE_KEY", ""), os.environ.get(OTHER, "")
         if not url:
-            own = running.enter_context(graph(options.config))
-            url, key, other_key = own.url, own.key, own.other_key
+            url, key, other_key = running.enter_context(graph(options.config))
         if not key:
             parser.error("PARLANCE_KEY must hold a key with every scope; its organisation pays")
         verdicts = asyncio.run(attack_all(url.rstrip("/"), key, other_key, chosen, is_short=options.short))
@@ -67,7 +68,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(any(verdict.passed not in allowed for verdict in verdicts))
 
 
-OTHER = "PARLANCE_OTHER_KEY"
+@contextmanager
+def graph(config: str) -> Iterator[tuple[str, str, str]]:
+    """The graph of a Serve config as `make serve` runs it: its address, and a key of each of two organisations.
+
+    Its log is lost with it, unless it fails.
+    """
+    with working_folder("attacks-") as folder, parlance(folder, config) as server:
+        environment = {"PARLANCE_HOME": str(next(folder.glob("home-*")))}
+        key, other_key = (customer(environment, name, PLAN) for name in ("attacker", "bystander"))
+        yield server.url, key, other_key
 
 
 async def attack_all(url: str, key: str, other_key: str, chosen: Sequence[Attack], *, is_short: bool) -> list[Verdict]:

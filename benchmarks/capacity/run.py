@@ -88,11 +88,7 @@ def simulate(
     _play(trace, engines, clock, progress)
     clock.run_until(end_s)
     return Result(
-        name,
-        end_s,
-        outcome,
-        wait_s,
-        [_result(engine, series) for engine, series in zip(engines, looks, strict=True)],
+        name, end_s, outcome, wait_s, [_result(engine, series) for engine, series in zip(engines, looks, strict=True)]
     )
 
 

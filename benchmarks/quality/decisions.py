@@ -21,6 +21,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -29,8 +30,7 @@ from rich.progress import Progress
 import configs
 import models
 from benchmarks.quality.examples import FILE, Case, load
-from benchmarks.quality.tables import report
-from benchmarks.quality.verdicts import Evaluated, Verdict
+from benchmarks.quality.verdicts import Evaluated, Verdict, report
 from contract.catalog import Catalog, DecisionModel
 from contract.decisions.answers import distribution
 from contract.decisions.engine import DecisionJob
@@ -82,8 +82,7 @@ async def evaluate(
     model: DecisionModel, cases: Sequence[Case], presets: Iterable[Preset], advance: Callable[[], None]
 ) -> Evaluated:
     """Loads, measures and asks `model`; one example after the other, as requests would come."""
-    scorer = models.load(model)
-    try:
+    with closing(models.load(model)) as scorer:
         measured = await scorer.measure(presets)
         verdicts = []
         for case in cases:
@@ -91,8 +90,6 @@ async def evaluate(
             for name, reading in zip(case.questions, readings.reads, strict=True):
                 verdicts.append(Verdict(case, name, distribution(reading, readings.temperature)))
             advance()
-    finally:
-        scorer.close()
     return Evaluated(model.id, measured, verdicts)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
+from contextlib import closing
 
 import configs
 import models
@@ -37,17 +38,14 @@ def run(options: argparse.Namespace) -> None:
 
 async def _row(rounds: int) -> str:
     catalog = configs.load("embedded")
-    preset, scorer = catalog.presets["ticket-routing-v1"], models.load(catalog.decisions["decision-v2"])
-    apart, alone_s, together_s = [0.0] * 3, [], []
-    try:
+    preset, apart, alone_s, together_s = catalog.presets["ticket-routing-v1"], [0.0] * 3, [], []
+    with closing(models.load(catalog.decisions["decision-v2"])) as scorer:
         await scorer.measure([preset])
         for index in range(rounds * len(STATES)):
             found, one_s, all_s = await _drifts(scorer, STATES[index % len(STATES)], preset, f"{index}")
             apart = [max(pair) for pair in zip(apart, found, strict=True)]
             alone_s.append(one_s)
             together_s.append(all_s)
-    finally:
-        scorer.close()
     drifts = " | ".join(f"{drift:.1e}" if drift else "0" for drift in apart)
     rate = len(together_s) * (OTHERS + 1) / sum(together_s)
     return f"| {drifts} | {sum(alone_s) / len(alone_s) * 1000:.0f} | {rate:.1f} |"

@@ -24,7 +24,9 @@ import models
 from audio.sandbox import TooLong, decode
 from benchmarks.quality import transcription
 from benchmarks.quality.spoken import SPEECH, VOICES, sentences
+from contract.speech import engine
 from contract.speech.engine import SpeechJob
+from deployments.ingress.verifier import wav
 from models.espeak import library
 from models.espeak.voices import VoiceSettings, language_of
 
@@ -95,9 +97,8 @@ def prepare(
         folder.mkdir(parents=True, exist_ok=True)
         clips = _recorded(people, languages) if people else _clips(seed, languages, sentences)
         turns, track = lay(asyncio.run(clips), HOUR_S, random.Random(seed))
-        with wave.open(str(folder / "track.wav"), "wb") as file:
-            file.setparams((1, 2, SAMPLE_RATE, 0, "NONE", ""))
-            file.writeframes((track * 32767).astype("<i2").tobytes())
+        sound = engine.Clip((track * 32767).astype("<i2").tobytes(), SAMPLE_RATE)
+        (folder / "track.wav").write_bytes(wav(sound))
         turns_file.write_text(json.dumps([asdict(turn) for turn in turns], ensure_ascii=False, indent=1), "utf-8")
     return [Turn(**turn) for turn in json.loads(turns_file.read_text("utf-8"))]
 

@@ -15,6 +15,7 @@ import random
 import statistics
 import tomllib
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,10 +111,7 @@ def run(_options: argparse.Namespace) -> None:
 
 async def _outcomes() -> list[Outcome]:
     catalog = configs.load("embedded")
-    scorer = models.load(catalog.decisions["decision-v2"])
-    try:
+    with closing(models.load(catalog.decisions["decision-v2"])) as scorer:
         await scorer.measure(catalog.presets.values())
         made = injections(load(catalog.presets), STATES)
         return [await outcome(scorer, one) for one in track(made, "injections")]
-    finally:
-        scorer.close()

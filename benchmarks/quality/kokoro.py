@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import configs
 from benchmarks.quality.transcription import errors
+from contract.speech.engine import Clip
+from deployments.ingress.verifier import wav
 from models.kokoro.network import CutNetwork, PublishedNetwork
 from models.kokoro.speaker import SAMPLE_RATE, Kokoro
 from models.kokoro.styles import KokoroVoice, at_home
@@ -141,10 +143,7 @@ def ears() -> Callable[..., str]:
 
 
 def _write(folder: Path, name: str, sounds: dict[str, Array]) -> None:
-    import wave
-
     folder.mkdir(parents=True, exist_ok=True)
     for way in (PUBLISHED, CUT):
-        with wave.open(str(folder / f"{name}-{way.replace(' ', '-')}.wav"), "wb") as file:
-            file.setparams((1, 2, SAMPLE_RATE, 0, "NONE", ""))
-            file.writeframes((sounds[way] * 32767).astype("<i2").tobytes())
+        clip = Clip((sounds[way] * 32767).astype("<i2").tobytes(), SAMPLE_RATE)
+        (folder / f"{name}-{way.replace(' ', '-')}.wav").write_bytes(wav(clip))

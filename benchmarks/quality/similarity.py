@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections import defaultdict
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,7 @@ def run(_options: argparse.Namespace) -> None:
 async def _compared(catalog: Catalog) -> list[Compared]:
     model = catalog.decisions[MODEL]
     assert model.setup.weights
-    scorer = SimilarityScorer(model, weights.ensure(model.setup.weights))
-    try:
+    with closing(SimilarityScorer(model, weights.ensure(model.setup.weights))) as scorer:
         await scorer.prepare(list(catalog.presets.values()))
         results = []
         for case in load(catalog.presets, FILE):
@@ -81,8 +81,6 @@ async def _compared(catalog: Catalog) -> list[Compared]:
                 Compared(kind, group, likeness, right)
                 for (kind, _, right), likeness in zip(asked, likenesses, strict=True)
             ]
-    finally:
-        scorer.close()
     return results
 
 

@@ -14,6 +14,7 @@ import asyncio
 import json
 import tomllib
 from collections import defaultdict
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,8 @@ def run(_options: argparse.Namespace) -> None:
 
 
 async def _tallies(catalog: Catalog, model: DecisionModel) -> dict[str, Tally]:
-    scorer = models.load(model)
     tallies: dict[str, Tally] = defaultdict(Tally)
-    try:
+    with closing(models.load(model)) as scorer:
         await scorer.measure(catalog.presets.values())
         for group in tomllib.loads(FILE.read_text("utf-8")).values():
             for state, expected in group["texts"].items():
@@ -63,8 +63,6 @@ async def _tallies(catalog: Catalog, model: DecisionModel) -> dict[str, Tally]:
                     replies = (await _reply(catalog, model, scorer, wire))["answers"]
                     results = replies if isinstance(replies, list) else list(replies.values())
                     _count(tallies[name], group, expected, results)
-    finally:
-        scorer.close()
     return tallies
 
 

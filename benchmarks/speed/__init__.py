@@ -29,7 +29,6 @@ peers.py           the servers of others
 llama_server.py    one of them, as a program
 kokoro_peer.py     another one, a library in a loop
 cold_requests.py   the first answer of each capability
-cold_phases.py     where the seconds of a start go
 load.py            clients, in a process of their own
 instant.py         servers over engines that answer at once, configured by `instant.yaml`
 instant_engine.py  those engines

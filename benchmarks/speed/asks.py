@@ -8,7 +8,6 @@ import io
 import json
 import math
 import time
-import wave
 from array import array
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -23,10 +22,11 @@ from contract.decisions.engine import DecisionJob
 from contract.decisions.questions import BinaryQuestion
 from contract.embeddings import EmbeddingsJob
 from contract.rerank import RerankJob
-from contract.speech.engine import SpeechJob
+from contract.speech.engine import Clip, SpeechJob
 from contract.transcription.engine import TranscriptionJob
 from contract.voice_design.order import DesignOrder, voice_spec
 from contract.wires import contents
+from deployments.ingress.verifier import wav
 
 ANSWER_TOKENS = 256
 TEXTS = 64
@@ -173,12 +173,8 @@ async def voice_design(engine: Any, model: VoiceDesignModel, _: Path | None) -> 
 
 
 def tone() -> bytes:
-    file = io.BytesIO()
     samples = (int(9_000 * math.sin(2 * math.pi * TONE_HZ * at / SAMPLE_RATE)) for at in range(TONE_S * SAMPLE_RATE))
-    with wave.open(file, "wb") as writer:
-        writer.setparams((1, 2, SAMPLE_RATE, 0, "NONE", ""))
-        writer.writeframes(array("h", samples).tobytes())
-    return file.getvalue()
+    return wav(Clip(array("h", samples).tobytes(), SAMPLE_RATE))
 
 
 def _short(text: str) -> str:

@@ -31,6 +31,7 @@ import httptools
 import uvloop
 
 from benchmarks.servers import Server, parlance, working_folder
+from benchmarks.speed.load import post
 from benchmarks.speed.peers import MODEL, STREAMS, llama, of_its_own, vllm, vllm_python
 
 MAX_TOKENS = 64
@@ -114,10 +115,8 @@ def make_request(server: Server, max_tokens: int = MAX_TOKENS, words: int = PROM
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-    ).encode()
-    head = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": str(len(body))}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in (head | server.headers).items())
-    return f"POST /v1/chat/completions HTTP/1.1\r\n{lines}\r\n".encode() + body
+    )
+    return post("/v1/chat/completions", server.headers, body)
 
 
 async def send(server: Server, streams: int, max_tokens: int = MAX_TOKENS, words: int = PROMPT_WORDS) -> Round:

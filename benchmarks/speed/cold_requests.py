@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import time
-import wave
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +13,8 @@ import uvloop
 from benchmarks.servers import Server
 from benchmarks.speed.chat import send
 from benchmarks.speed.peers import MODEL
+from contract.speech.engine import Clip
+from deployments.ingress.verifier import wav
 
 AGAIN_S = 0.1
 ANSWERED_WITHIN_S = 300
@@ -56,11 +56,7 @@ class First:
 
 def recording(seconds: int = 3) -> bytes:
     """A WAV file of silence: what is measured is the way to the answer."""
-    file = io.BytesIO()
-    with wave.open(file, "wb") as sound:
-        sound.setparams((1, 2, 16_000, 0, "NONE", ""))
-        sound.writeframes(bytes(2 * 16_000 * seconds))
-    return file.getvalue()
+    return wav(Clip(bytes(2 * 16_000 * seconds), 16_000))
 
 
 PRAISE = {

@@ -6,12 +6,20 @@
 A turn runs the graph with the fork server, then without it, then starts `vllm serve` once, from its process's start to
 its first token. Each graph has every engine asked `rounds` times, at zero each time, and once three of them together.
 All read their files from the page cache: first starts, which warm it, are not counted. One thing runs at a time.
+
+A start has phases, by what Serve's controller writes about it:
+
+    asked       from the client's request until the controller starts a replica
+    process     until Ray's worker runs our code: Python, Ray, Serve
+    loading     imports, weights, what an engine does before it can answer
+    answer      until the client has the first of it
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import statistics
 import sys
@@ -21,14 +29,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
+from datetime import datetime
 from pathlib import Path
 
 import httpx
 import yaml
 
 from benchmarks.servers import ROOT, Server, parlance, working_folder
-from benchmarks.speed.cold_phases import Phases, median, newest
 from benchmarks.speed.cold_requests import CAPABILITIES, First
 from benchmarks.speed.peers import vllm, vllm_python
 
@@ -39,7 +47,44 @@ SETTLED_S = 5.0
 WITHIN_S = 120
 TOGETHER = ("chat", "embeddings", "speech")
 
+STARTING = re.compile(r"INFO (\S+ \S+) controller \d+ -- Starting Replica\(id='(\w+)', deployment='([\w.-]+)'")
+STARTED = re.compile(
+    r"Replica\(id='(\w+)'.* started successfully .* after ([\d.]+)s .* initial health check took ([\d.]+)s"
+)
+
 WITH, WITHOUT = "with the fork server", "without"
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    wait: float
+    process: float
+    loading: float
+    answer: float
+
+    @property
+    def total(self) -> float:
+        return self.wait + self.process + self.loading + self.answer
+
+
+def newest(session: Path, deployment: str, requested_at: float, total_s: float) -> Phases | None:
+    """Of the last start of a deployment, as Ray's folder tells it; None before it does. `requested_at` is Unix time."""
+    log = "".join(file.read_text() for file in sorted(session.glob("logs/serve/controller_*.log")))
+    events = [(match[1], match[2]) for match in STARTING.finditer(log) if match[3] == deployment]
+    at, replica = events[-1] if events else ("", "")
+    started = next((match for match in STARTED.finditer(log) if match[1] == replica), None)
+    if not started:
+        return None
+    wait = datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").timestamp() - requested_at
+    if wait < 0:
+        return None
+    until_ready, loading = float(started[2]), float(started[3])
+    return Phases(wait, until_ready - loading, loading, max(0.0, total_s - wait - until_ready))
+
+
+def median(starts: Sequence[Phases]) -> Phases:
+    return Phases(*(statistics.median(values) for values in zip(*map(astuple, starts), strict=True)))
+
 
 Starts = defaultdict[tuple[str, str], list[Phases]]
 """By engine and way."""

@@ -27,6 +27,7 @@ import httpx
 
 from benchmarks.servers import Server, parlance, working_folder
 from benchmarks.speed import small_qwen3
+from benchmarks.speed.load import cuts_ms
 from benchmarks.speed.peers import MODEL, vllm_python, vllm_serve
 
 LABELS, SIMILARITY = small_qwen3.MODEL, "decision-v1"
@@ -69,9 +70,7 @@ SHORT = argparse.Namespace(ours=LABELS, chars=4000, turns=1, rounds=5, questions
 def ratios(folder: Path) -> dict[str, float]:
     """Ours divided by vLLM's `/v1/systemone`, of a short run."""
     ours, theirs = compare(SHORT, folder)
-    times = {
-        f"{n} questions, time": _cuts_ms(ours.took_s[n])[0] / _cuts_ms(theirs.took_s[n])[0] for n in SHORT.questions
-    }
+    times = {f"{n} questions, time": cuts_ms(ours.took_s[n])[0] / cuts_ms(theirs.took_s[n])[0] for n in SHORT.questions}
     rates = {f"{n} clients, rate": ours.rates[n][0] / theirs.rates[n][0] for n in SHORT.clients}
     return times | rates
 
@@ -148,7 +147,7 @@ def tables(ours: Figures, theirs: Figures, options: argparse.Namespace) -> str:
         "|---|---|---|---|",
     ]
     for count in options.questions:
-        mine, other = _cuts_ms(ours.took_s[count]), _cuts_ms(theirs.took_s[count])
+        mine, other = cuts_ms(ours.took_s[count]), cuts_ms(theirs.took_s[count])
         cells = f"{mine[0]:.0f} ({mine[1]:.0f}) | {other[0]:.0f} ({other[1]:.0f}) | {mine[0] / other[0]:.2f}"
         lines.append(f"| {count} | {cells} |")
     lines += [
@@ -160,11 +159,6 @@ def tables(ours: Figures, theirs: Figures, options: argparse.Namespace) -> str:
         mine_a_s, other_a_s = statistics.mean(ours.rates[clients]), statistics.mean(theirs.rates[clients])
         lines.append(f"| {clients} | {mine_a_s:.1f} | {other_a_s:.1f} | {mine_a_s / other_a_s:.2f} |")
     return "\n".join(lines)
-
-
-def _cuts_ms(seconds: list[float]) -> tuple[float, float]:
-    ordered = sorted(seconds)
-    return statistics.median(ordered) * 1000, ordered[int(0.95 * (len(ordered) - 1) + 0.5)] * 1000
 
 
 # --- what is asked ---------------------------------------------------------------------------------------------------

@@ -19,15 +19,16 @@ import random
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 import httpx
 
 from benchmarks.servers import Server, parlance, working_folder
+from benchmarks.speed.load import cuts_ms
 from benchmarks.speed.peers import infinity, of_its_own
 from contract.catalog import EmbeddingModel, Serving
-from contract.embeddings import EmbeddingsEngine, EmbeddingsJob
+from contract.embeddings import EmbeddingsJob
 from models import load
 
 Embed = Callable[[list[str]], Awaitable[object]]
@@ -65,8 +66,7 @@ async def measure(embed: Embed, clients: int, texts: int, seconds: float) -> Fig
     started = time.perf_counter()
     await asyncio.gather(*[client() for _ in range(clients)])
     elapsed_s = time.perf_counter() - started
-    cuts = statistics.quantiles(latencies_s, n=20) if len(latencies_s) > 1 else latencies_s * 19
-    return Figures(len(latencies_s) * texts / elapsed_s, cuts[9] * 1000, cuts[18] * 1000)
+    return Figures(len(latencies_s) * texts / elapsed_s, *cuts_ms(latencies_s)[:2])
 
 
 @contextmanager
@@ -80,16 +80,8 @@ def adapter(dtype: str) -> Iterator[Embed]:
         options={"dtype": dtype},
     )
     facts = EmbeddingModel(id=WEIGHTS, owned_by="", dimensions=384, context_window=256, serving=serving)
-    embedder = load(facts)
-    engine: EmbeddingsEngine = embedder
-
-    async def embed(texts: list[str]) -> object:
-        return await engine.embed(EmbeddingsJob(tuple(texts)))
-
-    try:
-        yield embed
-    finally:
-        embedder.close()
+    with closing(load(facts)) as engine:
+        yield lambda texts: engine.embed(EmbeddingsJob(tuple(texts)))
 
 
 def over_http(server: Server, path: str) -> Embed:

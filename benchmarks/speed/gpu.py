@@ -29,6 +29,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -143,13 +144,10 @@ async def shown(model: Model, recording: Path | None) -> dict[str, Any]:
     # Of the whole device: vLLM has processes of its own.
     free_bytes, _ = torch.cuda.mem_get_info()
     started = time.perf_counter()
-    engine = models.load(model)
-    load_s = time.perf_counter() - started
-    taken_bytes = free_bytes - torch.cuda.mem_get_info()[0]
-    try:
+    with closing(models.load(model)) as engine:
+        load_s = time.perf_counter() - started
+        taken_bytes = free_bytes - torch.cuda.mem_get_info()[0]
         answers: list[Asked] = await ASKS[model.noun](engine, model, recording)
-    finally:
-        engine.close()
     return {"load_s": load_s, "memory_bytes": taken_bytes, "asked": [answer._asdict() for answer in answers]}
 
 

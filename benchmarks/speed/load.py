@@ -135,11 +135,16 @@ class Client(asyncio.Protocol):
         self._transport.write(self.request)
 
 
+def post(path: str, headers: dict[str, str], body: str) -> bytes:
+    """A request as it goes over the wire."""
+    head = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": str(len(body.encode()))}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in (head | headers).items())
+    return f"POST {path} HTTP/1.1\r\n{lines}\r\n{body}".encode()
+
+
 async def drive(job: Job) -> Figures:
     """Runs the clients of a job in this process."""
-    head = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": str(len(job.body.encode()))}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in (head | job.headers).items())
-    request = f"POST {job.path} HTTP/1.1\r\n{lines}\r\n{job.body}".encode()
+    request = post(job.path, job.headers, job.body)
     clients = [Client(job.port, request) for _ in range(job.clients)]
     await asyncio.gather(*(client.connect() for client in clients))
     if not job.floods:

@@ -68,12 +68,7 @@ class Kind:
 
 def _chat(draw: Draw) -> Mapping[str, Any]:
     message = {"role": "user", "content": STORY}
-    return {
-        "model": "smollm2-135m-instruct",
-        "messages": [message],
-        "max_tokens": draw.randint(16, 96),
-        "stream": True,
-    }
+    return {"model": "smollm2-135m-instruct", "messages": [message], "max_tokens": draw.randint(16, 96), "stream": True}
 
 
 def _speech(draw: Draw) -> Mapping[str, Any]:

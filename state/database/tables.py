@@ -235,10 +235,7 @@ drafts = _table(
 Index("ix_drafts_org_id_created_at", drafts.c.org_id, drafts.c.created_at)
 
 acts = _table(
-    "acts",
-    _id(),
-    Column("at_ms", Number, nullable=False, index=True),
-    *_texts("os_user", "host", "act", "result"),
+    "acts", _id(), Column("at_ms", Number, nullable=False, index=True), *_texts("os_user", "host", "act", "result")
 )
 
 facts = _table("facts", Column("name", Text, primary_key=True), *_texts("value"))

@@ -101,10 +101,7 @@ async def _counted(
 
 
 async def streamed(
-    context: RequestContext,
-    model: ChatModel,
-    job: J,
-    method: Callable[[Any, J], AsyncIterator[ChatBatch]],
+    context: RequestContext, model: ChatModel, job: J, method: Callable[[Any, J], AsyncIterator[ChatBatch]]
 ) -> AsyncGenerator[ChatBatch, None]:
     """Yields the answer of `method` to `job`, batch by batch. A client that leaves early pays for what was made."""
     first_slice = min(STREAM_SLICE_OUTPUT_TOKENS, job.most_output_tokens(model))

@@ -10,8 +10,7 @@ import configs
 from benchmarks.quality import decisions
 from benchmarks.quality.decisions import MARKS, write
 from benchmarks.quality.examples import OWN, load
-from benchmarks.quality.tables import by_group, overview, released, report
-from benchmarks.quality.verdicts import Evaluated, Verdict, interval
+from benchmarks.quality.verdicts import Evaluated, Verdict, by_group, interval, overview, released, report
 from contract.decisions.answers import Distribution
 from contract.decisions.engine import Measurement
 

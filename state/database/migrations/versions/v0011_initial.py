@@ -172,9 +172,7 @@ def _create_replies() -> None:
         indexes=(("created_at",),),
     )
     _create(
-        "reply_quotas",
-        sa.Column("key_id", sa.Text, primary_key=True),
-        *_counts("replies", "body_bytes", "counted_at"),
+        "reply_quotas", sa.Column("key_id", sa.Text, primary_key=True), *_counts("replies", "body_bytes", "counted_at")
     )
 
 
