@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import configs
 import models
-from contract.catalog import DefaultSpeechRuntime
+from contract.catalog.base import DefaultSpeechRuntime
 from contract.errors import ApiError
 from contract.speech.engine import SpeechJob
 from models import pico
