@@ -12,7 +12,9 @@ from autoscaling.engine import CallContext, Timings
 from contract.errors import ENGINE_FAILED, ApiError
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from deployments.ingress.flows.verdicts import BACKGROUND_TASKS
-from tests.api.conftest import Api, LocalEngine
+from tests.api.conftest import Api
+from tests.api.engines import LocalEngine
+from tests.catalogs import transcribers
 
 TEXT = "Good morning, dear listeners."
 THREE = "The train leaves. Ferreira sings. Nobody claps."
@@ -26,7 +28,7 @@ class ScriptedEars(LocalEngine):
     """
 
     def __init__(self, *script: str | ApiError) -> None:
-        self.name, self.callers, self.given, self.warmed = EARS, [], 0, 0
+        super().__init__(transcribers()["voxtral-mini-transcribe"])
         self.script, self.jobs, self.go = list(script), list[TranscriptionJob](), asyncio.Event()
         self.go.set()
         self.hints, self.hinted, self.piece_s, self.parts = list[str](), "", 1.0, list[bytes]()

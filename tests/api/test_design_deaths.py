@@ -17,8 +17,9 @@ from deployments.ingress.context import Service
 from state import open_state
 from state.drafts import Drafts
 from state.drafts.store import LEASE_S
-from tests.api.conftest import Api, client_of, local_engines
+from tests.api.conftest import Api, client_of
 from tests.api.designs import DESIGNS, ORDER
+from tests.api.engines import local_engines
 from tests.catalogs import behaving, chat
 from tests.waiting import until
 
