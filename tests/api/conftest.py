@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -20,17 +20,11 @@ from fastapi import FastAPI
 from sqlalchemy import Connection, select
 from starlette.middleware import Middleware
 
-import models
-from autoscaling import views
-from autoscaling.durations import Durations
-from autoscaling.engine import CallContext, Engine, EngineView, Timings
+from autoscaling.engine import Engine
 from contract.access import Caller, Scope
 from contract.catalog import Catalog, Model
-from contract.errors import UPSTREAM_ERROR, ApiError
 from contract.limits import KEY_CACHE_S
 from contract.speech import verdict as contract_verdict
-from contract.telemetry import EngineState
-from contract.tracing import Stage
 from deployments.ingress.app import build_app
 from deployments.ingress.console import Console
 from deployments.ingress.context import Service
@@ -43,88 +37,12 @@ from state.database.tables import metadata, usage_lines
 from state.keys import Key, Secrets, open_secrets
 from state.open import default_database
 from state.rates import Rates
+from tests.api.engines import Acting, LocalEngine, local_engines
 from tests.api.ports import at_port
 from tests.catalogs import behaving, chat
 
 ADDRESS = "http://test"
 MESSAGE = {"role": "user", "content": "say hello"}
-
-
-class LocalEngine:
-    """The gate's interface straight over an adapter: always warm, never busy; its faults become 502 as on Ray.
-
-    Attributes:
-        callers: the owner of each call.
-        given: items of streams.
-    """
-
-    def __init__(self, model: Model) -> None:
-        self.name = model.deployment
-        self.adapter = models.load(model)
-        self.warmed = 0
-        self.callers: list[str] = []
-        self.given = 0
-
-    async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
-        self.callers.append(context.owner)
-        context.timings.enter(Stage.QUEUE, self.name)
-        try:
-            with at_work(context.timings):
-                return await getattr(self.adapter, method.__name__)(job)
-        except ApiError:
-            raise
-        except Exception:
-            raise UPSTREAM_ERROR() from None
-
-    async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
-        self.callers.append(context.owner)
-        items = getattr(self.adapter, method.__name__)(job)
-        context.timings.enter(Stage.QUEUE, self.name)
-        try:
-            with at_work(context.timings) as count:
-                async for item in items:
-                    count()
-                    self.given += 1
-                    yield item
-        except ApiError:
-            raise
-        except Exception:
-            raise UPSTREAM_ERROR() from None
-        finally:
-            await items.aclose()
-
-    def running(self) -> int:
-        return 1
-
-    def free(self) -> int:
-        return 1
-
-    def is_failing(self) -> bool:
-        return False
-
-    def view(self) -> EngineView:
-        return EngineView(EngineState.READY, 0, 0, 1, Durations(1, 3.0))
-
-    def warm(self) -> None:
-        self.warmed += 1
-
-    async def ready(self, within_s: float, *, timings: Timings) -> None:
-        return None
-
-
-@contextmanager
-def at_work(timings: Timings) -> Iterator[Callable[[], None]]:
-    """A call has gone out to a replica, as the router says it. Gives what brings the times up to date."""
-    with timings.measured() as count:
-        sent = views.SENT.get()
-        assert sent is not None
-        sent()
-        yield count
-
-
-def local_engines(catalog: Catalog) -> dict[str, Engine]:
-    """Every engine of `catalog` in this process."""
-    return {model.deployment: LocalEngine(model) for model in catalog.deployed()}
 
 
 @dataclass
@@ -167,9 +85,16 @@ class Api:
         return engine
 
     def replace_engines(self, engine: Engine, *deployments: str) -> None:
-        """Puts `engine` in the place of these deployments' engines, or of all."""
+        """Puts `engine` in the place of these deployments' engines."""
         engines = cast("dict[str, Engine]", self.service.engines)
-        engines |= dict.fromkeys(deployments or engines, engine)
+        engines |= dict.fromkeys(deployments, engine)
+
+    def all_act(self, *items: Any, error: Exception | None = None) -> Acting:
+        """Has every engine give `items`, then raise `error` or hold its calls."""
+        acting = Acting(*items, error=error)
+        for deployment in self.service.engines:
+            self.engine(deployment).adapter = acting
+        return acting
 
     async def organisation(self, name: str, plan: str = "pro") -> None:
         """A new organisation without limits."""

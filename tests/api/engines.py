@@ -1,39 +1,226 @@
-"""What the chat model of an app under test answers from now on: a script of the test's, or one error."""
+"""Engines of this process: the product's own gate and replica, between them a handle that needs no Ray."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Any
+import asyncio
+import weakref
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
-from autoscaling.engine import CallContext
-from contract.errors import ApiError
-from tests.api.conftest import Api, LocalEngine
+import models
+from autoscaling import views
+from autoscaling.engine import CallContext, Engine
+from autoscaling.gate import Gate
+from autoscaling.metrics import Metrics
+from autoscaling.room import Slot
+from concurrency.stalls import StallDetector
+from contract.catalog import Catalog, Model
+from contract.tracing import Loading
+from deployments.replicas import Chat, Embedder, Replica, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
+from tests.autoscaling.doubles import Watch
 from tests.scripted import Script, ScriptedChat
+
+if TYPE_CHECKING:
+    from tests.api.conftest import Api
+
+METRICS = Metrics(lambda *_: None)
+
+KINDS: Mapping[str, type[Replica]] = {
+    "chat": Chat,
+    "embeddings": Embedder,
+    "rerank": Reranker,
+    "speech": Speaker,
+    "transcription": Transcriber,
+    "voice_design": VoiceDesigner,
+    "decisions": Scorer,
+}
+REPLICAS: Mapping[str, Any] = {
+    noun: type(kind.__name__, (kind,), {"__del__": lambda _: None}) for noun, kind in KINDS.items()
+}
+"""Replicas that close nothing at their end: a test's own adapter may have nothing to close."""
+
+
+class LocalResponse:
+    """An answer of a replica in this process."""
+
+    def __init__(self, answer: Any, handle: LocalHandle) -> None:
+        self._answer = answer
+        self._handle = handle
+
+    def __await__(self) -> Any:
+        return self._answer.__await__()
+
+    async def __anext__(self) -> Any:
+        item = await anext(self._answer)
+        self._handle.given += 1
+        return item
+
+    def cancel(self) -> None:
+        """Ends a stream that its client has left; one that is over has no frame."""
+        if self._answer.ag_frame:
+            self._handle.closing = asyncio.ensure_future(self._answer.aclose())
+
+
+class LocalHandle:
+    """Serve's handle over a replica in this process, and the view of it.
+
+    Attributes:
+        capacity: slots of the replica.
+        is_there: whether it runs. One that does not starts when it is woken and `may_start`.
+        asked: names of the methods that were called.
+        given: items of streams.
+        closing: the end of the last stream that was left.
+    """
+
+    def __init__(self, replica: Any, capacity: int) -> None:
+        self.replica = replica
+        self.capacity = capacity
+        self.is_there = True
+        self.may_start = asyncio.Event()
+        self.asked: list[str] = []
+        self.given = 0
+
+    def options(self, stream: bool, **_: str) -> LocalHandle:
+        return self
+
+    def running(self) -> int:
+        return int(self.is_there)
+
+    def slots(self) -> int:
+        return self.capacity * self.is_there
+
+    def sleep(self) -> None:
+        """From now on no replica runs."""
+        self.is_there = False
+        self.may_start.clear()
+
+    def __getattr__(self, method: str) -> Any:
+        remote: Any = partial(self._remote, method)
+        remote.remote = remote
+        return remote
+
+    def _remote(self, method: str, *job: Any) -> Any:
+        self.asked.append(method)
+        if method == "warm":
+            return self._start()
+        if sent := views.SENT.get():
+            sent()
+        return LocalResponse(getattr(self.replica, method)(*job), self)
+
+    async def _start(self) -> Loading:
+        if not self.is_there:
+            await self.may_start.wait()
+            self.is_there = True
+        loading: Loading = await self.replica.warm()
+        return loading
+
+
+class LocalEngine(Gate):
+    """The real gate before a real replica, whose adapter obeys or follows a script.
+
+    Attributes:
+        handle: to the replica, which a test may send to sleep.
+        callers: owners of its calls.
+        watch: knows whether its start has failed.
+        warmed: how often somebody asked for a replica without a job.
+    """
+
+    numbers = count()
+
+    def __init__(self, model: Model) -> None:
+        assert model.serving
+        replica: Replica = object.__new__(REPLICAS[model.noun])
+        replica._adapter, replica.loading = models.load(model), Loading(0.0, 0.0, 0.0, "import")
+        replica._calls, replica._labels = StallDetector(60, 60), (model.deployment,)
+        handle: Any = LocalHandle(replica, model.serving.max_ongoing_requests)
+        # Several of one name are there at a time: each stands for a process.
+        key = f"local {next(self.numbers)}", model.deployment
+        views.VIEWS[key] = handle
+        weakref.finalize(self, views.VIEWS.pop, key)
+        self.handle: LocalHandle = handle
+        self.callers: list[str] = []
+        self.watch = Watch()
+        self.warmed = 0
+        super().__init__(model.deployment, key[0], model.serving, handle, self.watch, metrics=METRICS)
+
+    @property
+    def adapter(self) -> Any:
+        """What the replica works with."""
+        return self.handle.replica._adapter
+
+    @adapter.setter
+    def adapter(self, adapter: Any) -> None:
+        self.handle.replica._adapter = adapter
+
+    @property
+    def given(self) -> int:
+        """Items of its streams so far."""
+        return self.handle.given
+
+    async def _take_slot(self, context: CallContext) -> tuple[Slot, float]:
+        self.callers.append(context.owner)
+        return await super()._take_slot(context)
+
+    def warm(self) -> None:
+        self.warmed += 1
+        super().warm()
+
+
+def local_engines(catalog: Catalog) -> dict[str, Engine]:
+    """Every engine of `catalog` in this process."""
+    return {model.deployment: LocalEngine(model) for model in catalog.deployed()}
+
+
+class Acting:
+    """An adapter of any capability that gives `items`, then raises `error`, or holds its calls for ever.
+
+    Attributes:
+        under_way: calls it works on.
+        asked: set once a call is held.
+    """
+
+    def __init__(self, *items: Any, error: Exception | None = None) -> None:
+        self.items = items
+        self.error = error
+        self.under_way = 0
+        self.asked = asyncio.Event()
+
+    def __getattr__(self, method: str) -> Any:
+        if method.startswith("_"):
+            raise AttributeError(method)
+        return self._stream if method in STREAMS else self._call
+
+    async def _call(self, job: Any) -> Any:
+        async for _ in self._stream(job):
+            raise AssertionError("an answer in one piece has no items")
+
+    async def _stream(self, job: Any) -> AsyncGenerator[Any, None]:
+        self.under_way += 1
+        try:
+            for item in self.items:
+                yield item
+            self.asked.set()
+            if self.error:
+                raise self.error
+            await asyncio.Event().wait()
+        finally:
+            self.under_way -= 1
+
+
+STREAMS = {"stream", "counted", "write_stream", "speak", "transcribe"}
+"""Methods of the protocols that give items."""
 
 CHAT = "chat-obedient"
 
 
 def scripted(api: Api, script: Script) -> ScriptedChat:
     """Has the chat model answer `script`."""
-    engine = api.engine(CHAT)
-    made = engine.adapter = ScriptedChat(script)
+    made = api.engine(CHAT).adapter = ScriptedChat(script)
     return made
 
 
-def refusing(api: Api, error: ApiError) -> None:
-    """Has the chat model answer with `error`."""
-    api.replace_engines(Refusing(error), CHAT)
-
-
-class Refusing(LocalEngine):
-    """Raises one error, whole or before the first event."""
-
-    def __init__(self, error: ApiError) -> None:
-        self.error = error
-
-    async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
-        raise self.error
-
-    async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
-        raise self.error
-        yield
+def refusing(api: Api, error: Exception) -> None:
+    """Has the chat model answer with `error`, whole or before the first event."""
+    api.engine(CHAT).adapter = Acting(error=error)

@@ -25,7 +25,8 @@ from audio.listener import FRAME, RATE, Frames
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from deployments.ingress.flows.realtime import transcriber
 from state.accounts import api_keys
-from tests.api.conftest import Api, LocalEngine, app_over
+from tests.api.conftest import Api, app_over
+from tests.api.engines import LocalEngine
 from tests.api.ports import at_port
 
 Event = dict[str, Any]

@@ -17,7 +17,8 @@ from deployments.ingress.app import build_app
 from deployments.ingress.console import Console
 from deployments.ingress.context import Service
 from state import State, open_state
-from tests.api.conftest import Api, client_of, local_engines
+from tests.api.conftest import Api, client_of
+from tests.api.engines import local_engines
 from tests.api.ports import at_port
 from tests.catalogs import behaving, chat
 

@@ -2,58 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from autoscaling.durations import Durations
-from autoscaling.engine import NOBODY, CallContext, EngineView, Timings, owner_name
+from autoscaling.engine import NOBODY, owner_name
 from contract.access import Scope
-from contract.telemetry import EngineState
+from contract.errors import UPSTREAM_ERROR
 from tests.api.bodies import BODIES, FORM_TYPE, FORMS
-from tests.api.conftest import Api, LocalEngine
+from tests.api.conftest import Api
 from tests.api.operations import ENDLESS, OPERATIONS
+from tests.waiting import settled
 
 
-class Watched(LocalEngine):
-    """Notes whatever could wake it. It `runs` or is cold, and its last start has failed."""
-
-    def __init__(self, runs: bool, asked: list[str]) -> None:
-        self.runs = runs
-        self.asked = asked
-
-    async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
-        self.asked.append(method.__name__)
-
-    async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
-        self.asked.append(method.__name__)
-        return
-        yield
-
-    def running(self) -> int:
-        return int(self.runs)
-
-    def is_failing(self) -> bool:
-        return not self.runs
-
-    def view(self) -> EngineView:
-        return EngineView(
-            EngineState.READY if self.runs else EngineState.FAILED, 0, 0, int(self.runs), Durations(1, 1.0)
-        )
-
-    def warm(self) -> None:
-        self.asked.append("warm")
-
-    async def ready(self, within_s: float, *, timings: Timings) -> None:
-        self.asked.append("ready")
-
-
-def watched(api: Api, *, runs: bool) -> list[str]:
-    """What every engine is asked from now on."""
-    asked: list[str] = []
-    api.replace_engines(Watched(runs, asked))
-    return asked
+def watched(api: Api) -> Callable[[], list[str]]:
+    """Gives what every engine was asked from now on; their adapters refuse all of it."""
+    api.all_act(error=UPSTREAM_ERROR())
+    engines = [api.engine(deployment) for deployment in api.service.engines]
+    return lambda: [name for engine in engines for name in engine.handle.asked]
 
 
 MESSAGES = [{"role": "user", "content": "say hello"}]
@@ -80,25 +47,33 @@ MORE: list[tuple[str, str, dict[str, Any] | None]] = [
 async def test_no_route_wakes_an_engine_for_who_may_spend_nothing(api: Api, runs: bool, whose: str) -> None:
     key = await api.key(*Scope, user="ann")
     await api.limit(0, user="ann" if whose == "user" else None)
-    asked = watched(api, runs=runs)
+    asked = watched(api)
+    if not runs:
+        for deployment in api.service.engines:
+            engine = api.engine(deployment)
+            engine.handle.sleep()
+            engine.watch.failed.set()
+            await engine.watch.refresh()
     walked = [(o.method, o.path, BODIES.get(o.plain)) for o in OPERATIONS if o.plain not in {*FORMS, *ENDLESS}]
     for method, path, body in walked + MORE:
         await api.send(method, path, key, json=body if method == "POST" else None)
-        assert asked == [], f"{method} {path}"
+        assert asked() == [], f"{method} {path}"
     for path, form in FORMS.items():
         await api.send("POST", f"/v1{path}", key, content=form, headers={"content-type": FORM_TYPE.decode()})
-        assert asked == [], path
+        assert asked() == [], path
 
 
 async def test_every_kind_of_engine_is_asked_for_who_may_spend(api: Api) -> None:
     """The walk above would find one that is."""
-    asked = watched(api, runs=True)
+    asked = watched(api)
     for method, path, body in MORE:
         await api.send(method, path, json=body)
     for path in ("/messages/count_tokens", "/tokenize", "/detokenize", "/audio/uploads"):
         await api.send("POST", f"/v1{path}", json=BODIES[path])
     await api.send("GET", "/v1/decisions/models")
-    assert {"tokenize", "detokenize", "warm", "ready", "measured", "speak_whole", "stream", "complete"} <= set(asked)
+    await settled()
+    names = {"tokenize", "detokenize", "warm", "measured", "speak_whole", "stream", "complete"}
+    assert names <= set(asked())
 
 
 @pytest.mark.parametrize(("limit", "status"), [(0, 402), (1, 200)])

@@ -283,7 +283,7 @@ async def test_the_feed_of_the_app_shows_its_engines_and_requests(
     engines = names(told(outbox)[0])
     assert set(engines) == {model.deployment for model in api.service.catalog.deployed()}
     assert engines["chat-obedient"]["state"] == "ready"
-    assert engines["chat-obedient"]["expected_load_s"] == 3.0
+    assert engines["chat-obedient"]["expected_load_s"] == 2.0
     await api.chat()
     await until(lambda: len(told(outbox)) > 1)
     data = told(outbox)[-1]

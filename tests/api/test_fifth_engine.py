@@ -11,7 +11,8 @@ import pytest
 
 from contract.catalog import Catalog
 from state import State
-from tests.api.conftest import Api, LocalEngine, refused, serving
+from tests.api.conftest import Api, refused, serving
+from tests.api.engines import LocalEngine
 from tests.configs.test_fifth_engine import LANGUAGE, MODEL, PROVIDER, VOICE, catalog
 
 __all__ = ["catalog"]

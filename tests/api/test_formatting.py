@@ -19,7 +19,8 @@ from contract.transcription.engine import Segment
 from contract.transcription.transcript import Formatted
 from deployments.ingress.context import RequestContext, Trace
 from deployments.ingress.flows.transcription import PIECES_AT_ONCE, Formatting
-from tests.api.conftest import Api, LocalEngine
+from tests.api.conftest import Api
+from tests.api.engines import LocalEngine
 from tests.catalogs import chat
 from tests.waiting import until
 from text.formatting.request import MOST_PIECE_CHARS, PIECE_CHARS, pieces
@@ -33,11 +34,12 @@ class Scribe(LocalEngine):
     """A chat engine that writes what `write` makes of a piece. While `gate` is closed, it does not end."""
 
     def __init__(self, write: Callable[[str], str | Exception] = str, finish_reason: str = "stop") -> None:
+        super().__init__(MODEL)
         self.write, self.finish_reason = write, finish_reason
         self.gate, self.asked = asyncio.Event(), asyncio.Event()
         self.gate.set()
         self.jobs: list[ChatJob] = []
-        self.under_way = self.most_under_way = self.warmed = 0
+        self.under_way = self.most_under_way = 0
 
     async def call(self, method: Any, job: ChatJob, *, context: CallContext) -> ChatReply:
         self.jobs.append(job)

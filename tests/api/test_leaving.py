@@ -4,70 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
-from autoscaling.engine import CallContext, Timings
 from contract.catalog import Model
-from contract.errors import UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
+from contract.errors import UPSTREAM_ERROR, UPSTREAM_TIMEOUT
 from contract.speech.engine import AudioBlock
-from tests.api.conftest import Api, LocalEngine, at_work
+from tests.api.conftest import Api
+from tests.waiting import until
 
 
-class Holding(LocalEngine):
-    """Takes every call and answers none: a call goes out `at_once`, or waits for a replica for ever.
-
-    Attributes:
-        error: what it raises in place of an answer.
-    """
-
-    def __init__(self, *, at_once: bool = True, error: ApiError | None = None, items: tuple[Any, ...] = ()) -> None:
-        self.at_once = at_once
-        self.error = error
-        self.items = items
-        self.asked = asyncio.Event()
-        self.under_way = 0
-
-    async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
-        async for _ in self._held(context.timings):
-            raise AssertionError("an answer in one piece has no items")
-
-    async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
-        async for item in self._held(context.timings):
-            yield item
-
-    async def _held(self, timings: Timings) -> AsyncGenerator[Any, None]:
-        self.under_way += 1
-        try:
-            if not self.at_once:
-                self.asked.set()
-                await asyncio.Event().wait()
-            with at_work(timings):
-                for item in self.items:
-                    yield item
-                self.asked.set()
-                if self.error:
-                    raise self.error
-                await asyncio.Event().wait()
-        finally:
-            self.under_way -= 1
-
-
-def held(api: Api, engine: Holding) -> Holding:
-    """Puts `engine` in the place of every engine."""
-    api.replace_engines(engine)
-    return engine
-
-
-async def left(api: Api, engine: Holding, path: str, body: dict[str, Any]) -> None:
-    """Sends a request and leaves as soon as the engine has it."""
+async def left(api: Api, path: str, body: dict[str, Any], *items: Any) -> None:
+    """Sends a request and leaves once the engine has it, and has given `items`."""
+    acting = api.all_act(*items)
     asking = asyncio.create_task(api.send("POST", f"/v1{path}", json=body))
-    await engine.asked.wait()
+    await acting.asked.wait()
     asking.cancel()
     await asyncio.wait([asking])
-    assert engine.under_way == 0, "it works for nobody"
+    await until(lambda: acting.under_way == 0)
 
 
 TEXT = "It costs what the engine had begun. " * 20
@@ -93,7 +48,7 @@ LEAVINGS: dict[str, tuple[str, dict[str, Any], dict[str, int]]] = {
 @pytest.mark.parametrize("name", LEAVINGS)
 async def test_who_leaves_before_the_first_word_pays_for_what_was_begun(api: Api, name: str) -> None:
     path, body, quantities = LEAVINGS[name]
-    await left(api, held(api, Holding()), path, body)
+    await left(api, path, body)
     (line,) = await api.usage()
     assert line.quantities.items() >= quantities.items()
     assert line.cost_micro_eur == _model(api, line.model).cost_micro_eur(**line.quantities) > 0
@@ -102,7 +57,13 @@ async def test_who_leaves_before_the_first_word_pays_for_what_was_begun(api: Api
 @pytest.mark.parametrize("name", LEAVINGS)
 async def test_who_leaves_while_it_waits_for_an_engine_pays_nothing(api: Api, name: str) -> None:
     path, body, _ = LEAVINGS[name]
-    await left(api, held(api, Holding(at_once=False)), path, body)
+    engines = [api.engine(deployment) for deployment in api.service.engines]
+    for engine in engines:
+        engine.handle.sleep()
+    asking = asyncio.create_task(api.send("POST", f"/v1{path}", json=body))
+    await until(lambda: any("warm" in engine.handle.asked for engine in engines))
+    asking.cancel()
+    await asyncio.wait([asking])
     assert await api.usage() == []
 
 
@@ -110,7 +71,7 @@ async def test_who_leaves_while_it_waits_for_an_engine_pays_nothing(api: Api, na
 @pytest.mark.parametrize("fault", [UPSTREAM_ERROR, UPSTREAM_TIMEOUT])
 async def test_what_fails_before_the_first_word_costs_nothing(api: Api, name: str, fault: Any) -> None:
     path, body, _ = LEAVINGS[name]
-    held(api, Holding(error=fault()))
+    api.all_act(error=fault())
     assert (await api.send("POST", f"/v1{path}", json=body)).status_code >= 502
     assert await api.usage() == []
 
@@ -118,7 +79,7 @@ async def test_what_fails_before_the_first_word_costs_nothing(api: Api, name: st
 async def test_a_file_that_comes_at_its_end_is_billed_as_far_as_it_is_made(api: Api) -> None:
     made = (AudioBlock(b"", 180, 9.0), AudioBlock(b"", 360, 18.0))
     body = {"input": TEXT, "response_format": "flac"}
-    await left(api, held(api, Holding(items=made)), "/audio/speech", body)
+    await left(api, "/audio/speech", body, *made)
     (line,) = await api.usage()
     assert line.quantities == {"characters": 360}
 
@@ -127,7 +88,7 @@ async def test_a_file_that_comes_at_its_end_is_billed_as_far_as_it_is_made(api: 
 async def test_a_stream_that_a_time_limit_ends_is_billed_as_far_as_it_went(
     api: Api, fault: Any, is_billed: bool
 ) -> None:
-    held(api, Holding(error=fault(), items=(AudioBlock(b"a file", 12, 1.0),)))
+    api.all_act(AudioBlock(b"a file", 12, 1.0), error=fault())
     reply = await api.send("POST", "/v1/audio/speech", json={"input": TEXT, "stream_format": "sse"})
     assert fault().fault.code in reply.text
     assert [line.quantities for line in await api.usage()] == ([{"characters": 12}] if is_billed else [])
@@ -137,8 +98,7 @@ async def test_what_was_begun_fits_into_the_budget(api: Api) -> None:
     """As any charge beyond what was held."""
     await api.limit(10_000)
     for number in range(3):
-        engine = held(api, Holding())
-        await left(api, engine, *LEAVINGS["chat"][:2])
+        await left(api, *LEAVINGS["chat"][:2])
         assert len(await api.usage()) == number + 1
     me = await api.spend()
     assert me["spent_micro_eur"] == sum(line.cost_micro_eur for line in await api.usage())
@@ -160,12 +120,10 @@ async def test_whole_answers_are_counted_for_those_who_have_left_one(api: Api, n
     async def leave(text: str, counts: int) -> Any:
         before = len(await api.usage())
         asking = asyncio.create_task(api.send("POST", f"/v1{path}", json=body(text)))
-        while not engine.adapter.under_way or engine.given < counts:  # counters have nothing to wait for
-            assert not asking.done()
-            await asyncio.sleep(0.005)
+        await until(lambda: engine.adapter.under_way and engine.given >= counts)
         asking.cancel()
         await asyncio.wait([asking])
-        assert engine.adapter.under_way == 0
+        await until(lambda: engine.adapter.under_way == 0)
         assert len(await api.usage()) == before + 1
         return (await api.usage())[-1].quantities
 
@@ -198,7 +156,7 @@ async def test_a_count_that_takes_longer_than_an_answer_may_is_504_and_billed_as
 @pytest.mark.parametrize(("error", "is_counted"), [(UPSTREAM_TIMEOUT, True), (UPSTREAM_ERROR, False)])
 async def test_answers_are_counted_once_one_has_run_into_its_time_limit(api: Api, error: Any, is_counted: bool) -> None:
     caller = await api.caller()
-    held(api, Holding(error=error()))
+    api.all_act(error=error())
     assert (await api.chat("say hello")).status_code == error.status
     assert await api.usage() == []
     assert bool(api.service.recent_disconnects.get(caller.org_id, time.monotonic())) is is_counted

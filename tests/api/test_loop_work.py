@@ -17,12 +17,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from autoscaling.observation import Observation
 from autoscaling.tracing import Tracer
-from state import State
 from tests.api.asgi import Answer, ask
-from tests.api.conftest import Api, app_over, serving
+from tests.api.conftest import Api, app_over
 from tests.api.tracing import ROOT
-from tests.api.walks import gates
-from tests.catalogs import behaving, chat
 
 PRODUCT = tuple(f"{ROOT / room}/" for room in ("autoscaling", "concurrency", "contract", "deployments", "state"))
 
@@ -47,14 +44,6 @@ async def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return calls
 
 
-@pytest.fixture
-async def gated(state: State) -> AsyncIterator[Api]:
-    """The app with gates before engines of this process."""
-    catalog = behaving(obedient=chat("obedient"))
-    async with serving(catalog, state, engines=gates(catalog)) as api:
-        yield api
-
-
 async def chats(api: Api, content: str, *, stream: bool = False) -> AsyncIterator[Answer]:
     """Replies to one chat again and again, without the objects of an HTTP client."""
     app, headers = app_over(api.service), [(b"authorization", f"Bearer {api.everything}".encode())]
@@ -66,20 +55,20 @@ async def chats(api: Api, content: str, *, stream: bool = False) -> AsyncIterato
 
 
 @pytest.mark.parametrize("limit", [None, 10**12])
-async def test_a_whole_answer_waits_for_its_bill_only(gated: Api, work: Counter[str], limit: int | None) -> None:
+async def test_a_whole_answer_waits_for_its_bill_only(api: Api, work: Counter[str], limit: int | None) -> None:
     """From the socket to the replica and back, for a key that is known, with room for its money or without a limit."""
     if limit:
-        await gated.limit(limit)
-    replies = chats(gated, "say hello")
+        await api.limit(limit)
+    replies = chats(api, "say hello")
     for _ in range(3):
         work.clear()
         await anext(replies)
     assert work <= WHOLE_ANSWER, work
 
 
-async def test_a_trace_makes_no_work_for_the_loop(gated: Api, work: Counter[str]) -> None:
+async def test_a_trace_makes_no_work_for_the_loop(api: Api, work: Counter[str]) -> None:
     tracer = Tracer(InMemorySpanExporter(), "ingress", lambda count: None)
-    replies = chats(gated.changed(observation=Observation(tracer, has_access_log=True)), "say hello")
+    replies = chats(api.changed(observation=Observation(tracer, has_access_log=True)), "say hello")
     for _ in range(3):
         work.clear()
         answer = await anext(replies)
@@ -109,12 +98,12 @@ class Calls(Counter[str]):
             self[f"{file} {frame.f_code.co_qualname}"] += 1
 
 
-async def test_an_event_and_an_answer_run_few_functions(gated: Api) -> None:
+async def test_an_event_and_an_answer_run_few_functions(api: Api) -> None:
     """What is told of a request and of its tokens is told once, at its end."""
     calls = Calls()
 
     async def counted(content: str, *, stream: bool) -> Counter[str]:
-        replies = chats(gated, content, stream=stream)
+        replies = chats(api, content, stream=stream)
         for _ in range(3):
             with calls:
                 await anext(replies)
@@ -128,9 +117,9 @@ async def test_an_event_and_an_answer_run_few_functions(gated: Api) -> None:
 
 
 @pytest.mark.parametrize(("content", "stream"), [("say hello", False), ("stream 20 0", True)])
-async def test_a_request_leaves_nothing_to_the_garbage_collector(gated: Api, content: str, stream: bool) -> None:
+async def test_a_request_leaves_nothing_to_the_garbage_collector(api: Api, content: str, stream: bool) -> None:
     """The ingress has it look seldom, which is cheap only as long as no request makes cycles."""
-    replies = chats(gated, content, stream=stream)
+    replies = chats(api, content, stream=stream)
     for _ in range(3):
         await anext(replies)
     gc.collect()
@@ -143,12 +132,12 @@ async def test_a_request_leaves_nothing_to_the_garbage_collector(gated: Api, con
         gc.enable()
 
 
-async def test_no_event_makes_a_task_or_a_timer(gated: Api, work: Counter[str]) -> None:
+async def test_no_event_makes_a_task_or_a_timer(api: Api, work: Counter[str]) -> None:
     """From the replica through gate, flow and reply; what a whole stream makes does not grow with its length."""
 
     async def calls_of(events: int) -> Counter[str]:
         work.clear()
-        reply = await gated.chat(f"stream {events} 0", stream=True)
+        reply = await api.chat(f"stream {events} 0", stream=True)
         assert reply.text.count("data: {") == events
         return Counter({name: work[name] for name in ("create_task", "call_at")})
 

@@ -19,7 +19,8 @@ from concurrency.semaphore import FairSemaphore
 from contract.access import Scope
 from models.batching import TokenBatcher
 from tests.api.bodies import BODIES
-from tests.api.conftest import Api, LocalEngine
+from tests.api.conftest import Api
+from tests.api.engines import LocalEngine
 from tests.api.sounds import wav
 from tests.waiting import until
 

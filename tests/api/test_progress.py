@@ -7,22 +7,18 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import openai
 import pytest
 
-from autoscaling import views
-from autoscaling.gate import Gate
-from contract.tracing import Loading
 from deployments.ingress.wire import events
 from state import State
 from tests.api.conftest import Api, app_over, serving
+from tests.api.engines import LocalEngine, local_engines
 from tests.api.ports import at_port
 from tests.api.sounds import wav
-from tests.api.walks import APP_NAME, LocalHandle, gates
 from tests.catalogs import behaving, chat
 from tests.waiting import until
 
@@ -36,33 +32,12 @@ STREAMS: dict[str, dict[str, Any]] = {
 }
 
 
-class OneSlot(LocalHandle):
-    """A replica with one slot, which may be away."""
-
-    is_there = True
-    starts: asyncio.Event
-
-    def __getattr__(self, method: str) -> Any:
-        return SimpleNamespace(remote=self._start) if method == "warm" else super().__getattr__(method)
-
-    async def _start(self) -> Loading:
-        await self.starts.wait()
-        self.is_there = True
-        return Loading(0.0, 0.0, 0.0, "import")
-
-    def running(self) -> int:
-        return int(self.is_there)
-
-    def slots(self) -> int:
-        return int(self.is_there)
-
-
 @dataclass
 class Queued:
     """The app over engines of one slot each, which somebody else has."""
 
     api: Api
-    engines: dict[str, Gate]
+    engines: dict[str, LocalEngine]
 
     async def busy(self, send: Callable[[], Any], leaves: Callable[[], object] | None = None) -> httpx.Response:
         """The reply to what `send` sends, which waits until its wait was looked at, or until `leaves`."""
@@ -82,10 +57,9 @@ class Queued:
 @asynccontextmanager
 async def one_slot(state: State, **options: Any) -> AsyncIterator[Queued]:
     catalog = behaving(obedient=chat("obedient"))
-    engines = gates(catalog)
-    for (app, _), handle in views.VIEWS.items():
-        if app == APP_NAME:
-            handle.__class__ = OneSlot
+    engines: Any = local_engines(catalog)
+    for engine in engines.values():
+        engine.handle.capacity = 1
     async with serving(catalog, state, engines=engines, **options) as api:
         for gate in engines.values():
             for seconds in (1.0, 2.0, 3.0):
@@ -220,14 +194,12 @@ async def test_a_promise_is_repeated_before_silence_is_long(queued: Queued, monk
 
 async def test_one_who_waits_for_a_start_is_told_so(queued: Queued) -> None:
     gate = queued.engines["chat-obedient"]
-    handle: Any = views.VIEWS[APP_NAME, "chat-obedient"]
-    handle.is_there = False
-    handle.starts = asyncio.Event()
+    gate.handle.sleep()
     sending = asyncio.create_task(queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS))
     await until(lambda: gate.forecast.waits)
     listed = (await queued.api.send("GET", "/v1/models/obedient")).json()
     assert listed["load"] == {"state": "starting", "expected_s": 2.0, "p90_s": pytest.approx(3.0, abs=0.1)}
-    handle.starts.set()
+    gate.handle.may_start.set()
     status = statuses(await sending)[0]
     assert (status["why"], status["position"]) == ("load", 1)
     assert 1000 < status["eta_ms"] <= 2100  # nobody has seen a start, so it is drawn around what the stanza says

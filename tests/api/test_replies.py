@@ -14,7 +14,8 @@ from contract.limits import REPLY_PIECE_BYTES
 from deployments.ingress.front import concurrency as budgets_module
 from deployments.ingress.front import middleware
 from tests.api.asgi import exchange, http_scope
-from tests.api.conftest import Api, LocalEngine, app_over, refused
+from tests.api.conftest import Api, app_over, refused
+from tests.api.engines import LocalEngine
 from tests.waiting import until
 
 SIZE = 1024

@@ -19,7 +19,8 @@ from state import State, keys
 from state.rates import Rates
 from tests.api.asgi import Answer, ask
 from tests.api.bodies import BODIES
-from tests.api.conftest import Api, LocalEngine
+from tests.api.conftest import Api
+from tests.api.engines import LocalEngine
 from tests.api.operations import CATALOG, OPERATIONS, TAKE_API_KEY_HEADER, Operation
 from tests.api.records import everything_logged, rows
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from autoscaling.gate import Gate
 from contract.errors import STATE_UNAVAILABLE, ApiError
 from deployments.ingress.report import share_times
 from state import State
 from state.facts import revise
-from tests.api.walks import gates
+from tests.api.engines import local_engines
 from tests.catalogs import behaving, chat
 from tests.state.doubles import WatchedDatabase
 
 
-def process() -> dict[str, Gate]:
+def process() -> dict[str, Any]:
     """The gates of an ingress that has just started."""
-    return gates(behaving(obedient=chat("obedient")))
+    return local_engines(behaving(obedient=chat("obedient")))
 
 
 async def test_what_two_processes_saw_is_known_to_both_and_to_the_next(state: State) -> None:

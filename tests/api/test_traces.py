@@ -28,7 +28,7 @@ from deployments.ingress.front.proxies import Proxies
 from state import State
 from tests.api.asgi import Answer, ask, http_scope
 from tests.api.conftest import Api, app_over, serving
-from tests.api.walks import gates
+from tests.api.engines import local_engines
 from tests.catalogs import behaving, chat
 from tests.docs.pages import ROOT, rows
 from tests.waiting import until
@@ -86,16 +86,13 @@ async def traced_api(state: State, *, is_proxied: bool = True) -> AsyncIterator[
     exporter = InMemorySpanExporter()
     tracer = Tracer(exporter, "ingress", lambda count: None)
     catalog = behaving(obedient=chat("obedient"))
-    engines: dict[str, Any] = gates(catalog)
-    replicas = {name: gate._handle.replica for name, gate in engines.items()}
-    for replica in replicas.values():
-        replica._observation = Observation(tracer)
+    engines: dict[str, Any] = local_engines(catalog)
+    for engine in engines.values():
+        engine.handle.replica._observation = Observation(tracer)
     options: dict[str, Any] = {"proxies": Proxies((ip_network("0.0.0.0/0"),))} if is_proxied else {}
     async with serving(catalog, state, engines=engines, observation=Observation(tracer), **options) as api:
         yield Traced(api, tracer, exporter)
     tracer.close()
-    for replica in replicas.values():
-        replica._observation = Observation()
 
 
 @pytest.fixture

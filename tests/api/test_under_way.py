@@ -27,7 +27,8 @@ async def streaming(api: Api, key: str | None = None) -> asyncio.Task[httpx.Resp
     """A stream that has begun."""
     asking = asyncio.create_task(api.chat(f"stream {EVENTS} 0.002", key, stream=True))
     engine = api.engine()
-    await until(lambda: engine.adapter.under_way)
+    before = engine.given
+    await until(lambda: engine.given > before)
     return asking
 
 

@@ -31,8 +31,10 @@ from contract.transcription.engine import Segment, TranscriptionJob, TranscriptU
 from deployments.ingress.context import RequestContext, Trace
 from deployments.ingress.flows import speech, verdicts
 from deployments.ingress.flows.verdicts import BACKGROUND_TASKS
-from tests.api.conftest import Api, LocalEngine, events, refused
+from tests.api.conftest import Api, events, refused
 from tests.api.designs import designer, made
+from tests.api.engines import LocalEngine
+from tests.catalogs import transcribers
 from tests.waiting import until
 from text.spoken import Comparison, compare
 
@@ -55,7 +57,7 @@ class Recognizer(LocalEngine):
     """
 
     def __init__(self, *script: str | ApiError) -> None:
-        self.name, self.callers, self.given, self.warmed = "transcriber", [], 0, 0
+        super().__init__(transcribers()["voxtral-mini-transcribe"])
         self.script, self.jobs, self.go = list(script), list[TranscriptionJob](), asyncio.Event()
         self.go.set()
         self.hints, self.hinted, self.piece_s, self.parts = list[str](), "", 1.0, list[bytes]()

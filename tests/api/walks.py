@@ -14,48 +14,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import httpx
-from ray.serve.schema import ServeStatus
 from sqlalchemy import create_engine
 
-import models
-from autoscaling import views
-from autoscaling.gate import Gate
-from autoscaling.metrics import Metrics
-from autoscaling.watch import StartWatch
-from concurrency.stalls import StallDetector
 from contract.access import Scope
-from contract.catalog import Catalog, Model
-from contract.tracing import Loading
 from deployments.ingress.app import build_app
 from deployments.ingress.console import Console
 from deployments.ingress.context import Service
-from deployments.replicas import Chat, Embedder, Replica, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
 from state import open_state
 from state.database.migrate import upgrade_schema
 from tests.api.conftest import Api
+from tests.api.engines import METRICS, local_engines
 from tests.api.tracing import Tracer, Walk, in_all
 from tests.catalogs import behaving, chat
 from tests.waiting import until
-
-APP_NAME = "walks"
-METRICS = Metrics(lambda *_: None)
-
-REPLICAS: Mapping[str, Any] = {
-    "chat": Chat,
-    "embeddings": Embedder,
-    "rerank": Reranker,
-    "speech": Speaker,
-    "transcription": Transcriber,
-    "voice_design": VoiceDesigner,
-    "decisions": Scorer,
-}
 
 CHAT_ENGINE = (
     "models/chat/adapter.py",
@@ -113,67 +89,6 @@ ENGINE_SIDE: Mapping[str, tuple[str, ...]] = {
     "MCP chat": CHAT_ENGINE,
 }
 """Files that a request runs in the engine of `embedded`, by walk. They were counted by reading."""
-
-
-# --- the graph without Ray -------------------------------------------------------------------------------------------
-
-
-class LocalResponse:
-    """An answer of a replica in this process."""
-
-    def __init__(self, answer: Any) -> None:
-        self._answer = answer
-
-    def __await__(self) -> Any:
-        return self._answer.__await__()
-
-    async def __anext__(self) -> Any:
-        return await anext(self._answer)
-
-    def cancel(self) -> None:
-        pass
-
-
-@dataclass
-class LocalHandle:
-    """Serve's handle over a replica in this process; always warm, with slots for everybody."""
-
-    replica: Any
-
-    def options(self, stream: bool, **_: str) -> LocalHandle:
-        return self
-
-    def running(self) -> int:
-        return 1
-
-    def slots(self) -> int:
-        return 100
-
-    def __getattr__(self, method: str) -> Any:
-        def remote(*job: Any) -> LocalResponse:
-            if sent := views.SENT.get():
-                sent()
-            return LocalResponse(getattr(self.replica, method)(*job))
-
-        remote.remote = remote  # type: ignore[attr-defined]
-        return remote
-
-
-def gate_to(model: Model, watch: StartWatch) -> Gate:
-    """A real gate before a real replica, whose adapter obeys."""
-    assert model.serving
-    kind = REPLICAS[model.noun]
-    replica: Replica = object.__new__(kind)
-    replica._adapter, replica.loading = models.load(model), Loading(0.0, 0.0, 0.0, "import")
-    replica._calls, replica._labels = StallDetector(60, 60), (model.deployment,)
-    handle: Any = LocalHandle(replica)
-    views.VIEWS[(APP_NAME, model.deployment)] = handle
-    return Gate(model.deployment, APP_NAME, model.serving, handle, watch, metrics=METRICS)
-
-
-def gates(catalog: Catalog) -> dict[str, Gate]:
-    watch = StartWatch(APP_NAME, ask=ServeStatus)
-    return {model.deployment: gate_to(model, watch) for model in catalog.deployed()}
 
 
 # --- the walks -------------------------------------------------------------------------------------------------------
@@ -253,7 +168,7 @@ async def walks(folder: Path) -> dict[str, Walk]:
         state = await open_state(folder)
         for loop in state._loops:  # what a process does now and then is no part of a walk
             loop.cancel()
-        engines = gates(catalog)
+        engines = local_engines(catalog)
         service = Service(catalog, engines, state, metrics=METRICS, console=Console(catalog, engines))
         transport = httpx.ASGITransport(build_app(service), raise_app_exceptions=False)
         taken: dict[str, Walk] = {}

@@ -19,7 +19,7 @@ from state.accounts.authentication import PEPPER
 from state.keys import Key, Keyring
 from state.rates import Rates
 from tests.api.asgi import Answer, ask
-from tests.api.conftest import local_engines
+from tests.api.engines import local_engines
 from tests.api.operations import CATALOG, OPERATIONS, YEARS_S, Operation
 from tests.state.servers import temporary_folder
 

@@ -18,7 +18,8 @@ from deployments.ingress.app import build_app
 from deployments.ingress.console import Console
 from deployments.ingress.context import Service
 from state import State
-from tests.api.conftest import Api, LocalEngine, client_of
+from tests.api.conftest import Api, client_of
+from tests.api.engines import LocalEngine
 from tests.api.ports import at_port
 
 
