@@ -96,23 +96,19 @@ class Completions:
         """Yields the outputs of the engine for each prompt, with its number. Raises UPSTREAM_ERROR."""
         at_once = max(1, SEQUENCES_AT_ONCE // job.request.answers)
         for start in range(0, len(builder.prompts), at_once):
-            prompts = builder.prompts[start : start + at_once]
-            names = (f"{builder.head['id']}-{start + index}" for index in range(len(prompts)))
-            running = [self._running(job, prompt, kind, name) for prompt, name in zip(prompts, names, strict=True)]
+            running: list[AsyncGenerator[RequestOutput, None]] = [
+                self._engine.generate(
+                    tokens_input(prompt.ids, cache_salt=job.owner or None),
+                    sampling(job.request, prompt, kind),
+                    f"{builder.head['id']}-{number}",
+                )
+                for number, prompt in enumerate(builder.prompts[start : start + at_once], start)
+            ]
             async with aclosing(merge_async_iterators(*running)) as outputs:
                 async for index, output in outputs:
                     if any(part.finish_reason == "error" for part in output.outputs):
                         raise UPSTREAM_ERROR()
                     yield start + index, output
-
-    def _running(
-        self, job: CompletionJob, prompt: CompletionPrompt, kind: RequestOutputKind, request_id: str
-    ) -> AsyncGenerator[RequestOutput, None]:
-        engine_input = tokens_input(prompt.ids, cache_salt=job.owner or None)
-        outputs: AsyncGenerator[RequestOutput, None] = self._engine.generate(
-            engine_input, sampling(job.request, prompt, kind), request_id
-        )
-        return outputs
 
     async def _prepared(self, request: CompletionRequest, prompt: Text) -> CompletionPrompt:
         """`prompt` as ids that fit the window. Raises INVALID_REQUEST."""

@@ -53,24 +53,21 @@ class Choice:
         self.token_ids.extend(output.token_ids)
         if self.parser is None:
             return {"content": output.text} if output.text else {}
+        finished = output.finish_reason is not None
         delta = self.parser.parse_delta(
             delta_text=output.text,
             delta_token_ids=list(output.token_ids),
             request=request,
             prompt_token_ids=result.prompt_token_ids,
-            finished=output.finish_reason is not None,
+            finished=finished,
         )
         fields = _plain(delta) if delta else {}
-        return fields | self._called(delta, request, finished=output.finish_reason is not None)
-
-    def _called(self, delta: DeltaMessage | None, request: ChatCompletionRequest, *, finished: bool) -> dict[str, Any]:
-        """`tool_calls` of `delta`; without `parallel_tool_calls` the first call only."""
         parts = delta.tool_calls if delta else []
         if request.parallel_tool_calls is False:
             parts = [part for part in parts if part.index == 0]
         calls = [call for part in parts if (call := self._calls.delta(part.model_dump(exclude_none=True)))]
         calls += self._calls.rest() if finished else ()
-        return {"tool_calls": calls} if calls else {}
+        return fields | {"tool_calls": calls} if calls else fields
 
 
 class EventStream:

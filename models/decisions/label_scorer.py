@@ -103,10 +103,7 @@ class LabelScorer(adapter.EngineAdapter, MeasuredScorer):
         check_length(batch, self.model)
         number = next(self._numbers)
         reads = asyncio.gather(
-            *(
-                self._read(prompt, f"decision-{number}-{index}", job.owner, head)
-                for index, prompt in enumerate(batch.prompts)
-            )
+            *(self._read(prompt, f"decision-{number}-{at}", job.owner, head) for at, prompt in enumerate(batch.prompts))
         )
         with self._paused():  # in one step, not the first alone and the others after it
             await asyncio.sleep(0)

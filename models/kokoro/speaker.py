@@ -86,13 +86,9 @@ class Kokoro:
             raise ValueError(f"Kokoro has no style `{min(unknown)}`")
         pace = min(max(SLOWEST, speed * voice.speed), FASTEST)
         texts = phonemes.runs(text, _accent(language, voice))
-        return [partial(self._in_turn, owner, run, voice, pace) for run in texts]
+        return [partial(self._run, owner, run, voice, pace) for run in texts]
 
-    def _in_turn(self, owner: str, spelling: str, voice: KokoroVoice, speed: float) -> Samples:
-        with self._slots.blocking(owner):
-            return self._run(spelling, voice, speed)
-
-    def _run(self, spelling: str, voice: KokoroVoice, speed: float) -> Samples:
+    def _run(self, owner: str, spelling: str, voice: KokoroVoice, speed: float) -> Samples:
         import numpy as np
 
         numbers = [self._number_of[char] for char in spelling if char in self._number_of][:MOST_PHONEMES]
@@ -103,7 +99,8 @@ class Kokoro:
             "style": self._tables.row(voice.styles, len(numbers)),
             "speed": np.array([speed], np.float32),
         }
-        sound = self.network.sound(inputs) * np.float32(LEVEL / expected(voice.styles).loudness)
+        with self._slots.blocking(owner):
+            sound = self.network.sound(inputs) * np.float32(LEVEL / expected(voice.styles).loudness)
         return paused(sound.clip(-1, 1), SAMPLE_RATE, spelling[-1], speed)
 
 
