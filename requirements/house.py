@@ -24,16 +24,16 @@ ROOT = Path(__file__).parents[1]
 CODE_LINES = {
     "contract": 5895,
     "models": 6688,
-    "deployments": 5872,
-    "state": 4276,
-    "autoscaling": 2058,
+    "deployments": 5869,
+    "state": 4257,
+    "autoscaling": 2053,
     "text": 1087,
     "audio": 879,
     "launch": 684,
     "concurrency": 448,
     "configs": 247,
     "graph.py": 52,
-    "benchmarks/capacity": 847,
+    "benchmarks/capacity": 843,
 }
 WORDING = {
     "docstrings that begin with a clause": 0,

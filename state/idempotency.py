@@ -120,21 +120,6 @@ class Idempotency:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def finish(self, attempt: Attempt, status: int, headers: str, body: bytes | None) -> None:
-        """See `Attempt.finish`."""
-        keep = partial(replies.keep, holder=attempt.claim, status=status, headers=headers)
-        if body and self.free_bytes() < SPARE_BYTES + len(body):
-            body = None
-        if not await self._is_kept(attempt, partial(keep, body=body)):
-            task = asyncio.create_task(self._keep_later(attempt, partial(keep, body=None)))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def abandon(self, attempt: Attempt) -> None:
-        """See `Attempt.abandon`."""
-        self._running.discard(attempt)
-        await self._database.run(partial(replies.drop, holder=attempt.claim))
-
     async def _is_kept(self, attempt: Attempt, keep: partial[None]) -> bool:
         try:
             await self._database.run(keep)
@@ -189,9 +174,16 @@ class Attempt:
         streams, and where the disk is nearly full. Repetitions are then refused. If the database refuses, the fact is
         kept as soon as it can be.
         """
-        stored = body if body is not None and len(body) <= MAX_BODY_BYTES else None
-        await self._store.finish(self, status, json.dumps(dict(headers)), stored)
+        store, keep = self._store, partial(replies.keep, holder=self.claim, status=status)
+        keep = partial(keep, headers=json.dumps(dict(headers)))
+        if body and (len(body) > MAX_BODY_BYTES or store.free_bytes() < SPARE_BYTES + len(body)):
+            body = None
+        if not await store._is_kept(self, partial(keep, body=body)):
+            task = asyncio.create_task(store._keep_later(self, partial(keep, body=None)))
+            store._tasks.add(task)
+            task.add_done_callback(store._tasks.discard)
 
     async def abandon(self) -> None:
         """Frees the key: nothing was done, and the client may retry."""
-        await self._store.abandon(self)
+        self._store._running.discard(self)
+        await self._store._database.run(partial(replies.drop, holder=self.claim))

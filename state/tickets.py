@@ -138,12 +138,14 @@ class Tickets:
             )
         return _ticket(row)
 
-    async def discard(self, ticket: Ticket) -> None:
-        """Deletes the bytes after the transcription. Where the store fails, `sweep` does it."""
+    async def discard(self, ticket: Ticket) -> bool:
+        """Deletes the bytes after the transcription. Returns False where the store fails: `sweep` does it then."""
         try:
             await self._blobs.delete_all(ticket.name)
+            return True
         except Exception as error:
             log.error("the bytes of an upload could not be deleted yet: %s", without_text(error))
+            return False
 
     async def sweep(self) -> None:
         """Deletes bytes of used and expired tickets that are still there, and rows with an expired address."""
@@ -172,12 +174,7 @@ class Tickets:
 
     async def _sweep(self, ticket: Ticket, at_s: int) -> None:
         """A row is kept while a PUT could still come for it: what that leaves is swept too."""
-        again_at = ticket.expires_at + AT_WORK_S
-        try:
-            await self._blobs.delete_all(ticket.name)
-        except Exception as error:
-            log.error("the bytes of an upload could not be deleted: %s", without_text(error))
-            again_at = at_s + SWEEP_AGAIN_S
+        again_at = ticket.expires_at + AT_WORK_S if await self.discard(ticket) else at_s + SWEEP_AGAIN_S
         same = tickets.c.id == ticket.id
         change = (
             update(tickets).where(same).values(sweep_at=again_at) if again_at > at_s else delete(tickets).where(same)

@@ -122,14 +122,17 @@ class Accounts:
 
     async def holder(self, key_id: str) -> Caller:
         """The caller with the key of this public id. Raises INVALID_API_KEY, EXPIRED_API_KEY, STATE_UNAVAILABLE."""
-        caller = self._current.get(key_id, now_s := self._monotonic())
-        if caller is None:
-            row = await self._database.run(lambda connection: api_keys.find(connection, key_id))
-            if row is None or row.revoked_at is not None:
-                raise INVALID_API_KEY()
-            caller = _caller(row)
-            self._current.put(key_id, caller, now_s)
-        return self._unexpired(caller)
+        return self._unexpired(self._current.get(key_id, self._monotonic()) or await self._read(key_id))
+
+    async def _read(self, key_id: str) -> Caller:
+        """Reads the record of a key. Raises INVALID_API_KEY where it was revoked."""
+        now_s = self._monotonic()
+        row = await self._database.run(lambda connection: api_keys.find(connection, key_id))
+        if row is None or row.revoked_at is not None:
+            raise INVALID_API_KEY()
+        caller = _caller(row)
+        self._current.put(key_id, caller, now_s)
+        return caller
 
     def _unexpired(self, caller: Caller) -> Caller:
         if caller.expires_at is not None and self._wall() >= caller.expires_at:
@@ -150,20 +153,13 @@ class Accounts:
 
     async def _renew(self, caller: Caller) -> Caller:
         now_s = self._monotonic()
-        current = await self._look_up_again(caller)
-        self._current.put(caller.key_id, current, now_s)
-        return current
-
-    async def _look_up_again(self, caller: Caller) -> Caller:
         try:
-            row = await self._database.run(lambda connection: api_keys.find(connection, caller.key_id))
+            return await self._read(caller.key_id)
         except ApiError as error:
-            if error.fault is STATE_UNAVAILABLE:
-                return caller
-            raise
-        if row is None or row.revoked_at is not None:
-            raise INVALID_API_KEY()
-        return _caller(row)
+            if error.fault is not STATE_UNAVAILABLE:
+                raise
+            self._current.put(caller.key_id, caller, now_s)
+            return caller
 
     async def describe(self, caller: Caller) -> AccountDetails:
         """Organisation, plan, limits, user, key and spend of a caller, for `GET /me`; money in whole micro-EUR."""

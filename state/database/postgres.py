@@ -92,24 +92,22 @@ class PostgresDatabase:
             task.exception()  # Retrieved here, for the waiter may be gone.
 
 
-async def _run_once_more(engine: AsyncEngine, transaction: Callable[[Connection], T]) -> T:
+async def _run_once_more(engine: AsyncEngine, transaction: Callable[[Connection], T], *, is_last: bool = False) -> T:
     """Runs it, and retries on a fresh connection if the pooled one turned out dead before the commit."""
-    for last in (False, True):
-        finished = False
-        try:
-            async with engine.begin() as connection:
-                result = await connection.run_sync(transaction)
-                finished = True
-            return result
-        except (IntegrityError, DataError):
-            raise RowRefused from None
-        except (SQLAlchemyError, OSError, TimeoutError) as error:
-            dead = isinstance(error, DBAPIError) and error.connection_invalidated
-            if dead and not finished and not last:
-                continue
+    finished = False
+    try:
+        async with engine.begin() as connection:
+            result = await connection.run_sync(transaction)
+            finished = True
+        return result
+    except (IntegrityError, DataError):
+        raise RowRefused from None
+    except (SQLAlchemyError, OSError, TimeoutError) as error:
+        dead = isinstance(error, DBAPIError) and error.connection_invalidated
+        if finished or is_last or not dead:
             log.error("a transaction of the database failed: %s", type(error).__name__)
             raise STATE_UNAVAILABLE() from None
-    raise AssertionError("unreachable")
+    return await _run_once_more(engine, transaction, is_last=True)
 
 
 def _engine(address: URL, wait_s: float, statement_s: float, synchronous_commit: str, pool_size: int) -> AsyncEngine:
