@@ -30,25 +30,18 @@ def written(text: str, *, plain: bool) -> str:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("plain", [True, False])
-def test_the_text_is_what_the_model_wrote(text: str, plain: bool) -> None:
-    assert restore_custom_call(call("code", written(text, plain=plain)), {"code"}) == {
-        "id": "c1",
-        "type": "custom",
-        "custom": {"name": "code", "input": text},
-    }
-
-
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("size", [1, 3, 7])
-def test_pieces_make_up_the_same_text(text: str, size: int) -> None:
+def test_the_text_is_what_the_model_wrote_whole_and_in_pieces(text: str) -> None:
     for plain in (True, False):
-        calls = CustomCalls({"code"})
-        sent = [more for part in parts(written(text, plain=plain), size) if (more := calls.delta(part))]
-        assert not list(calls.rest())
-        assert sent[0] == {"index": 0, "id": "c1", "type": "custom", "custom": {"name": "code", "input": ""}}
-        assert all(set(more) == {"index", "custom"} and more["custom"]["input"] for more in sent[1:])
-        assert "".join(more["custom"]["input"] for more in sent) == text
+        arguments = written(text, plain=plain)
+        custom = {"id": "c1", "type": "custom", "custom": {"name": "code", "input": text}}
+        assert restore_custom_call(call("code", arguments), {"code"}) == custom
+        for size in (1, 3, 7):
+            calls = CustomCalls({"code"})
+            sent = [more for part in parts(arguments, size) if (more := calls.delta(part))]
+            assert not list(calls.rest())
+            assert sent[0] == {"index": 0, "id": "c1", "type": "custom", "custom": {"name": "code", "input": ""}}
+            assert all(set(more) == {"index", "custom"} and more["custom"]["input"] for more in sent[1:])
+            assert "".join(more["custom"]["input"] for more in sent) == text
 
 
 def test_the_first_delta_of_a_call_has_the_text_that_clients_append_to() -> None:
@@ -70,12 +63,12 @@ def test_functions_stay_as_they_are() -> None:
     assert not list(calls.rest())
 
 
-@pytest.mark.parametrize("arguments", ['{"code": "a"}', "print(1)", '{"input": 5}', "[1]"])
-def test_arguments_without_the_text_are_given_as_they_are(arguments: str) -> None:
-    assert restore_custom_call(call("code", arguments), {"code"})["custom"]["input"] == arguments
-    calls = CustomCalls({"code"})
-    sent = [more for part in parts(arguments, 3) if (more := calls.delta(part))] + list(calls.rest())
-    assert "".join(more["custom"]["input"] for more in sent) == arguments
+def test_arguments_without_the_text_are_given_as_they_are() -> None:
+    for arguments in ('{"code": "a"}', "print(1)", '{"input": 5}', "[1]"):
+        assert restore_custom_call(call("code", arguments), {"code"})["custom"]["input"] == arguments
+        calls = CustomCalls({"code"})
+        sent = [more for part in parts(arguments, 3) if (more := calls.delta(part))] + list(calls.rest())
+        assert "".join(more["custom"]["input"] for more in sent) == arguments
 
 
 def test_calls_side_by_side_do_not_mix() -> None:
@@ -126,17 +119,15 @@ def test_scores_of_a_prompt_are_those_of_all_its_answers() -> None:
     assert (book.prompt_tokens, book.completion_tokens, book.cached_tokens) == (2, 3, 0)
 
 
-def test_a_score_alone_has_no_token_of_an_answer() -> None:
-    book = ledger(CompletionPrompt([97, 98], 0, text="ab", first="a"), echo=True, max_tokens=0)
-    (choice,) = book.choices(0, result(output(0, 99, reason="stop"), scores=[None, likely(98, "b")]))
-    assert (choice["text"], choice["finish_reason"], book.completion_tokens) == ("ab", "length", 0)
-
-
 def test_nothing_is_said_where_nothing_is_added() -> None:
     book = ledger(CompletionPrompt([97], 2))
     assert book.choices(0, result(output(0))) == []
     assert book.choices(0, result(output(0, 98, reason="length")))
     assert book.choices(0, result(output(0, 99, reason="length"))) == []
+    # A score alone has no token of an answer.
+    book = ledger(CompletionPrompt([97, 98], 0, text="ab", first="a"), echo=True, max_tokens=0)
+    (choice,) = book.choices(0, result(output(0, 99, reason="stop"), scores=[None, likely(98, "b")]))
+    assert (choice["text"], choice["finish_reason"], book.completion_tokens) == ("ab", "length", 0)
 
 
 def test_a_logprob_that_json_lacks_and_tokens_without_text_can_be_said() -> None:

@@ -14,33 +14,14 @@ ALLOWED = {
 }  # fmt: skip
 
 HOSTILE = {
-    "chat_template": "{% for x in range(9**9) %}{% endfor %}",
-    "mm_processor_kwargs": {"size": 10**9},
-    "media_io_kwargs": {"image": {}},
-    "cache_salt": "tenant",
-    "priority": -1,
-    "guided_json": {},
-    "guided_regex": "(a+)+",
-    "guided_grammar": "x",
-    "logits_processors": ["os.system"],
-    "prompt_logprobs": 20,
-    "best_of": 100,
-    "use_beam_search": True,
-    "add_generation_prompt": False,
-    "continue_final_message": True,
-    "ignore_eos": True,
-    "min_tokens": 10**6,
-    "truncate_prompt_tokens": 1,
-    "echo": True,
-    "documents": [{"text": "x"}],
-    "kv_transfer_params": {"prompt_token_ids": [1]},
-    "vllm_xargs": {"a": 1},
-    "request_id": "mine",
-    "return_token_ids": True,
-    "bad_words": ["a"],
-    "logit_bias": {"1": 100},
-    "thinking_token_budget": 1,
-}
+    "chat_template": "{% for x in range(9**9) %}{% endfor %}", "mm_processor_kwargs": {"size": 10**9}, "priority": -1,
+    "media_io_kwargs": {"image": {}}, "cache_salt": "tenant", "guided_json": {}, "guided_regex": "(a+)+",
+    "guided_grammar": "x", "logits_processors": ["os.system"], "prompt_logprobs": 20, "best_of": 100, "echo": True,
+    "use_beam_search": True, "add_generation_prompt": False, "continue_final_message": True, "ignore_eos": True,
+    "min_tokens": 10**6, "truncate_prompt_tokens": 1, "documents": [{"text": "x"}], "vllm_xargs": {"a": 1},
+    "kv_transfer_params": {"prompt_token_ids": [1]}, "request_id": "mine", "return_token_ids": True,
+    "bad_words": ["a"], "logit_bias": {"1": 100}, "thinking_token_budget": 1,
+}  # fmt: skip
 
 
 def everything() -> dict[str, Any]:
@@ -89,13 +70,15 @@ def test_only_allowed_fields_pass() -> None:
     fields = fields_of(everything() | HOSTILE)
     assert set(fields) == ALLOWED - {"cache_salt"}
     assert not keys_of(fields) & (set(HOSTILE) | {"evil", "defer_loading", "continuous_usage_stats", "reasoning"})
+    form = {"regex": "a+", "whitespace_pattern": "(a+)+", "disable_any_whitespace": True, "_backend": "outlines"}
+    assert fields_of({"structured_outputs": form})["structured_outputs"] == {"regex": "a+"}
 
 
 def test_the_servers_salt_passes_and_the_clients_does_not() -> None:
     assert fields_of(everything() | HOSTILE, "ours")["cache_salt"] == "ours"
 
 
-def test_values_arrive_unchanged() -> None:
+def test_values_arrive_unchanged_and_a_bare_request_carries_defaults_of_the_api_only() -> None:
     fields = fields_of(everything())
     assert [message["role"] for message in fields["messages"]] == ["system", "user", "assistant", "tool"]
     assert fields["messages"][1] == {"role": "user", "content": "a", "name": "n"}
@@ -104,6 +87,7 @@ def test_values_arrive_unchanged() -> None:
     assert fields["stop"] == ["x"]
     assert fields["tool_choice"] == {"type": "function", "function": {"name": "f"}}
     assert fields["response_format"] == {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}
+    assert fields_of({}) == {"messages": [{"role": "user", "content": "a"}], "temperature": 1.0, "stream": False}
 
 
 def test_a_refusal_that_is_said_again_is_text_of_the_assistant() -> None:
@@ -116,10 +100,6 @@ def test_a_refusal_that_is_said_again_is_text_of_the_assistant() -> None:
     turns = [{"role": "user", "content": pictured}]
     sent = fields_of({"messages": turns})["messages"]
     assert sent[0]["content"][0] == {"type": "text", "text": "I cannot."}
-
-
-def test_a_bare_request_carries_defaults_of_the_api_only() -> None:
-    assert fields_of({}) == {"messages": [{"role": "user", "content": "a"}], "temperature": 1.0, "stream": False}
 
 
 def test_a_forced_call_follows_its_schema_unless_told_otherwise() -> None:
@@ -145,13 +125,9 @@ def test_several_greedy_answers_are_the_most_probable_token_each_time() -> None:
     assert sampling(temperature=0, n=2, top_k=5) == (1.0, 1)
     assert sampling(temperature=0, n=1, top_k=5) == (0, 5)
     assert sampling(top_p=0) == sampling(top_p=0, temperature=0, top_k=5) == (1.0, 1)
-    assert sampling(top_k=-1) == (1.0, 0)
+    assert [sampling(top_k=value)[1] for value in (-1, 0, 1)] == [0, 0, 1]  # both numbers for all tokens are one
     assert sampling(top_k=2**64) == (1.0, 2**31 - 1)
     assert "top_p" not in fields_of({"top_p": 0})
-
-
-def test_both_numbers_for_all_tokens_reach_the_engine_as_one() -> None:
-    assert [fields_of({"top_k": value})["top_k"] for value in (-1, 0, 1)] == [0, 0, 1]
 
 
 THINKS = ThinkingOptions(switch="enable_thinking", budgets={"low": 100}, variables={"preserve_thinking": "boolean"})
@@ -202,8 +178,3 @@ def test_custom_and_allowed_tools_become_functions() -> None:
         fields = fields_of(body | {"tool_choice": allowed})
         assert [tool["function"]["name"] for tool in fields["tools"]] == ["code", "g"]
         assert fields["tool_choice"] == mode
-
-
-def test_of_structured_outputs_the_form_alone_passes() -> None:
-    form = {"regex": "a+", "whitespace_pattern": "(a+)+", "disable_any_whitespace": True, "_backend": "outlines"}
-    assert fields_of({"structured_outputs": form})["structured_outputs"] == {"regex": "a+"}

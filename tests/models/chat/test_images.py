@@ -55,19 +55,18 @@ def ask(*parts: dict[str, Any], **fields: Any) -> ChatJob:
 async def rendered(sees: VllmChat, job: ChatJob) -> tuple[Any, int]:
     from models.chat.serving import EngineRequest
 
-    serving = sees._serving
     request = EngineRequest(model="sees", **engine_fields(job.request))
-    _, (prompt,) = await serving.render_chat_request(request)
+    _, (prompt,) = await sees._serving.render_chat_request(request)
     for hashes in prompt.get("mm_hashes", {}).values():
         for one in hashes:
-            serving.renderer._mm_processor_cache.invalidate(one)  # no engine gets this one
+            sees.engine.renderer.mm_processor_cache.invalidate(one)  # no engine gets this one
     return prompt, request.cut_tokens
 
 
 def images_of(sees: VllmChat, prompt: Any) -> int:
     """How many whole images `prompt` has; each of their places holds exactly its tokens, and no other place does."""
     ids = prompt["prompt_token_ids"]
-    tokenizer = sees._serving.renderer.tokenizer
+    tokenizer = sees.engine.renderer.tokenizer
     places = prompt.get("mm_placeholders", {}).get("image", [])
     around, first, pixel = tokenizer.convert_tokens_to_ids(["<fake_token_around_image>", "<global-img>", "<image>"])
     for place in places:
@@ -138,12 +137,9 @@ CALLED = {"role": "assistant", "tool_calls": [CALL]}
 SEEN = {"role": "user", "content": [image("red")]}
 
 
-async def test_tools_longer_than_the_window_are_refused_beside_images(sees: VllmChat) -> None:
+async def test_tools_longer_than_the_window_are_refused_beside_images_and_calls_are_cut(sees: VllmChat) -> None:
     with refused(400, param="tools"):
         await sees.complete(ask(image("red"), tools=[TOOL], tool_choice="none"))
-
-
-async def test_calls_longer_than_the_window_are_cut_beside_images(sees: VllmChat) -> None:
     prompt, _ = await rendered(sees, ask(messages=[SEEN, CALLED, SEEN]))
     alone, _ = await rendered(sees, ask(messages=[{"role": "assistant", "content": ""}, SEEN]))
     assert prompt["prompt_token_ids"][-FRAME:] == alone["prompt_token_ids"][-FRAME:]
@@ -187,18 +183,12 @@ def test_control_tokens_around_an_image_go_and_stay_with_it() -> None:
     assert cut(ids, 9, 2)[:2] == ([0, 4, 5, 6], [])
     assert cut(ids, 9, 1)[:2] == ([0, 1, 9, 9, 2, 4, 5, 6], [2])
     assert cut(ids, 10, 1)[:2] == (ids, [3])
-
-
-def test_images_side_by_side_keep_their_own_control_tokens() -> None:
-    ids = [0, 1, 9, 9, 2, 1, 9, 2, 1, 9, 2, 3]
-    assert cut(ids, 9, 1)[:2] == ([0, 1, 9, 2, 1, 9, 2, 3], [2, 5])
-    assert cut(ids, 8, 1)[:2] == ([0, 1, 9, 2, 3], [2])
+    side_by_side = [0, 1, 9, 9, 2, 1, 9, 2, 1, 9, 2, 3]
+    assert cut(side_by_side, 9, 1)[:2] == ([0, 1, 9, 2, 1, 9, 2, 3], [2, 5])
+    assert cut(side_by_side, 8, 1)[:2] == ([0, 1, 9, 2, 3], [2])
     assert cut([0, 3, 9, 1, 9, 1, 9, 4], 8, 3)[:2] == ([0, 9, 1, 9, 4], [1, 3])
-
-
-def test_an_image_that_comes_twice_keeps_its_pixels() -> None:
-    ids = [0, 9, 3, 3, 3, 9, 4, 9]
-    assert cut(ids, 6, 1, "aba") == ([0, 3, 9, 4, 9], [2, 4], ["pixels of b", "pixels of a"])
+    twice = cut([0, 9, 3, 3, 3, 9, 4, 9], 6, 1, "aba")
+    assert twice == ([0, 3, 9, 4, 9], [2, 4], ["pixels of b", "pixels of a"]), "it keeps its pixels"
 
 
 def test_an_image_that_could_not_fit_alone_is_refused() -> None:
@@ -215,40 +205,27 @@ def sized(*sizes: tuple[int, int]) -> list[tuple[str, str]]:
     return [(f"messages.{number}.content", announced(*size)) for number, size in enumerate(sizes)]
 
 
-@pytest.mark.parametrize(("width", "height"), [(24_999_999, 1), (5000, 5000), (1, IMAGE_PIXELS)])
-def test_an_image_of_as_many_pixels_as_are_allowed_is_taken(width: int, height: int) -> None:
-    assert width * height in (IMAGE_PIXELS - 1, IMAGE_PIXELS)
-    refuse_large(sized((width, height)))
-
-
-@pytest.mark.parametrize(("width", "height"), [(1, 25_000_001), (5000, 5001), (9000, 9000)])
-def test_a_larger_one_is_refused_and_what_came_is_said(width: int, height: int) -> None:
-    with refused(
-        400, f"{width} x {height} pixels was sent; at most 25000000 pixels are allowed", param="messages.1.content"
-    ):
-        refuse_large(sized((1, 1), (width, height)))
-
-
-@pytest.mark.parametrize("side", [13_000, 60_000])
-def test_one_that_the_decoder_itself_would_refuse_has_the_same_sentence_but_for_its_size(side: int) -> None:
-    with refused(400, "25000000 pixels was sent", param="messages.0.content"):
-        refuse_large(sized((side, side)))
-
-
-@pytest.mark.parametrize(("more", "fits"), [((1, 24_999_999), True), ((5000, 5000), True), (None, False)])
-def test_all_images_of_a_request_together_are_bounded(more: tuple[int, int] | None, fits: bool) -> None:
-    images = sized(*[(5000, 5000)] * 3, *([more] if more else [(5000, 5000), (1, 1)]))
-    if fits:
-        refuse_large(images)
-        return
-    with refused(400, f"images of {CHAT_PIXELS + 1} pixels together", param="messages"):
-        refuse_large(images)
-
-
-def test_a_file_of_another_kind_is_not_opened() -> None:
-    """vLLM would read forty kinds, whatever an address says."""
-    with pytest.raises(ApiError, match="png, jpeg, gif, webp"):
+def test_an_image_of_as_many_pixels_as_are_allowed_is_taken_and_a_larger_one_is_refused() -> None:
+    for size in ((24_999_999, 1), (5000, 5000), (1, IMAGE_PIXELS)):
+        assert size[0] * size[1] in (IMAGE_PIXELS - 1, IMAGE_PIXELS)
+        refuse_large(sized(size))
+    for width, height in ((1, 25_000_001), (5000, 5001), (9000, 9000)):
+        says = f"{width} x {height} pixels was sent; at most 25000000 pixels are allowed"
+        with refused(400, says, param="messages.1.content"):
+            refuse_large(sized((1, 1), (width, height)))
+    for side in (13_000, 60_000):  # which the decoder itself would refuse
+        with refused(400, "25000000 pixels was sent", param="messages.0.content"):
+            refuse_large(sized((side, side)))
+    with pytest.raises(ApiError, match="png, jpeg, gif, webp"):  # vLLM would read forty kinds, whatever an address says
         refuse_large([("messages", address(encoded(flat("red"), "tiff")))])
+
+
+def test_all_images_of_a_request_together_are_bounded() -> None:
+    three = [(5000, 5000)] * 3
+    for more in ((1, 24_999_999), (5000, 5000)):
+        refuse_large(sized(*three, more))
+    with refused(400, f"images of {CHAT_PIXELS + 1} pixels together", param="messages"):
+        refuse_large(sized(*three, (5000, 5000), (1, 1)))
 
 
 async def test_a_bomb_is_refused_before_it_is_decoded_by_chats_and_by_counts_of_tokens(sees: VllmChat) -> None:
@@ -279,7 +256,7 @@ async def test_what_is_kept_of_an_image_is_found_by_its_organisation_alone(sees:
         request = EngineRequest(model="sees", **engine_fields(ask(image("red"), words(2)).request, salt))
         _, (prompt,) = await sees._serving.render_chat_request(request)
         (found,) = prompt["mm_hashes"]["image"]
-        sees._serving.renderer._mm_processor_cache.invalidate(found)  # no engine gets this one
+        sees.engine.renderer.mm_processor_cache.invalidate(found)  # no engine gets this one
         return str(found)
 
     assert await name("org-1") == await name("org-1") != await name("org-2")

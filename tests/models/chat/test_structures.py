@@ -1,13 +1,17 @@
-"""Structural tags that stand for the JSON schemas of requests. No engine is needed."""
+"""Structural tags that stand for the JSON schemas of requests, and the search for the place of a refused keyword.
+
+No engine is needed. The search is cheap for any schema that a client may send.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from models.llm.grammars import Refused
+from contract.chat import schemas
+from models.llm.grammars import Grammars, Refused
 
 GAP_CHARS = 16
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
@@ -35,7 +39,6 @@ def allows(tag: str, text: str) -> bool:
     return matcher.accept_string(text) and matcher.is_completed()
 
 
-@pytest.mark.parametrize(("spaces", "allowed"), [(GAP_CHARS - 1, True), (GAP_CHARS, True), (GAP_CHARS + 1, False)])
 @pytest.mark.parametrize(
     ("kind", "spec", "text"),
     [
@@ -44,10 +47,10 @@ def allows(tag: str, text: str) -> bool:
         ("STRUCTURAL_TAG", {"type": "structural_tag", "format": CALL}, '<call>{{"a":{}1}}</call>'),
     ],
 )
-def test_a_gap_has_an_end(kind: str, spec: Any, text: str, spaces: int, allowed: bool) -> None:
+def test_a_gap_has_an_end(kind: str, spec: Any, text: str) -> None:
     tag = tag_of(kind, spec)
-    assert allows(tag, text.format(" " * spaces)) is allowed
-    assert allows(tag, text.format("\n" * spaces)) is allowed
+    for spaces, allowed in ((GAP_CHARS - 1, True), (GAP_CHARS, True), (GAP_CHARS + 1, False)):
+        assert allows(tag, text.format(" " * spaces)) is allows(tag, text.format("\n" * spaces)) is allowed
 
 
 def test_a_client_that_names_its_property_json_schema_gets_its_own() -> None:
@@ -57,14 +60,66 @@ def test_a_client_that_names_its_property_json_schema_gets_its_own() -> None:
     assert allows(tag, '{"json_schema": 3}')
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
+def test_a_keyword_that_would_be_ignored_is_refused() -> None:
+    for schema in (
         {"type": "integer", "multipleOf": 5},
         {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}},
         {"allOf": [{"type": "string"}, {"enum": ["yes", "no"]}]},
+    ):
+        with pytest.raises(Refused, match="keyword"):
+            tag_of("JSON", schema)
+
+
+WIDE = {f"note{number}": 1 for number in range(6000)}
+MANY = {f"p{number}": {"type": "string"} for number in range(3000)}
+FEW = dict([*MANY.items()][:1000])
+
+
+class _Grammars:
+    def __init__(self) -> None:
+        self.checked: list[int] = []
+
+    async def first_refused(self, _kind: str, specs: list[str], _owner: str) -> int | None:
+        self.checked += map(len, specs)
+        return 0 if '"bad"' in specs[0] else None
+
+
+@pytest.mark.parametrize(
+    ("reason", "schema", "place"),
+    [
+        ("keyword", WIDE | {"type": "number", "multipleOf": 2}, "multipleOf"),
+        ("keyword", {"properties": MANY | {"n": {"type": "number", "multipleOf": 2}}}, "properties.n.multipleOf"),
+        ("keyword", {"anyOf": [{"allOf": [{}, {}]}, {"type": "array", "contains": {}}]}, "anyOf[0].allOf"),
+        ("invalid", WIDE | {"type": "bad"}, "type"),
+        ("invalid", {"properties": MANY | {"a": {"items": {"type": "bad"}}}}, "properties.a.items.type"),
+        ("invalid", {"$defs": FEW, "properties": FEW | {"a": {"type": "bad"}}}, "properties.a.type"),
+        ("invalid", {"properties": {"a": 3, "b": True}, "format": "bad"}, "format"),
     ],
 )
-def test_a_keyword_that_would_be_ignored_is_refused(schema: Any) -> None:
-    with pytest.raises(Refused, match="keyword"):
-        tag_of("JSON", schema)
+async def test_the_place_is_found_in_few_steps(
+    reason: str, schema: dict[str, Any], place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from models.chat import errors
+
+    schemas.check({"response_format": schema})
+    grammars, check = _Grammars(), errors.has_xgrammar_unsupported_json_features
+
+    def counted(part: dict[str, Any]) -> bool:
+        grammars.checked.append(len(part))
+        return bool(check(part))
+
+    monkeypatch.setattr(errors, "has_xgrammar_unsupported_json_features", counted)
+    assert await errors.refused_place(Refused(reason), schema, "org-1", cast(Grammars, grammars)) == place
+    assert len(grammars.checked) <= 40
+    if reason == "invalid":
+        assert sum(grammars.checked) <= 16 * len(json.dumps(schema))
+
+
+async def test_the_search_ends_with_its_characters() -> None:
+    from models.chat import errors
+
+    schema = {"$defs": {"d": {"enum": ["x" * 200_000]}}, "properties": FEW | {"z": {"type": "bad"}}}
+    schemas.check({"response_format": schema})
+    grammars = _Grammars()
+    assert await errors.refused_place(Refused("invalid"), schema, "org-1", cast(Grammars, grammars)) == ""
+    assert sum(grammars.checked) <= errors.PLACE_CHARS

@@ -54,14 +54,13 @@ async def test_it_thinks_until_it_is_told_not_to(thinks: VllmChat) -> None:
         assert reasoning_tokens(usage) == 0
 
 
-async def test_the_effort_reaches_the_template_as_a_level_that_it_knows(thinks: VllmChat) -> None:
+async def test_the_effort_reaches_the_template_as_a_level_that_it_knows_and_thoughts_end_with_their_budget(
+    thinks: VllmChat,
+) -> None:
     silent = (await answered(thinks))[2]
-    low, high = [(await answered(thinks, reasoning_effort=effort))[2] for effort in ("low", "max")]
-    assert low == high > silent
-
-
-async def test_thoughts_end_where_their_budget_does(thinks: VllmChat) -> None:
-    message, usage, _ = await answered(thinks, reasoning_effort="low")
+    low, high = [await answered(thinks, reasoning_effort=effort) for effort in ("low", "max")]
+    assert low[2] == high[2] > silent
+    message, usage, _ = low
     assert message["content"]
     assert message["reasoning_content"]
     assert BUDGET - 1 <= reasoning_tokens(usage) <= BUDGET  # the token that ends them is one of them

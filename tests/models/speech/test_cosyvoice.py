@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -110,14 +111,22 @@ def said(engine: CosyVoice, text: str, language: str = "de", **fields: Any) -> l
     return calls()[:]
 
 
-def test_stored_voices_are_registered_once_at_start(code: Any, weights: Path, home: Path) -> None:
+def test_stored_voices_are_registered_once_at_start_with_words_that_may_lie_beside_them(
+    code: Any, weights: Path, home: Path
+) -> None:
     write_wav(home / "voices" / "thorsten.wav", CLIP.samples)
-    engine = CosyVoice(model(), weights)
-    assert calls() == [("add_zero_shot_spk", f"{END}Guten Morgen.", (24_000, CLIP.samples), "de-thorsten")]
-    said(engine, "Hallo.", voice="de-thorsten")
-    said(engine, "Hallo.", voice="de-thorsten")
-    assert not any(call[0] == "add_zero_shot_spk" for call in calls())
-    engine.close()
+    voices = {"de-thorsten": {"clip": "voices/thorsten.wav"}}
+    with pytest.raises(WeightsError, match=r"`.*voices/thorsten\.txt` must contain"):
+        CosyVoice(model(voices=voices), weights)
+    (home / "voices" / "thorsten.txt").write_text("Guten Abend.\n")
+    for changes, words in (({}, "Guten Morgen."), ({"voices": voices}, "Guten Abend.")):
+        engine = CosyVoice(model(**changes), weights)
+        assert calls() == [("add_zero_shot_spk", f"{END}{words}", (24_000, CLIP.samples), "de-thorsten")]
+        for _ in range(2):
+            said(engine, "Hallo.", voice="de-thorsten")
+            assert not any(call[0] == "add_zero_shot_spk" for call in calls())
+        calls().clear()
+        engine.close()
 
 
 BY_NAME = ("zero_shot", "Hallo.", "", "", "de-thorsten")
@@ -141,24 +150,19 @@ def test_voice_clip_and_style_decide_which_call_is_made(engine: CosyVoice, field
     assert said(engine, "Hallo.", **fields) == [(*call, *MANNER)]
 
 
-@pytest.mark.parametrize("fields", [{}, {"style": "Froh."}, {"clip": CLIP}])
-def test_speed_reaches_every_call(engine: CosyVoice, fields: dict[str, Any]) -> None:
-    (call,) = said(engine, "Hallo.", speed=1.5, **fields)
-    assert call[-3:] == (False, 1.5, False)
-
-
-@pytest.mark.parametrize("fields", [{}, {"style": "Froh."}, {"clip": CLIP}])
-def test_marks_are_passed_on_as_they_are(engine: CosyVoice, fields: dict[str, Any]) -> None:
+def test_speed_and_marks_reach_every_call(engine: CosyVoice) -> None:
     text = "Ja [breath] <strong>nein</strong> <laughter>oh</laughter> [laughter]."
-    (call,) = said(engine, text, **fields)
-    assert call[1].removeprefix(END) == text
+    for fields in ({}, {"style": "Froh."}, {"clip": CLIP}):
+        (call,) = said(engine, text, speed=1.5, **fields)
+        assert call[-3:] == (False, 1.5, False)
+        assert call[1].removeprefix(END) == text
 
 
-@pytest.mark.parametrize(("rate", "expected"), [(8_000, 16_000), (15_999, 16_000), (16_000, 16_000), (44_100, 44_100)])
-def test_a_clip_of_too_few_samples_is_resampled(engine: CosyVoice, rate: int, expected: int) -> None:
-    (call,) = said(engine, "Hallo.", clip=Clip(bytes(2 * rate), rate))
-    assert call[2][0] == expected
-    assert len(call[2][1]) == pytest.approx(2 * expected, rel=1e-3)
+def test_a_clip_of_too_few_samples_is_resampled(engine: CosyVoice) -> None:
+    for rate, expected in ((8_000, 16_000), (15_999, 16_000), (16_000, 16_000), (44_100, 44_100)):
+        (call,) = said(engine, "Hallo.", clip=Clip(bytes(2 * rate), rate))
+        assert call[2][0] == expected
+        assert len(call[2][1]) == pytest.approx(2 * expected, rel=1e-3)
 
 
 def test_no_client_ends_the_prompt(engine: CosyVoice) -> None:
@@ -172,14 +176,14 @@ def test_no_client_ends_the_prompt(engine: CosyVoice) -> None:
     assert not any("<|" in text for text in texts)
 
 
-@pytest.mark.parametrize(("language", "limit"), [("de", PART_CHARS), ("ja", DENSE_PART_CHARS)])
-@pytest.mark.parametrize("extra", [-1, 0, 1])
-def test_a_long_text_is_spoken_in_parts(engine: CosyVoice, language: str, limit: int, extra: int) -> None:
-    text = "x" * (limit + extra)
-    spoken = list(engine.render(SpeechJob(text, language)))
-    assert [len(call[1]) for call in calls()] == ([limit, 1] if extra == 1 else [limit + extra])
-    assert spoken[-1].characters == len(text)
-    assert sum(len(part.samples) for part in spoken) == len(text) + len(calls())
+def test_a_long_text_is_spoken_in_parts(engine: CosyVoice) -> None:
+    for (language, limit), extra in product((("de", PART_CHARS), ("ja", DENSE_PART_CHARS)), (-1, 0, 1)):
+        calls().clear()
+        text = "x" * (limit + extra)
+        spoken = list(engine.render(SpeechJob(text, language)))
+        assert [len(call[1]) for call in calls()] == ([limit, 1] if extra == 1 else [limit + extra])
+        assert spoken[-1].characters == len(text)
+        assert sum(len(part.samples) for part in spoken) == len(text) + len(calls())
 
 
 def test_a_span_over_several_parts_is_closed_in_each(engine: CosyVoice) -> None:
@@ -191,7 +195,9 @@ def test_a_span_over_several_parts_is_closed_in_each(engine: CosyVoice) -> None:
     assert texts[1].endswith("</strong> Ende.")
 
 
-def test_samples_are_float32_and_not_louder_than_one(engine: CosyVoice) -> None:
+def test_samples_are_float32_not_louder_than_one_and_of_known_voices(engine: CosyVoice) -> None:
+    with refused("UNKNOWN_VOICE"):
+        said(engine, "Hallo.", voice="de-somebody")
     first, second = engine.render(SpeechJob("Hallo.", "de"))
     assert (first.samples.dtype, first.samples.shape) == (np.float32, (6,))
     assert second.samples.tolist() == [1.0]
@@ -208,24 +214,18 @@ def test_the_file_of_a_clip_goes_with_its_utterance(engine: CosyVoice) -> None:
     assert not os.path.exists(engine._folder.name)
 
 
-def test_an_unknown_voice_is_switched_off(engine: CosyVoice) -> None:
-    with refused("UNKNOWN_VOICE"):
-        said(engine, "Hallo.", voice="de-somebody")
-
-
-def test_what_is_spoken_is_not_logged(engine: CosyVoice, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    said(engine, "Geheimnis.")
-    logging.getLogger().warning("still heard")
-    assert "Geheimnis" not in caplog.text
-    assert "still heard" in caplog.text
-
-
-def test_the_codes_own_logging_is_undone(code: Any, weights: Path, home: Path) -> None:
+def test_what_is_spoken_is_not_logged_and_the_codes_own_logging_is_undone(
+    engine: CosyVoice, weights: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     root = logging.getLogger()
     before = (root.level, root.handlers[:])
     CosyVoice(model(voices={}), weights).close()
     assert (root.level, root.handlers[:]) == before
+    caplog.set_level(logging.DEBUG)
+    said(engine, "Geheimnis.")
+    root.warning("still heard")
+    assert "Geheimnis" not in caplog.text
+    assert "still heard" in caplog.text
 
 
 def test_utterances_take_turns(engine: CosyVoice) -> None:
@@ -247,7 +247,10 @@ def test_japanese_is_spelled_in_katakana_where_that_is_known(
     monkeypatch.delitem(sys.modules, "pyopenjtalk")
 
 
-def test_networks_come_from_safetensors(engine: CosyVoice) -> None:
+def test_networks_come_from_safetensors(engine: CosyVoice, weights: Path) -> None:
+    files = sorted(str(file.relative_to(weights)) for file in weights.rglob("*") if file.is_file())
+    names = ["flow.safetensors", "hift.safetensors", "llm.safetensors"]
+    assert files == sorted(["CosyVoice-BlankEN/config.json", "campplus.onnx", "cosyvoice3.yaml", *names])
     networks = engine._code.model
     values = [network.weight[0, 0].item() for network in (networks.llm, networks.flow, networks.hift)]
     assert values == [1.0, 2.0, 3.0]
@@ -259,45 +262,21 @@ def test_an_environment_without_the_code_says_so(weights: Path, home: Path) -> N
         CosyVoice(model(voices={}), weights)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "says"),
-    [
+def test_how_long_a_recording_may_be(code: Any, weights: Path, home: Path) -> None:
+    for seconds, says in (
         (None, r"voice `de-thorsten` clones .*, which does not exist"),
         (0, r"lasts 0\.0 s"),
         (29.99, None),
         (30, None),
         (30.01, r"lasts 30\.0 s; at most 30 s"),
-    ],
-)
-def test_how_long_a_recording_may_be(
-    code: Any, weights: Path, home: Path, seconds: float | None, says: str | None
-) -> None:
-    if seconds is not None:
-        write_wav(home / "voices" / "thorsten.wav", bytes(2 * round(24_000 * seconds)))
-    with pytest.raises(WeightsError, match=says) if says else nullcontext():
-        CosyVoice(model(), weights).close()
-
-
-def test_a_recording_that_is_no_sound_is_refused(code: Any, weights: Path, home: Path) -> None:
+    ):
+        if seconds is not None:
+            write_wav(home / "voices" / "thorsten.wav", bytes(2 * round(24_000 * seconds)))
+        with pytest.raises(WeightsError, match=says) if says else nullcontext():
+            CosyVoice(model(), weights).close()
     put(home / "voices", {"thorsten.wav": b"no sound"})
     with pytest.raises(WeightsError, match="is not a sound file"):
         CosyVoice(model(), weights)
-
-
-def test_the_words_of_a_recording_may_lie_beside_it(code: Any, weights: Path, home: Path) -> None:
-    write_wav(home / "voices" / "thorsten.wav", CLIP.samples)
-    voices = {"de-thorsten": {"clip": "voices/thorsten.wav"}}
-    with pytest.raises(WeightsError, match=r"`.*voices/thorsten\.txt` must contain"):
-        CosyVoice(model(voices=voices), weights)
-    (home / "voices" / "thorsten.txt").write_text("Guten Morgen.\n")
-    CosyVoice(model(voices=voices), weights).close()
-    assert calls()[0][1] == f"{END}Guten Morgen."
-
-
-def test_what_a_conversion_leaves(weights: Path) -> None:
-    files = sorted(str(file.relative_to(weights)) for file in weights.rglob("*") if file.is_file())
-    networks = ["flow.safetensors", "hift.safetensors", "llm.safetensors"]
-    assert files == sorted(["CosyVoice-BlankEN/config.json", "campplus.onnx", "cosyvoice3.yaml", *networks])
 
 
 class Trap:
@@ -316,12 +295,16 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path, monkeypatch: py
     assert not (tmp_path / "trapped").exists()
 
 
-@pytest.mark.parametrize("called", ["os.system", "cosyvoice_evil.run", "torch.hub.load", "random.seed.x"])
-def test_a_recipe_that_would_run_code_is_refused(tmp_path: Path, called: str) -> None:
-    source = official(tmp_path / "official", f"__set_seed1: !apply:{called} [1986]\n")
-    with pytest.raises(WeightsError, match=f"asks for `{called}`"):
-        cosyvoice_weights.convert(source, tmp_path / "converted")
+def test_a_recipe_that_would_run_code_is_refused_and_a_missing_file_is_named(tmp_path: Path) -> None:
+    for called in ("os.system", "cosyvoice_evil.run", "torch.hub.load", "random.seed.x"):
+        source = official(tmp_path / "official", f"__set_seed1: !apply:{called} [1986]\n")
+        with pytest.raises(WeightsError, match=f"asks for `{called}`"):
+            cosyvoice_weights.convert(source, tmp_path / "converted")
     assert not (tmp_path / "converted").exists()
+    for missing in ("cosyvoice3.yaml", "hift.pt"):
+        (official(source) / missing).unlink()
+        with pytest.raises(WeightsError, match=f"{missing}` is missing"):
+            cosyvoice_weights.convert(source, tmp_path / "converted")
 
 
 def test_a_recipe_may_seed_and_build(tmp_path: Path) -> None:
@@ -335,11 +318,3 @@ def test_a_recipe_may_seed_and_build(tmp_path: Path) -> None:
     ]
     cosyvoice_weights.convert(official(tmp_path / "official", "\n".join(lines)), tmp_path / "converted")
     assert (tmp_path / "converted" / "llm.safetensors").is_file()
-
-
-@pytest.mark.parametrize("missing", ["cosyvoice3.yaml", "hift.pt"])
-def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
-    source = official(tmp_path / "official")
-    (source / missing).unlink()
-    with pytest.raises(WeightsError, match=f"{missing}` is missing"):
-        cosyvoice_weights.convert(source, tmp_path / "converted")

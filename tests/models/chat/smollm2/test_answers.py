@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,21 +17,14 @@ from contract.messages.reply import message
 from contract.messages.request import MessagesRequest
 from contract.messages.translation import chat_request
 from models.chat import VllmChat
+from tests.docs.pages import ROOT, marked
 from tests.messages import added_up
 from tests.models.chat.smollm2.asking import PARIS, ask, batches, chunks_of, said, said_in_pieces, text_of
 from tests.models.refusals import refused
 
+CITY = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}
 LOOKING: dict[str, Any] = {
-    "tools": [
-        {
-            "name": "get_weather",
-            "input_schema": {
-                "type": "object",
-                "properties": {"city": {"enum": ["Paris", "Rome"]}},
-                "required": ["city"],
-            },
-        }
-    ],
+    "tools": [{"name": "get_weather", "input_schema": CITY}],
     "tool_choice": {"type": "tool", "name": "get_weather"},
 }
 
@@ -109,13 +106,10 @@ async def test_several_answers(chat: VllmChat) -> None:
     assert reply.completion_tokens == 16
     chunks = chunks_of(await batches(chat, job))
     assert (text_of(chunks, 0), text_of(chunks, 1)) == (first, second)
-
-
-async def test_several_greedy_answers_are_the_same(chat: VllmChat) -> None:
-    single = await said(chat, ask(max_tokens=6))
-    double = await chat.complete(ask(max_tokens=6, n=2))
-    texts = [choice["message"]["content"] for choice in double.body["choices"]]
-    assert texts == [single] * 2
+    single, double = await said(chat, ask(max_tokens=6)), await chat.complete(ask(max_tokens=6, n=2))
+    assert [choice["message"]["content"] for choice in double.body["choices"]] == [single] * 2, (
+        "greedy ones are the same"
+    )
 
 
 async def test_logprobs(chat: VllmChat) -> None:
@@ -132,17 +126,11 @@ async def test_logprobs(chat: VllmChat) -> None:
     assert [token["token"] for part in streamed for token in part] == [token["token"] for token in content]
 
 
-async def test_a_seed_repeats_the_answer(chat: VllmChat) -> None:
-    async def told(seed: int) -> str:
-        return await said(chat, ask("Tell me a story.", temperature=1.5, seed=seed, max_tokens=12))
+async def test_a_seed_repeats_the_answer_and_sampling_fields_of_vllm_have_their_effect(chat: VllmChat) -> None:
+    async def told(seed: int = 7, **fields: Any) -> str:
+        return await said(chat, ask("Tell me a story.", temperature=1.5, seed=seed, max_tokens=12, **fields))
 
-    assert await told(7) == await told(7)
-    assert await told(7) != await told(8)
-
-
-async def test_sampling_fields_of_vllm_have_their_effect(chat: VllmChat) -> None:
-    async def told(**fields: Any) -> str:
-        return await said(chat, ask("Tell me a story.", temperature=1.5, seed=7, max_tokens=12, **fields))
+    assert await told() == await told() != await told(8)
 
     greedy = await said(chat, ask("Tell me a story.", max_tokens=12))
     free = await told()
@@ -167,3 +155,12 @@ async def test_images_need_a_model_that_sees(chat: VllmChat) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     with refused(400, "message 0"):
         await chat.complete(ask([{"type": "text", "text": "what?"}, image]))
+
+
+def test_the_page_asks_a_model_that_it_loads_itself(smollm2: Path) -> None:
+    """The block of docs/python-client.md that asks without Ray."""
+    code = marked(ROOT / "docs/python-client.md", "run without Ray")
+    environment = os.environ | {"PARLANCE_HOME": str(smollm2.parent.parent), "PARLANCE_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Paris" in done.stdout.splitlines()[-1]
