@@ -168,7 +168,8 @@ async def test_where_live_sessions_are_off_their_routes_are_not_there(api: Api) 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 async def test_a_client_secret_opens_so_many_sessions(api: Api, most: int) -> None:
-    value = await secret(api, **({} if most == 2 else {"max_sessions": most}))
+    limited: dict[str, Any] = {} if most == 2 else {"max_sessions": most}
+    value = await secret(api, **limited)
     async with sessions(api, *[value] * most) as (address, lives):
         assert await refusal(api, value, address=address) == (429, "rate_limit_exceeded")
         assert await lives[-1].is_well()

@@ -26,7 +26,7 @@ from models.transcription.adapter import Recording, TranscriptionAdapter
 from tests.api.conftest import Api
 from tests.api.live import scripted
 from tests.api.sounds import wav
-from tests.api.transcriptions import DEFAULT, FILE, PATH, WHISPER, Fields, heard, heard_in, told, transcribe
+from tests.api.transcriptions import DEFAULT, PATH, WHISPER, Fields, heard, heard_in, told, transcribe
 from tests.sdk import demand
 from tests.waiting import until
 
@@ -159,14 +159,14 @@ async def test_error_after_it_is_an_event_and_nothing_is_billed(api: Api) -> Non
 
 async def test_openai_client_reads_every_format_and_streams(api: Api) -> None:
     client = openai.AsyncOpenAI(api_key=api.everything, base_url="http://test/v1", http_client=api.client)
-    create = client.audio.transcriptions.create
-    assert (await create(model="whisper-1", file=FILE)).text == "good morning"
+    create, file = client.audio.transcriptions.create, ("memo.wav", b"good morning")
+    assert (await create(model="whisper-1", file=file)).text == "good morning"
     formats: list[Any] = ["text", "srt", "vtt"]
     for format in formats:
-        assert "good morning" in str(await create(model=WHISPER, file=FILE, response_format=format))
+        assert "good morning" in str(await create(model=WHISPER, file=file, response_format=format))
     verbose = await create(
         model=WHISPER,
-        file=FILE,
+        file=file,
         response_format="verbose_json",
         timestamp_granularities=["word", "segment"],
         language="en",
@@ -174,7 +174,7 @@ async def test_openai_client_reads_every_format_and_streams(api: Api) -> None:
     assert verbose.words is not None
     assert verbose.segments is not None
     assert (verbose.duration, verbose.words[1].word, verbose.segments[0].end) == (1.0, "morning", 1.0)
-    events = [event async for event in await create(model="whisper-1", file=FILE, stream=True)]
+    events = [event async for event in await create(model="whisper-1", file=file, stream=True)]
     assert [event.type for event in events] == ["transcript.text.delta", "transcript.text.done"]
     assert events[-1].text == "good morning"  # type: ignore[union-attr]
 

@@ -103,8 +103,7 @@ async def test_what_is_refused(api: Api) -> None:
         supported = len(error.get("supported", ()))
         if not is_right or says not in error["message"] or supported != 99 * (code == "language_not_supported"):
             wrong.append((request, reply.text))
-    assert wrong == []
-    assert await api.usage() == []
+    assert (wrong, await api.usage()) == ([], [])
 
 
 async def test_what_an_engine_cannot_do_is_refused_before_ticket_and_engine(api: Api) -> None:

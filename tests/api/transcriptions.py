@@ -15,7 +15,6 @@ from tests.api.conftest import Api, events
 
 DEFAULT, WHISPER = "voxtral-mini-transcribe", "whisper-large-v3"
 PATH = "/v1/audio/transcriptions"
-FILE = ("memo.wav", b"good morning")
 
 Fields = dict[str, Any]
 
