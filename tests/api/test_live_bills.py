@@ -138,7 +138,7 @@ async def test_no_draft_begins_without_its_price(api: Api, monkeypatch: pytest.M
 
 @dataclass
 class ScriptedRate:
-    """Allows so many requests, and then none until it may again."""
+    """Allows `left` requests, and then none until it may again."""
 
     left: int
     hits: int = 0

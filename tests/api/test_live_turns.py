@@ -37,7 +37,7 @@ def detector(**settings: float) -> TurnDetector:
 
 
 def listen(turns: TurnDetector, *passages: tuple[float, int]) -> list[TurnChange]:
-    """What so many frames of each probability begin and end."""
+    """Changes after frames of each probability."""
     changes: list[TurnChange] = []
     for probability, frames in passages:
         received = turns.position + frames * FRAME
@@ -225,7 +225,7 @@ Step = tuple[str, float, int]
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("sound"), st.sampled_from([0.0, 0.4, 0.9]), st.integers(1, 40 * FRAME)),
-        st.tuples(st.sampled_from(["commit", "clear", "hear", "lose"]), st.just(0.0), st.just(0)),
+        st.tuples(st.sampled_from(["commit", "clear", "transcribe", "lose"]), st.just(0.0), st.just(0)),
     ),
     max_size=60,
 )
@@ -252,7 +252,7 @@ def test_every_sample_is_somewhere_once(steps: Sequence[Step], is_detected: bool
                 if turn := turns.clear(ledger.received):
                     ledger.mark_untranscribed(turn, "cleared", owes_begun=True)
                     ended.append(turn)
-            case "hear" if waiting:
+            case "transcribe" if waiting:
                 ended.append(waiting.pop(0))
                 ledger.mark_transcribed(ended[-1])
             case "lose" if waiting:
