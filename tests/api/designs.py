@@ -57,7 +57,7 @@ async def listed(api: Api, key: str | None = None) -> list[Draft]:
 
 
 async def arrived(api: Api, draft: Draft, *statuses: str) -> Draft:
-    """The draft once it has one of `statuses`; nobody polls it until then."""
+    """The draft once it has one of `statuses`; it is not polled until then."""
 
     async def is_there() -> bool:
         found = await api.state.drafts.read(draft["id"])
@@ -93,7 +93,7 @@ async def until_idle(*workers: DraftWorker) -> None:
 
 @pytest.fixture
 async def held(api: Api) -> AsyncIterator[Draft]:
-    """A draft whose designer waits until it is told to go on."""
+    """A draft whose designer waits for `go`."""
     draft = await ordered(api, instruct="hold")
     await until_designed(api)
     yield draft

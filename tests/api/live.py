@@ -86,7 +86,7 @@ class ScriptedStream:
 
 
 class ScriptedTranscriber:
-    """A transcriber that says what its script makes of each recording, whose seconds it is given.
+    """A transcriber that gives what its script makes of the seconds of each recording.
 
     Attributes:
         heard_s: seconds of each recording, in order.

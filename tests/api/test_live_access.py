@@ -168,7 +168,8 @@ async def test_where_live_sessions_are_off_their_routes_are_not_there(api: Api) 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 async def test_a_client_secret_opens_so_many_sessions(api: Api, most: int) -> None:
-    value = await secret(api, **({} if most == 2 else {"max_sessions": most}))
+    limited: dict[str, Any] = {} if most == 2 else {"max_sessions": most}
+    value = await secret(api, **limited)
     async with sessions(api, *[value] * most) as (address, lives):
         assert await refusal(api, value, address=address) == (429, "rate_limit_exceeded")
         assert await lives[-1].is_well()
@@ -251,7 +252,7 @@ async def test_a_key_without_a_stream_takes_no_place(api: Api, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("why", "closes_in_s"), [("time_limit", 0.3), ("draining", 0.2)])
-async def test_a_session_that_ends_is_told_before(
+async def test_a_session_that_ends_says_so_before(
     api: Api, monkeypatch: pytest.MonkeyPatch, why: str, closes_in_s: float
 ) -> None:
     monkeypatch.setattr(realtime, "REALTIME_NOTICE_S", 0.3)
@@ -320,7 +321,7 @@ async def test_a_client_that_never_reads_is_left(api: Api, monkeypatch: pytest.M
         await asyncio.gather(sending, return_exceptions=True)
 
 
-async def test_a_socket_that_begins_to_close_is_told_nothing() -> None:
+async def test_a_socket_that_begins_to_close_is_sent_nothing() -> None:
     class Closing:
         """As uvicorn is once it has refused a frame."""
 

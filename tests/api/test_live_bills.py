@@ -24,6 +24,7 @@ from tests.api.live import (
     listening,
     revoke,
     scripted_speech,
+    transcriber_of,
 )
 from tests.waiting import until
 
@@ -63,6 +64,21 @@ async def test_what_has_begun_is_owed(
         live.socket.transport.abort()
     assert await billed(api) == [3]
     assert left_behind(api) == [0, 0, 0, 0]
+
+
+async def test_a_turn_that_waits_for_an_engine_is_free(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = asyncio.Event()
+
+    async def cold(within_s: float, *, timings: object) -> None:
+        waits.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(transcriber_of(api), "ready", cold)
+    async with listening(api) as live:
+        await live.speak(2.5)
+        await waits.wait()
+        live.socket.transport.abort()
+    assert await billed(api) == []
 
 
 @pytest.mark.parametrize(
@@ -122,7 +138,7 @@ async def test_no_draft_begins_without_its_price(api: Api, monkeypatch: pytest.M
 
 @dataclass
 class ScriptedRate:
-    """Allows so many requests, and then none until it may again."""
+    """Allows `left` requests, and then none until it may again."""
 
     left: int
     hits: int = 0

@@ -60,7 +60,7 @@ async def test_default_engine_answers_with_mp3(api: Api) -> None:
     assert not {"x-voice-language", "x-service-model-requested"} & set(reply.headers)
 
 
-CHOSEN: list[tuple[dict[str, Any], dict[str, str | None]]] = [
+CHOSEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     *(
         ({"provider": provider, "response_format": wanted}, {"content-type": media_type})
         for provider, wanted, media_type in (
@@ -102,7 +102,7 @@ async def test_where_the_default_engine_is_not_set_up_the_one_before_it_speaks(a
 
 
 async def test_only_cosyvoice_has_style_and_speed(api: Api) -> None:
-    fields = {"emotion": "softly", "speed": 1.5}
+    fields: dict[str, Any] = {"emotion": "softly", "speed": 1.5}
     about = asked(await speak(api, provider="cosyvoice", **fields))
     assert (about["style"], about["speed"]) == ("softly", 1.5)
     for name in ("supertonic", "mistral", "qwen"):
@@ -315,7 +315,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, str, str | None, str]] = [
     ("a", {CLIP: clip(30.5, 8000)}, 400, INVALID, CLIP, "30 s"),
     ("busy", {}, 429, "busy", None, ""),
     ("busy", {"provider": "qwen"}, 429, "busy", None, ""),
-    ("fail", {}, 502, "upstream_error", None, FAULTS["UPSTREAM_ERROR"].text),
+    ("fail", {}, 502, "upstream_error", None, FAULTS["UPSTREAM_ERROR"].text or ""),
     ("half of it fail", {"provider": "qwen"}, 502, "stream_incomplete", None, ""),
 ]
 

@@ -26,7 +26,7 @@ from models.transcription.adapter import Recording, TranscriptionAdapter
 from tests.api.conftest import Api
 from tests.api.live import scripted
 from tests.api.sounds import wav
-from tests.api.transcriptions import DEFAULT, FILE, PATH, WHISPER, Fields, heard, heard_in, told, transcribe
+from tests.api.transcriptions import DEFAULT, PATH, WHISPER, Fields, asked, body_of, events_of, transcribe
 from tests.sdk import demand
 from tests.waiting import until
 
@@ -52,7 +52,7 @@ ANSWERS: list[tuple[str, str, Fields, Fields]] = [
         for words in [{"segments": [FIGURES], "words": TIMED}]
     ),
     ("whisper ends with the last segment", "lasts 9\nhello\nsilence 4", BY_WHISPER, {"duration": 1.0}),
-    ("whisper hears nothing as empty segments", "lasts 5\nsilence 5", BY_WHISPER,
+    ("whisper gives silence as empty segments", "lasts 5\nsilence 5", BY_WHISPER,
      {"text": "", "language": "en", "duration": 0.0, "segments": []}),
     ("whisper reports the language", "speaks fr\noui", BY_WHISPER, {"language": "fr"}),
     ("whisper reports its own code", "a", BY_WHISPER | {"language": "nb-NO"}, {"language": "no"}),
@@ -73,14 +73,14 @@ ANSWERS: list[tuple[str, str, Fields, Fields]] = [
 async def test_each_model_says_what_it_can(api: Api) -> None:
     wrong = []
     for promise, recording, fields, members in ANSWERS:
-        body = heard(await transcribe(api, recording, **{"response_format": "verbose_json"} | fields))
+        body = body_of(await transcribe(api, recording, **{"response_format": "verbose_json"} | fields))
         if {name: body.get(name) for name in members} != members:
             wrong.append((promise, body))
     assert wrong == []
 
 
 async def test_json_is_the_text_alone_and_text_is_plain(api: Api) -> None:
-    assert heard(await transcribe(api, "good morning\nhow are you")) == {"text": "good morning how are you"}
+    assert body_of(await transcribe(api, "good morning\nhow are you")) == {"text": "good morning how are you"}
     reply = await transcribe(api, response_format="text")
     assert (reply.text, reply.headers["content-type"]) == ("good morning", "text/plain; charset=utf-8")
 
@@ -106,11 +106,11 @@ async def test_fields_reach_the_engine_that_has_a_use_for_them(api: Api) -> None
     """All spellings of languages: tests/contract."""
     for sent, language in (("de-DE", "de"), ("nb", "no"), ("fil", "tl"), ("auto", None), ("", None)):
         for model in (DEFAULT, WHISPER):
-            assert (await told(api, model=model, language=sent))["language"] == language
-    assert (await told(api, prompt="Parlance"))["prompt"] is None
-    assert (await told(api, model=WHISPER, prompt="Parlance"))["prompt"] == "Parlance"
+            assert (await asked(api, model=model, language=sent))["language"] == language
+    assert (await asked(api, prompt="Parlance"))["prompt"] is None
+    assert (await asked(api, model=WHISPER, prompt="Parlance"))["prompt"] == "Parlance"
     for name in ("context_bias", "context_bias[]"):
-        job = await told(api, **{name: ["Müller-Lüdenscheidt", "two words", "tab\there", "", "Ray"]})
+        job = await asked(api, **{name: ["Müller-Lüdenscheidt", "two words", "tab\there", "", "Ray"]})
         assert job["terms"] == ["Müller-Lüdenscheidt", "Ray"]
 
 
@@ -124,10 +124,10 @@ async def test_an_unknown_model_is_the_default_one(api: Api, model: str | None) 
 
 
 async def test_fields_that_openai_has_and_we_do_not_are_ignored_and_empty_ones_are_absent(api: Api) -> None:
-    plain = heard(await transcribe(api))
+    plain = body_of(await transcribe(api))
     foreign = await transcribe(api, temperature="0.2", chunking_strategy="auto", **{"include[]": "logprobs"})
     empty = dict.fromkeys((*TranscriptionRequest.model_fields, "context_bias[]", "timestamp_granularities[]"), "")
-    assert heard(foreign) == heard(await transcribe(api, **empty)) == plain == {"text": "good morning"}
+    assert body_of(foreign) == body_of(await transcribe(api, **empty)) == plain == {"text": "good morning"}
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
@@ -136,11 +136,11 @@ async def test_fields_that_openai_has_and_we_do_not_are_ignored_and_empty_ones_a
 async def test_stream_gives_deltas_and_the_whole(api: Api) -> None:
     reply = await transcribe(api, "good morning\nhow are you", stream="true", response_format="verbose_json")
     assert reply.headers["content-type"].startswith("text/event-stream")
-    for event in heard_in(reply):
+    for event in events_of(reply):
         # The type knows a `usage` of tokens alone; this one is of seconds, as in a whole transcription.
         demand(TranscriptionStreamEvent, {name: value for name, value in event.items() if name != "usage"})
-    assert [event.get("delta") for event in heard_in(reply)] == ["good morning", " how are you", None]
-    assert heard_in(reply)[-1] == {
+    assert [event.get("delta") for event in events_of(reply)] == ["good morning", " how are you", None]
+    assert events_of(reply)[-1] == {
         "type": "transcript.text.done",
         "text": "good morning how are you",
         "language": None,
@@ -159,14 +159,14 @@ async def test_error_after_it_is_an_event_and_nothing_is_billed(api: Api) -> Non
 
 async def test_openai_client_reads_every_format_and_streams(api: Api) -> None:
     client = openai.AsyncOpenAI(api_key=api.everything, base_url="http://test/v1", http_client=api.client)
-    create = client.audio.transcriptions.create
-    assert (await create(model="whisper-1", file=FILE)).text == "good morning"
+    create, file = client.audio.transcriptions.create, ("memo.wav", b"good morning")
+    assert (await create(model="whisper-1", file=file)).text == "good morning"
     formats: list[Any] = ["text", "srt", "vtt"]
     for format in formats:
-        assert "good morning" in str(await create(model=WHISPER, file=FILE, response_format=format))
+        assert "good morning" in str(await create(model=WHISPER, file=file, response_format=format))
     verbose = await create(
         model=WHISPER,
-        file=FILE,
+        file=file,
         response_format="verbose_json",
         timestamp_granularities=["word", "segment"],
         language="en",
@@ -174,7 +174,7 @@ async def test_openai_client_reads_every_format_and_streams(api: Api) -> None:
     assert verbose.words is not None
     assert verbose.segments is not None
     assert (verbose.duration, verbose.words[1].word, verbose.segments[0].end) == (1.0, "morning", 1.0)
-    events = [event async for event in await create(model="whisper-1", file=FILE, stream=True)]
+    events = [event async for event in await create(model="whisper-1", file=file, stream=True)]
     assert [event.type for event in events] == ["transcript.text.delta", "transcript.text.done"]
     assert events[-1].text == "good morning"  # type: ignore[union-attr]
 
@@ -185,7 +185,7 @@ KEYS = 50
 
 
 class Attentive(TranscriptionAdapter):
-    """Decodes as every transcriber does, and hears a word."""
+    """Decodes as every transcriber does, and gives a word."""
 
     async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
         seconds = recording.sound.seconds

@@ -22,9 +22,9 @@ from tests.api.transcriptions import (
     PATH,
     WHISPER,
     Fields,
+    body_of,
     engine_of,
-    heard,
-    heard_in,
+    events_of,
     transcribe,
     with_options,
     within,
@@ -103,12 +103,11 @@ async def test_what_is_refused(api: Api) -> None:
         supported = len(error.get("supported", ()))
         if not is_right or says not in error["message"] or supported != 99 * (code == "language_not_supported"):
             wrong.append((request, reply.text))
-    assert wrong == []
-    assert await api.usage() == []
+    assert (wrong, await api.usage()) == ([], [])
 
 
 async def test_what_an_engine_cannot_do_is_refused_before_ticket_and_engine(api: Api) -> None:
-    ticket = heard(await api.send("POST", "/v1/audio/uploads", json={"mime": "audio/mpeg", "size": 5}))
+    ticket = body_of(await api.send("POST", "/v1/audio/uploads", json={"mime": "audio/mpeg", "size": 5}))
     await api.client.put(ticket["upload_url"], content=b"hello", headers={"content-type": "audio/mpeg"})
     upload = {"upload_id": ticket["upload_id"]}
     poor = with_options(api, times=["segment"], takes_terms=False, lacks_languages=["yue"])
@@ -124,7 +123,7 @@ async def test_what_an_engine_cannot_do_is_refused_before_ticket_and_engine(api:
         for stream in (False, True):
             refused(await poor.send("POST", PATH, json=upload | fields | {"stream": stream}), 400, code, param)
         assert (engine.warmed, engine.callers) == (before, [])
-    assert heard(await api.send("POST", PATH, json=upload)) == {"text": "hello"}
+    assert body_of(await api.send("POST", PATH, json=upload)) == {"text": "hello"}
 
 
 async def test_recordings_last_four_hours_at_most_and_twenty_minutes_to_be_formatted(api: Api) -> None:
@@ -145,7 +144,7 @@ async def test_413_body_over_four_and_a_half_mebibytes(api: Api) -> None:
         return line + b"\n" * (size - len(line))
 
     for size in (RECORDING_BODY_BYTES - 1, RECORDING_BODY_BYTES):
-        heard(await transcribe(api, recording(size)))
+        body_of(await transcribe(api, recording(size)))
     reply = await transcribe(api, recording(RECORDING_BODY_BYTES + 1))
     refused(reply, 413, "request_too_large", "file", "POST /audio/uploads")
     refused(await transcribe(api, recording(2 * RECORDING_BODY_BYTES)), 413, "request_too_large", None)
@@ -204,8 +203,8 @@ async def test_a_stream_that_a_time_limit_ends_is_billed_as_far_as_it_went(
 ) -> None:
     hurried = within(api, answer_s=0.5, computed_s=computed_s)
     reply = await transcribe(hurried, "lasts 14400\none\ntwo\nhold 60\nthree", model=model, stream="true")
-    assert [event.get("delta") for event in heard_in(reply)] == ["one", " two", None]
-    assert heard_in(reply)[-1]["error"]["type"] in ("upstream_error", "server_error")
+    assert [event.get("delta") for event in events_of(reply)] == ["one", " two", None]
+    assert events_of(reply)[-1]["error"]["type"] in ("upstream_error", "server_error")
     (line,) = await api.usage()
     assert (line.model, line.quantity, line.unit) == (model, 2, "audio_seconds")
 

@@ -208,8 +208,8 @@ async def test_speech_that_is_refused_or_asks_for_none_leaves_no_verdict_that_wi
         assert reply.status_code == status
         refused(await fetch(api, reply), 404, "not_found", "request_id")
     refused(await speak(api, "retry", "good fail"), 502, "upstream_error")
-    for verify in ("yes", True, " ", "RETRY"):
-        refused(await speak(api, verify), 400, "invalid_request_error", "verify", says="retry")
+    for other in ("yes", True, " ", "RETRY"):
+        refused(await speak(api, other), 400, "invalid_request_error", "verify", says="retry")
     assert (len(await api.usage()), recognizer.jobs) == (2, [])
 
 

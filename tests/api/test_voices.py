@@ -1,24 +1,33 @@
-"""GET /audio/voices, samples, and voices of organisations, over the real app."""
+"""GET /audio/voices, samples, voices of organisations, and a fifth engine, over the real app."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import time
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
+import av
+import httpx
 import pytest
 
 from autoscaling.engine import CallContext, Timings
 from contract.access import Scope
+from contract.catalog import Catalog
 from contract.speech.voices import SAMPLE_ADDRESS_S
 from deployments.ingress.flows import speech as flows
 from deployments.ingress.flows.speech import ANONYMOUS_REQUESTS
+from state import State
 from state.voices import own
-from tests.api.conftest import Api, refused
+from tests.api.conftest import Api, LocalEngine, refused, serving
 from tests.api.sounds import wav
+from tests.configs.test_fifth_engine import LANGUAGE, MODEL, PROVIDER, VOICE, catalog
 from tests.state.drafts import add_voice
 from tests.waiting import until
+
+__all__ = ["catalog"]
 
 SLUG = "our-speaker"
 
@@ -44,47 +53,28 @@ async def adopt(api: Api, org_id: int = 1) -> None:
     await add_voice(api.state.database, org_id, voice, **names, transcript="hi")
 
 
-async def test_every_fixed_voice_of_the_spec_is_there(api: Api) -> None:
-    found = await by_slug(api)
-    fixed = {f"{gender}{n}" for gender in "MF" for n in range(1, 6)}
-    assert fixed | {"de-thorsten", "rooom-f-01", "rooom-f-02", "rooom-m-01", "rooom-m-02"} <= set(found)
-    catalogue = [voice for slug, voice in found.items() if slug.startswith("bib-")]
-    assert len(catalogue) >= 4
-    assert {(voice["provider"], voice["model"]) for voice in catalogue} == {("mistral", "voxtral-mini-tts")}
+async def test_every_voice_of_the_catalogue_is_listed(api: Api) -> None:
+    """What the spec says of them: tests/contract/test_voices.py."""
+    body, found = await voices(api), await by_slug(api)
+    assert found.keys() == api.service.catalog.voices.keys()
     assert {voice["scope"] for voice in found.values()} == {"platform"}
-
-
-async def test_preliminary_voices_say_so(api: Api) -> None:
-    found = await by_slug(api)
+    assert (found["bib-f-30"]["provider"], found["bib-f-30"]["model"]) == ("mistral", "voxtral-mini-tts")
     preliminary = {slug for slug, voice in found.items() if voice.get("status") == "preliminary"}
     assert preliminary == {"rooom-f-01", "rooom-f-02", "rooom-m-01", "rooom-m-02"}
     assert all(found[slug]["status_note"] for slug in preliminary)
-
-
-async def test_languages_by_provider(api: Api) -> None:
-    body = await voices(api)
     assert {name: len(codes) for name, codes in body["languages_by_provider"].items()} == {
         "supertonic": 31, "cosyvoice": 9, "mistral": 9, "qwen": 10
     }  # fmt: skip
-    assert body["languages"] == body["languages_by_provider"]["mistral"]
+    assert (body["languages"], body["aliases"]) == (body["languages_by_provider"]["mistral"], {})
 
 
-@pytest.mark.parametrize(
-    ("plan", "entitlements", "selectable", "via"),
-    [("free", (), False, "tier"), ("free", ("voices",), True, "entitlement"), ("starter", (), True, "tier")],
-)
-async def test_access_says_what_the_plan_allows(
-    api: Api, plan: str, entitlements: tuple[str, ...], selectable: bool, via: str
-) -> None:
-    from state.accounts import organisations
-
-    await api.state.database.run(lambda c: organisations.create(c, "other", plan, entitlements, 1))
-    key = await api.key(Scope.CHAT, org="other")
-    access = (await voices(api, key))["access"]
-    assert (access["selectable"], access["via"], access["tier"]) == (selectable, via, plan)
-    assert (access["hint"] is None) == selectable
-    found = await by_slug(api, key)
-    assert (found["bib-f-30"]["selectable"], found["M1"]["selectable"]) == (selectable, True)
+async def test_access_says_what_the_plan_allows(api: Api) -> None:
+    """All plans: tests/contract/test_voices.py."""
+    await api.organisation("small", "free")
+    for key, selectable in ((await api.key(Scope.CHAT, org="small"), False), (api.everything, True)):
+        access, found = (await voices(api, key))["access"], await by_slug(api, key)
+        assert (access["selectable"], access["hint"] is None, access["via"]) == (selectable, selectable, "tier")
+        assert (found["bib-f-30"]["selectable"], found["M1"]["selectable"]) == (selectable, True)
 
 
 async def test_available_and_503_agree_for_every_voice(api: Api) -> None:
@@ -112,10 +102,6 @@ async def test_a_voice_that_its_engine_has_no_recording_of_is_listed_as_not_avai
     assert listed[SLUG]["available"], "an organisation's voice brings its recording"
 
 
-async def test_without_aliases_none_are_listed(api: Api) -> None:
-    assert (await voices(api))["aliases"] == {}
-
-
 async def test_sample_is_made_once_and_plays_without_a_key(api: Api) -> None:
     path = (await by_slug(api))["M1"]["samples"]["fr"]
     first = await api.client.get(path)
@@ -127,38 +113,26 @@ async def test_sample_is_made_once_and_plays_without_a_key(api: Api) -> None:
     assert await api.usage() == []
 
 
-@pytest.mark.parametrize("path", ["M1/samples/zh.mp3", "nobody/samples/de.mp3", "our-speaker/samples/de.mp3"])
-async def test_samples_that_do_not_exist(api: Api, path: str) -> None:
+async def test_samples_that_do_not_exist(api: Api) -> None:
     await adopt(api)
-    assert (await api.client.get(f"/v1/audio/voices/{path}")).status_code == 404
+    for path in ("M1/samples/zh.mp3", "nobody/samples/de.mp3", "our-speaker/samples/de.mp3"):
+        assert (await api.client.get(f"/v1/audio/voices/{path}")).status_code == 404
 
 
-async def test_own_voice_is_seen_by_its_organisation_only(api: Api) -> None:
+async def test_a_voice_of_an_organisation_is_its_own_and_speaks_by_its_clip(api: Api) -> None:
     await adopt(api)
-    await api.organisation("other")
-    mine = (await by_slug(api))[SLUG]
+    mine, stranger = (await by_slug(api))[SLUG], await api.stranger()
     assert (mine["scope"], mine["origin"], mine["model"]) == ("org", "designed", "qwen3-tts")
     assert "samples" not in mine
-    stranger = await api.key(*Scope, org="other")
     assert SLUG not in await by_slug(api, stranger)
-    reply = await api.send("POST", "/v1/audio/speech", stranger, json={"input": "x", "voice": SLUG})
-    assert reply.json()["error"]["code"] == "unknown_voice"
-
-
-async def test_own_voice_speaks_by_its_clip(api: Api) -> None:
-    await adopt(api)
-    reply = await api.send("POST", "/v1/audio/speech", json={"input": "hello", "voice": SLUG})
+    body = {"input": "hello", "voice": SLUG}
+    refused(await api.send("POST", "/v1/audio/speech", stranger, json=body), 400, "unknown_voice")
+    reply = await api.send("POST", "/v1/audio/speech", json=body)
     assert (reply.headers["x-voice"], reply.headers["x-voice-provider"]) == (SLUG, "qwen")
     about = json.loads(reply.content.split(b"\n")[0])
     assert (about["voice"], about["clip"]) == (None, [48_000, 24_000, "hi"])
-
-
-async def test_own_voice_needs_voice_selection(api: Api) -> None:
-    await api.organisation("small", "free")
-    await adopt(api, org_id=2)
-    key = await api.key(*Scope, org="small")
-    reply = await api.send("POST", "/v1/audio/speech", key, json={"input": "x", "voice": SLUG})
-    refused(reply, 403, "voice_not_in_plan")
+    await api.change(plan="free")
+    refused(await api.send("POST", "/v1/audio/speech", await api.key(*Scope), json=body), 403, "voice_not_in_plan")
 
 
 async def test_signed_address_plays_for_an_hour_and_for_nothing_else(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,12 +163,6 @@ async def test_behind_a_proxy_a_signed_address_says_https_and_keeps_its_path(api
 SAMPLE = "/v1/audio/voices/M1/samples/fr.mp3"
 
 
-@pytest.fixture
-def speaker(api: Api) -> Any:
-    """The engine behind M1."""
-    return api.service.engine(api.service.speech_engines["supertonic"])
-
-
 class Asleep:
     """An engine without a replica, until it is woken."""
 
@@ -216,35 +184,31 @@ class Asleep:
 
 
 @pytest.fixture
-def asleep(api: Api, speaker: Any) -> Asleep:
-    sleeping: Any = Asleep(speaker)
-    api.replace_engines(sleeping, api.service.speech_engines["supertonic"].deployment)
-    return sleeping
+def asleep(api: Api) -> Asleep:
+    """Stands before the engine of M1."""
+    model = api.service.speech_engines["supertonic"]
+    sleeping: Any = Asleep(api.service.engine(model))
+    api.replace_engines(sleeping, model.deployment)
+    return cast(Asleep, sleeping)
 
 
 async def test_without_a_key_a_sample_wakes_no_engine(api: Api, asleep: Asleep) -> None:
     reply = await api.client.get(SAMPLE)
     refused(reply, 503, "sample_unavailable")
     assert reply.headers["retry-after"] == "60"
+    assert (await api.send("GET", SAMPLE, "prl_nonsense")).status_code == 401
+    await api.state.blobs.put("samples/obedient/M1-de.mp3", b"kept")
+    assert (await api.client.get(SAMPLE.replace("fr", "de"))).content == b"kept"
     assert (asleep.ready_calls, asleep.calls) == (0, 0)
-
-
-async def test_without_a_key_a_sample_is_made_by_an_engine_that_runs_and_has_room(api: Api, asleep: Asleep) -> None:
     asleep.woken.set()
     assert (await api.client.get(SAMPLE)).status_code == 200
     assert (asleep.ready_calls, asleep.calls) == (0, 1)
 
 
-async def test_a_sample_that_is_kept_plays_while_its_engine_sleeps(api: Api, asleep: Asleep) -> None:
-    await api.state.blobs.put("samples/obedient/M1-fr.mp3", b"kept")
-    assert (await api.client.get(SAMPLE)).content == b"kept"
-    assert asleep.calls == 0
-
-
 async def test_with_a_key_a_sample_wakes_its_engine(api: Api, asleep: Asleep) -> None:
     playing = asyncio.create_task(api.send("GET", SAMPLE, await api.key()))
     await until(lambda: asleep.ready_calls == 1)
-    # Nobody else is held up meanwhile.
+    # No other request is held up meanwhile.
     other = "/v1/audio/voices/bib-f-30/samples/de.mp3"
     assert (await api.client.get(other)).status_code == 200
     assert (await api.send("GET", other)).status_code == 200
@@ -252,11 +216,6 @@ async def test_with_a_key_a_sample_wakes_its_engine(api: Api, asleep: Asleep) ->
     assert (await playing).status_code == 200
     assert (await api.client.get(SAMPLE)).content == (await playing).content
     assert asleep.calls == 1
-
-
-async def test_a_key_that_is_wrong_is_401_and_wakes_nothing(api: Api, asleep: Asleep) -> None:
-    assert (await api.send("GET", SAMPLE, "prl_nonsense")).status_code == 401
-    assert asleep.ready_calls == 0
 
 
 async def test_samples_for_strangers_are_made_one_at_a_time_and_few_wait(
@@ -278,8 +237,56 @@ async def test_samples_for_strangers_are_made_one_at_a_time_and_few_wait(
     paths = [f"/v1/audio/voices/M1/samples/{code}.mp3" for code in model.languages]
     playing = [asyncio.create_task(api.client.get(path)) for path in paths[:ANONYMOUS_REQUESTS]]
     await until(lambda: under_way == 1 and flows._anonymous.waiting == ANONYMOUS_REQUESTS - 1)
-    refused = await api.client.get(paths[ANONYMOUS_REQUESTS])
-    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "sample_unavailable")
+    refused(await api.client.get(paths[ANONYMOUS_REQUESTS]), 503, "sample_unavailable")
     go.set()
     assert {reply.status_code for reply in await asyncio.gather(*playing)} == {200}
     assert (await api.client.get(paths[ANONYMOUS_REQUESTS])).status_code == 200
+
+
+# --- the drill: a fifth engine is listed, chosen and billed, and no file changed --------------------------------------
+
+
+@pytest.fixture
+async def five(catalog: Catalog, state: State) -> AsyncIterator[Api]:
+    """The app over that catalogue, with the fifth engine behind it, in the place of all others too: they are listed."""
+    engine = LocalEngine(catalog.speech[MODEL])
+    async with serving(catalog, state, engines={model.deployment: engine for model in catalog.deployed()}) as api:
+        yield api
+
+
+async def speak(api: Api, **body: str) -> httpx.Response:
+    return await api.send("POST", "/v1/audio/speech", json={"input": "Habari yako"} | body)
+
+
+@pytest.mark.parametrize(
+    "body", [{"provider": PROVIDER}, {"model": MODEL}, {"voice": VOICE}, {"language": LANGUAGE}], ids=lambda b: min(b)
+)
+async def test_it_speaks(five: Api, body: dict[str, str]) -> None:
+    reply = await speak(five, response_format="mp3", **body)
+    assert (reply.status_code, reply.headers["content-type"]) == (200, "audio/mpeg")
+    assert reply.headers["x-voice-provider"] == PROVIDER
+    assert reply.headers["x-service-model-served"] == MODEL
+    with av.open(io.BytesIO(reply.content)) as file:
+        seconds = sum(frame.samples / frame.sample_rate for frame in file.decode(audio=0))
+    assert seconds == pytest.approx(1.1, abs=0.1)
+
+
+async def test_it_is_listed_and_billed(five: Api) -> None:
+    await speak(five, provider=PROVIDER)
+    (line,) = await five.usage()
+    assert (line.line, line.quantity, line.cost_micro_eur) == (f"speech:{MODEL}", 11, 11)
+    models = {model["id"]: model for model in (await five.send("GET", "/v1/models")).json()["data"]}
+    assert models[MODEL]["license"] == "CC0-1.0"
+    voices = (await five.send("GET", "/v1/audio/voices")).json()
+    assert voices["languages_by_provider"][PROVIDER] == [LANGUAGE, "de"]
+    (voice,) = [voice for voice in voices["data"] if voice["slug"] == VOICE]
+    assert voice["available"]
+    sample = await five.client.get(voice["samples"][LANGUAGE])
+    assert (sample.status_code, sample.headers["content-type"]) == (200, "audio/mpeg")
+
+
+async def test_what_it_lacks_is_refused_as_its_stanza_says(five: Api) -> None:
+    refused(await speak(five, provider=PROVIDER, voice="F1"), 400, "voice_provider_mismatch")
+    reply = await speak(five, provider="nobody")
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "provider")
+    assert PROVIDER in reply.json()["error"]["message"]

@@ -15,7 +15,6 @@ from tests.api.conftest import Api, events
 
 DEFAULT, WHISPER = "voxtral-mini-transcribe", "whisper-large-v3"
 PATH = "/v1/audio/transcriptions"
-FILE = ("memo.wav", b"good morning")
 
 Fields = dict[str, Any]
 
@@ -24,20 +23,20 @@ async def transcribe(api: Api, recording: str | bytes = "good morning", **fields
     return await api.send("POST", PATH, files={"file": ("memo.mp3", recording)}, data=fields)
 
 
-def heard(reply: httpx.Response) -> Fields:
+def body_of(reply: httpx.Response) -> Fields:
     assert reply.status_code == 200, reply.text
     body: Fields = reply.json()
     return body
 
 
-def heard_in(reply: httpx.Response) -> list[Fields]:
+def events_of(reply: httpx.Response) -> list[Fields]:
     """The events of a stream."""
     return [json.loads(event) for event in events(reply)]
 
 
-async def told(api: Api, **fields: Any) -> Fields:
+async def asked(api: Api, **fields: Any) -> Fields:
     """What the engine was asked."""
-    job: Fields = json.loads(heard(await transcribe(api, "told", **fields))["text"])
+    job: Fields = json.loads(body_of(await transcribe(api, "told", **fields))["text"])
     return job
 
 
