@@ -19,7 +19,7 @@ from autoscaling.observation import Observation
 from autoscaling.tracing import Tracer
 from tests.api.asgi import Answer, ask
 from tests.api.conftest import Api, app_over
-from tests.api.tracing import ROOT
+from tests.api.walks import ROOT
 
 PRODUCT = tuple(f"{ROOT / room}/" for room in ("autoscaling", "concurrency", "contract", "deployments", "state"))
 
