@@ -71,17 +71,6 @@ async def test_a_message_of_no_tokens_says_nothing(api: Api) -> None:
         assert (reply.status_code, '"text"' in reply.text, "max_tokens" in reply.text) == (200, False, True), reply.text
 
 
-async def test_failure_inside_a_stream_is_an_error_event_without_done(api: Api) -> None:
-    reply = await api.chat("stream 2 0 fail", stream=True)
-    assert reply.status_code == 200
-    assert json.loads(events(reply)[-1])["error"]["code"] == "upstream_error"
-    assert "[DONE]" not in reply.text
-
-
-async def test_failure_before_the_first_event_is_an_ordinary_error(api: Api) -> None:
-    refused(await api.chat("stream 0 0 fail", stream=True), 502, "upstream_error")
-
-
 async def test_failure_says_nothing_about_the_inside(api: Api) -> None:
     reply = await api.chat("fail")
     assert reply.json()["error"]["message"] == FAULTS["UPSTREAM_ERROR"].text
@@ -121,13 +110,6 @@ async def test_bad_field_is_named(api: Api, fields: dict[str, object], param: st
     refused(await api.send("POST", "/v1/chat/completions", json=body), 400, "invalid_request_error", param)
 
 
-@pytest.mark.parametrize("model", ["unknown", "absent", "lengths", ""])
-async def test_model_that_is_not_offered_is_not_found(api: Api, model: str) -> None:
-    reply = await api.chat(model=model)
-    refused(reply, 404, "model_not_found")
-    assert "`obedient`" in reply.json()["error"]["message"]
-
-
 async def test_declared_length_over_the_limit_is_refused_before_the_key(api: Api) -> None:
     headers = {"content-length": str(CHAT_BODY_BYTES + 1)}
     reply = await api.send("POST", "/v1/chat/completions", "no key", content=b"{}", headers=headers)
@@ -145,30 +127,6 @@ async def test_undeclared_length_is_counted(api: Api, surplus: int, status: int)
 
     reply = await api.send("POST", "/v1/chat/completions", content=pieces())
     assert reply.status_code == status
-
-
-async def test_answer_is_billed_once(api: Api) -> None:
-    reply = await api.chat()
-    (line,) = await api.usage()
-    assert (line.request_id, line.line, line.quantity, line.unit) == (
-        reply.headers["x-request-id"], "chat:obedient", 10, "tokens",
-    )  # fmt: skip
-    assert line.cost_micro_eur == 7 * 1 + 3 * 2
-
-
-async def test_stream_is_billed_for_what_was_produced(api: Api) -> None:
-    await api.chat("stream 4 0", stream=True)
-    (line,) = await api.usage()
-    assert line.cost_micro_eur == 7 * 1 + 4 * 2
-
-
-@pytest.mark.parametrize("command", ["fail", "refuse", "stream 3 0 fail"])
-async def test_failure_bills_nothing(api: Api, command: str) -> None:
-    await api.limit(1_000_000)
-    await api.chat(command, stream=command.startswith("stream"))
-    assert await api.usage() == []
-    await api.service.state.ledger.settle_open()  # What is held in advance is free again, too.
-    assert (await api.spend())["held_micro_eur"] == 0
 
 
 @pytest.mark.parametrize(("user", "code"), [(None, "org_spend_limit"), ("ada", "user_spend_limit")])
