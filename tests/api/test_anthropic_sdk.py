@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -45,14 +44,6 @@ async def client(api: Api, address: str) -> AsyncIterator[Client]:
     made.plain.close()
 
 
-async def test_the_sync_client_gets_a_message(client: Client) -> None:
-    message = await asyncio.to_thread(
-        client.plain.messages.create, model="obedient", max_tokens=50, messages=HELLO, system="be kind"
-    )
-    assert (message.content[0].text, message.stop_reason, message.usage.output_tokens) == ("hello", "end_turn", 3)
-    assert message._request_id.startswith("req_")
-
-
 async def test_the_async_client_gets_thoughts_and_a_stop_sequence(client: Client) -> None:
     engine = scripted(client.api, Script("hm", "hello", stop_sequence="END"))
     message = await client.said(thinking={"type": "adaptive"}, stop_sequences=["END"], extra_body={"top_k": 5})
@@ -61,21 +52,6 @@ async def test_the_async_client_gets_thoughts_and_a_stop_sequence(client: Client
     assert (message.usage.input_tokens, message.usage.cache_read_input_tokens) == (36, 64)
     asked = engine.asked[0]
     assert (asked.reasoning_effort, asked.stop, asked.top_k) == ("medium", ["END"], 5)
-
-
-async def test_a_tool_is_called_and_its_result_taken(client: Client) -> None:
-    engine = scripted(client.api, CALLING)
-    first = await client.said(tools=[TOOL], tool_choice={"type": "auto"})
-    assert (first.stop_reason, first.content[-1].input) == ("tool_use", {"where": "here"})
-    engine.script = Script(text="a cat")
-    result = {"type": "tool_result", "tool_use_id": first.content[-1].id, "content": [{"type": "text", "text": "cat"}]}
-    turns = [*HELLO, first.to_param(), {"role": "user", "content": [result]}]
-    second = await client.said(tools=[TOOL], messages=turns)
-    assert (second.content[0].text, second.stop_reason) == ("a cat", "end_turn")
-    asked = engine.asked[1].messages
-    assert [message.role for message in asked] == ["user", "assistant", "tool"]
-    assert asked[1].tool_calls
-    assert asked[1].tool_calls[0].id == asked[2].tool_call_id == "toolu_1"
 
 
 async def test_a_stream_adds_up_to_the_message(client: Client) -> None:
@@ -88,34 +64,6 @@ async def test_a_stream_adds_up_to_the_message(client: Client) -> None:
     assert streamed.usage.to_dict() == whole.usage.to_dict()
     assert (streamed.id, streamed.stop_reason) == (whole.id, whole.stop_reason)
     assert {"thinking", "text", "input_json", "message_stop"} <= set(seen)
-
-
-async def test_the_sync_client_streams_text(client: Client) -> None:
-    scripted(client.api, Script(text="a longer text"))
-
-    def read() -> tuple[list[str], str]:
-        with client.plain.messages.stream(model="obedient", max_tokens=50, messages=HELLO) as stream:
-            return list(stream.text_stream), stream.get_final_text()
-
-    pieces, text = await asyncio.to_thread(read)
-    assert len(pieces) > 1
-    assert "".join(pieces) == text == "a longer text"
-
-
-async def test_raw_events_come_with_stream_true(client: Client) -> None:
-    events = await client.said(stream=True)
-    assert [event.type async for event in events][-1] == "message_stop"
-
-
-async def test_tokens_are_counted(client: Client) -> None:
-    counted = await client.anew.messages.count_tokens(model="obedient", messages=HELLO)
-    assert counted.input_tokens == len("say hello")
-
-
-async def test_a_bearer_token_opens_too(client: Client) -> None:
-    other = client.anew.copy(auth_token=client.api.everything, api_key=None)
-    message = await other.messages.create(model="obedient", max_tokens=50, messages=HELLO)
-    assert message.content[0].text == "hello"
 
 
 async def test_models_are_listed(client: Client) -> None:
@@ -139,11 +87,6 @@ async def test_a_refusal_is_the_error_of_its_kind(client: Client, fields: dict[s
     error = caught.value
     assert error.body["error"]["code"] == error.error_code == code
     assert (error.type, error.request_id) == (error.body["error"]["type"], error.body["request_id"])
-
-
-async def test_an_unknown_key_is_an_authentication_error(client: Client) -> None:
-    with pytest.raises(anthropic.AuthenticationError):
-        await client.anew.copy(api_key="sk-ant-1").messages.create(model="obedient", max_tokens=1, messages=HELLO)
 
 
 async def test_a_failure_in_a_stream_is_raised(client: Client) -> None:

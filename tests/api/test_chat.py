@@ -1,17 +1,24 @@
-"""POST /chat/completions over the real app. What the engine does with a request is tested in tests/models."""
+"""POST /chat/completions, /completions, /tokenize and /detokenize over the real app."""
 
 from __future__ import annotations
 
 import json
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from contract.access import TARIFFS, Scope
+from contract.catalog import ThinkingOptions
+from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from contract.errors import FAULTS
 from contract.limits import CHAT_BODY_BYTES
-from tests.api.conftest import MESSAGE, Api, events, refused
+from state import State
+from tests.api.conftest import MESSAGE, Api, events, refused, serving
+from tests.catalogs import PRICE, behaving, chat
+from tests.engines import ObedientChat
 
 
 async def test_answer_is_a_chat_completion(api: Api) -> None:
@@ -71,17 +78,6 @@ async def test_a_message_of_no_tokens_says_nothing(api: Api) -> None:
         assert (reply.status_code, '"text"' in reply.text, "max_tokens" in reply.text) == (200, False, True), reply.text
 
 
-async def test_failure_inside_a_stream_is_an_error_event_without_done(api: Api) -> None:
-    reply = await api.chat("stream 2 0 fail", stream=True)
-    assert reply.status_code == 200
-    assert json.loads(events(reply)[-1])["error"]["code"] == "upstream_error"
-    assert "[DONE]" not in reply.text
-
-
-async def test_failure_before_the_first_event_is_an_ordinary_error(api: Api) -> None:
-    refused(await api.chat("stream 0 0 fail", stream=True), 502, "upstream_error")
-
-
 async def test_failure_says_nothing_about_the_inside(api: Api) -> None:
     reply = await api.chat("fail")
     assert reply.json()["error"]["message"] == FAULTS["UPSTREAM_ERROR"].text
@@ -121,13 +117,6 @@ async def test_bad_field_is_named(api: Api, fields: dict[str, object], param: st
     refused(await api.send("POST", "/v1/chat/completions", json=body), 400, "invalid_request_error", param)
 
 
-@pytest.mark.parametrize("model", ["unknown", "absent", "lengths", ""])
-async def test_model_that_is_not_offered_is_not_found(api: Api, model: str) -> None:
-    reply = await api.chat(model=model)
-    refused(reply, 404, "model_not_found")
-    assert "`obedient`" in reply.json()["error"]["message"]
-
-
 async def test_declared_length_over_the_limit_is_refused_before_the_key(api: Api) -> None:
     headers = {"content-length": str(CHAT_BODY_BYTES + 1)}
     reply = await api.send("POST", "/v1/chat/completions", "no key", content=b"{}", headers=headers)
@@ -145,30 +134,6 @@ async def test_undeclared_length_is_counted(api: Api, surplus: int, status: int)
 
     reply = await api.send("POST", "/v1/chat/completions", content=pieces())
     assert reply.status_code == status
-
-
-async def test_answer_is_billed_once(api: Api) -> None:
-    reply = await api.chat()
-    (line,) = await api.usage()
-    assert (line.request_id, line.line, line.quantity, line.unit) == (
-        reply.headers["x-request-id"], "chat:obedient", 10, "tokens",
-    )  # fmt: skip
-    assert line.cost_micro_eur == 7 * 1 + 3 * 2
-
-
-async def test_stream_is_billed_for_what_was_produced(api: Api) -> None:
-    await api.chat("stream 4 0", stream=True)
-    (line,) = await api.usage()
-    assert line.cost_micro_eur == 7 * 1 + 4 * 2
-
-
-@pytest.mark.parametrize("command", ["fail", "refuse", "stream 3 0 fail"])
-async def test_failure_bills_nothing(api: Api, command: str) -> None:
-    await api.limit(1_000_000)
-    await api.chat(command, stream=command.startswith("stream"))
-    assert await api.usage() == []
-    await api.service.state.ledger.settle_open()  # What is held in advance is free again, too.
-    assert (await api.spend())["held_micro_eur"] == 0
 
 
 @pytest.mark.parametrize(("user", "code"), [(None, "org_spend_limit"), ("ada", "user_spend_limit")])
@@ -201,3 +166,76 @@ async def test_concurrent_streams_of_a_key_are_bounded(api: Api) -> None:
             await streams.enter_async_context(api.state.rates.stream(caller))
         assert (await api.chat("stream 1 0", key=key, stream=True)).status_code == 429
     assert (await api.chat("stream 1 0", key=key, stream=True)).status_code == 200
+
+
+CACHED, CUT = 4, 90
+
+
+class Counting(ObedientChat):
+    """Found 4 of its 7 prompt tokens in the cache, and lost 90 of a longer one; none where there is a seed."""
+
+    async def complete(self, job: ChatJob) -> ChatReply:
+        cut = 0 if job.request.seed else CUT
+        return replace(await super().complete(job), cached_tokens=CACHED, cut_tokens=cut)
+
+    async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
+        async for batch in super().stream(job):
+            yield batch._replace(cached_tokens=CACHED, cut_tokens=0 if job.request.seed else CUT)
+
+
+@asynccontextmanager
+async def counting(state: State, prefix: str = "x-service-", **price: int) -> AsyncIterator[Api]:
+    """An API over `Counting` at these further prices."""
+    model = chat("obedient")
+    assert model.serving
+    runs = model.serving.model_copy(update={"adapter": f"{__name__}:Counting"})
+    thinking = ThinkingOptions(switch="enable_thinking")
+    model = model.model_copy(update={"serving": runs, "price": PRICE | price, "thinking": thinking})
+    async with serving(behaving(obedient=model), state, header_prefix=prefix) as api:
+        yield api
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("price", "input_micro_eur"),
+    [({}, 7), ({"cached_input_tokens": 0}, 3), ({"cached_input_tokens": 250_000}, 4)],
+)
+async def test_cached_input_has_its_own_price_where_the_stanza_has_one(
+    state: State, price: dict[str, int], input_micro_eur: int, streamed: bool
+) -> None:
+    async with counting(state, **price) as api:
+        await api.chat("stream 3 0" if streamed else "say hello", stream=streamed)
+        (line,) = await api.usage()
+    assert line.cost_micro_eur == input_micro_eur + 3 * 2
+    assert line.quantity == 10
+
+
+async def test_a_budget_is_reserved_as_if_nothing_were_cached(state: State) -> None:
+    async with counting(state, cached_input_tokens=0) as api:
+        whole = 512 + 16 + len("say hello") + 2
+        await api.limit(whole - 1)
+        assert (await api.chat(max_tokens=1)).status_code == 402
+        await api.limit(whole)
+        assert (await api.chat(max_tokens=1)).status_code == 200
+
+
+async def test_a_repeated_answer_still_tells_that_its_input_was_cut(state: State) -> None:
+    async with counting(state, "x-acme-") as api:
+        body = {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]}
+        for replayed in (None, "true"):
+            reply = await api.send("POST", "/v1/chat/completions", json=body, headers={"idempotency-key": "a" * 16})
+            assert reply.headers.get("idempotent-replayed") == replayed
+            assert reply.headers["x-acme-input-cut"] == str(CUT)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_template_variable_that_is_not_allowed_is_refused_before_the_engine(
+    state: State, streamed: bool
+) -> None:
+    async with counting(state) as api:
+        reply = await api.chat(stream=streamed, chat_template_kwargs={"add_generation_prompt": False})
+        place = "chat_template_kwargs.add_generation_prompt"
+        refused(reply, 400, "invalid_request_error", place, "`enable_thinking`")
+        assert await api.usage() == []
+        allowed = await api.chat(stream=streamed, chat_template_kwargs={"enable_thinking": False})
+        assert allowed.status_code == 200

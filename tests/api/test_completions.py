@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Message
 
 from tests.api.asgi import exchange, http_scope
-from tests.api.conftest import Api, app_over, events, refused
+from tests.api.conftest import Api, app_over, events
 from tests.waiting import until
 
 
@@ -67,15 +67,6 @@ async def test_a_client_that_leaves_frees_the_engine_and_pays_for_what_was_made(
     assert 7 < line.quantity < 1000
 
 
-async def test_answers_are_billed_like_a_chat(api: Api) -> None:
-    reply = await write(api)
-    (line,) = await api.usage()
-    assert (line.request_id, line.line, line.quantity) == (reply.headers["x-request-id"], "chat:obedient", 10)
-    assert line.cost_micro_eur == 7 * 1 + 3 * 2
-    await write(api, "stream 4 0", stream=True)
-    assert (await api.usage())[1].cost_micro_eur == 7 * 1 + 4 * 2
-
-
 async def test_stream_ends_with_done(api: Api) -> None:
     reply = await write(api, "stream 2 0", stream=True)
     *chunks, last = events(reply)
@@ -83,38 +74,11 @@ async def test_stream_ends_with_done(api: Api) -> None:
     assert last == "[DONE]"
 
 
-@pytest.mark.parametrize("command", ["fail", "stream 3 0 fail"])
-async def test_failure_bills_nothing(api: Api, command: str) -> None:
-    await api.limit(1_000_000)
-    reply = await write(api, command, stream=command.startswith("stream"))
-    assert "upstream_error" in reply.text
-    assert "[DONE]" not in reply.text
-    assert await api.usage() == []
-    await api.service.state.ledger.settle_open()  # What is held in advance is free again, too.
-    assert (await api.spend())["held_micro_eur"] == 0
-
-
 async def test_all_answers_together_are_held_against_the_budget(api: Api) -> None:
     # Of each prompt 528 tokens and the bytes of its text; of each answer 10 tokens, at 2.
     await api.limit(2 * (528 + 7) + 2 * 3 * 10 * 2)
     assert (await write(api, ["say one", "say two"], n=3, max_tokens=11)).status_code == 402
     assert (await write(api, ["say one", "say two"], n=3, max_tokens=10)).status_code == 200
-
-
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/tokenize", "/v1/detokenize"])
-async def test_a_model_that_is_none_is_refused(api: Api, path: str) -> None:
-    for model in ("unknown", "absent", "lengths", ""):
-        reply = await api.send("POST", path, json={"prompt": "say hello", "tokens": [65], "model": model})
-        refused(reply, 404, "model_not_found", says="`obedient`")
-
-
-async def test_a_key_for_repetition_gets_the_first_answer_again(api: Api) -> None:
-    headers = {"Idempotency-Key": "once"}
-    body = {"model": "obedient", "prompt": "say hello"}
-    first, second = [await api.send("POST", "/v1/completions", json=body, headers=headers) for _ in range(2)]
-    assert second.headers["idempotent-replayed"] == "true"
-    assert first.content == second.content
-    assert len(await api.usage()) == 1
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------

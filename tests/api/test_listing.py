@@ -1,4 +1,4 @@
-"""GET /models, /models/{id}, /healthz, /openapi.json."""
+"""What is listed: models, runtimes, and the pages of the site."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import openai
 import pytest
+from starlette.staticfiles import StaticFiles
 
 from contract import VERSION
 from contract.access import Scope
+from contract.catalog import DefaultSpeechRuntime, SpeechRuntime
+from contract.limits import KEYLESS_REQUESTS
+from deployments.ingress.routes import service
 from tests.api.conftest import Api, refused
 from tests.docs.pages import ROOT
 
@@ -108,3 +113,151 @@ def test_programs_tell_the_version(program: str) -> None:
     assert (
         subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout == f"Parlance {VERSION}\n"
     )
+
+
+@pytest.fixture
+def mixed(api: Api) -> Api:
+    """`supertonic-3` speaks English and French with `fine`, all else with `plain`."""
+    model = api.service.catalog.speech["supertonic-3"]
+    assert model.serving
+    plain = SpeechRuntime(runtime="plain", description="Like a robot.")
+    two = {"runtime": "fine", "license": "MIT", "languages": ("en", "fr"), "fallback": plain}
+    changed = model.model_copy(update={"serving": model.serving.model_copy(update=two)})
+    return api.with_models(speech=api.service.catalog.speech | {model.id: changed})
+
+
+@pytest.mark.parametrize(("language", "ran"), [("en", "fine"), ("fr", "fine"), ("de", "plain"), ("vi", "plain")])
+async def test_the_header_names_what_spoke_this_text(mixed: Api, language: str, ran: str) -> None:
+    body = {"input": "Hello.", "voice": "F1", "language": language, "model": "plain"}
+    reply = await mixed.send("POST", "/v1/audio/speech", json=body)
+    assert reply.status_code == 200
+    assert reply.headers["x-service-model-served"] == ran
+    assert reply.headers.get("x-service-model-requested") == (None if ran == "plain" else "plain")
+
+
+async def test_models_and_voices_say_who_speaks_what(mixed: Api) -> None:
+    listed = {model["id"]: model for model in (await mixed.send("GET", "/v1/models")).json()["data"]}
+    model = listed["supertonic-3"]
+    assert (model["runtime"], model["license"]) == ("fine", "MIT")
+    fine, plain = model["runtimes"]
+    assert fine == {"runtime": "fine", "license": "MIT", "description": None, "languages": ["en", "fr"]}
+    assert (plain["runtime"], plain["license"], plain["description"]) == ("plain", None, "Like a robot.")
+    assert {*fine["languages"], *plain["languages"]} == set(mixed.service.catalog.speech["supertonic-3"].languages)
+    assert "runtimes" not in listed["voxtral-mini-tts"]
+    voices = {voice["slug"]: voice for voice in (await mixed.send("GET", "/v1/audio/voices")).json()["data"]}
+    assert (voices["F1"]["runtime"], voices["F1"]["runtimes"]) == ("fine", [fine, plain])
+    assert "runtimes" not in voices["bib-f-30"]
+
+
+async def test_samples_are_kept_under_what_spoke_them(mixed: Api) -> None:
+    for language in ("fr", "vi"):
+        reply = await mixed.client.get(f"/audio/voices/F1/samples/{language}.mp3")
+        assert reply.status_code == 200
+    assert await mixed.state.blobs.find("samples/fine/F1-fr.mp3")
+    assert await mixed.state.blobs.find("samples/plain/F1-vi.mp3")
+    assert not await mixed.state.blobs.find("samples/fine/F1-vi.mp3")
+
+
+@pytest.fixture
+def clear(api: Api) -> Api:
+    """The default engine speaks German with `clear` where a request names no voice."""
+    model = api.service.catalog.speech["voxtral-mini-tts"]
+    assert model.serving
+    spoken = {"runtime": "fine", "by_default": DefaultSpeechRuntime(runtime="clear", languages=("de",))}
+    changed = model.model_copy(update={"serving": model.serving.model_copy(update=spoken)})
+    return api.with_models(speech=api.service.catalog.speech | {model.id: changed})
+
+
+@pytest.mark.parametrize(
+    ("asked", "ran"),
+    [
+        ({}, "clear"),
+        ({"voice": "default-de"}, "clear"),
+        ({"voice": "bib-f-30"}, "fine"),
+        ({"voice": "default-en"}, "fine"),
+    ],
+)
+async def test_a_request_without_a_voice_is_named_after_what_speaks_by_default(
+    clear: Api, asked: dict[str, str], ran: str
+) -> None:
+    text = "Good morning to you all." if asked.get("voice") == "default-en" else "Guten Morgen, liebe Leute."
+    reply = await clear.send("POST", "/v1/audio/speech", json={"input": text, **asked})
+    assert reply.status_code == 200
+    assert reply.headers["x-service-model-served"] == ran
+
+
+async def test_models_list_what_speaks_by_default_and_voices_what_speaks_them(clear: Api) -> None:
+    listed = {model["id"]: model for model in (await clear.send("GET", "/v1/models")).json()["data"]}
+    spoken = {by["runtime"]: by["languages"] for by in listed["voxtral-mini-tts"]["runtimes"]}
+    assert spoken["clear"] == ["de"]
+    assert "de" not in spoken["fine"]
+    voices = {voice["slug"]: voice for voice in (await clear.send("GET", "/v1/audio/voices")).json()["data"]}
+    assert voices["bib-f-30"]["runtime"] == "fine"
+    assert "runtimes" not in voices["bib-f-30"]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A site of two pages, beside a file that is none of it."""
+    folder = tmp_path / "site"
+    (folder / "try").mkdir(parents=True)
+    (folder / "index.html").write_text("first")
+    (folder / "try/index.html").write_text("second")
+    (tmp_path / "secret").write_text("secret")
+    (folder / "link").symlink_to(tmp_path / "secret")
+    monkeypatch.setattr(service, "SITE", StaticFiles(directory=folder, check_dir=False))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("path", "text"), [("", "first"), ("index.html", "first"), ("try/", "second"), ("try/index.html", "second")]
+)
+async def test_pages_are_shown_to_anyone(api: Api, site: Path, path: str, text: str) -> None:
+    reply = await api.client.get(f"/docs/{path}")
+    assert (reply.status_code, reply.text) == (200, text)
+    assert reply.headers["content-type"].startswith("text/html")
+    assert reply.headers["content-security-policy"] == "frame-ancestors 'none'"
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    again = await api.client.get(f"/docs/{path}", headers={"if-none-match": reply.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    head = await api.client.head(f"/docs/{path}")
+    assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", str(len(text)))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../secret",
+        "%2e%2e/secret",
+        "..%2fsecret",
+        "try/..%2f..%2fsecret",
+        "%2fetc/passwd",
+        "link",
+        "try",
+        "x",
+        "x/",
+        "%00",
+    ],
+)
+async def test_nothing_else_is(api: Api, site: Path, path: str) -> None:
+    reply = await api.client.get(f"/docs/{path}")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found"), reply.text
+
+
+async def test_the_way_there_has_no_name_of_the_clients(api: Api, site: Path) -> None:
+    reply = await api.client.get("/docs", headers={"host": "evil.example"})
+    assert (reply.status_code, reply.headers["location"]) == (307, "/docs/")
+
+
+async def test_what_is_not_built_says_how_it_is(api: Api, site: Path) -> None:
+    (site / "index.html").unlink()
+    reply = await api.client.get("/docs/")
+    assert reply.status_code == 404
+    assert "`make docs`" in reply.json()["error"]["message"]
+
+
+@pytest.mark.usefixtures("one_window")
+async def test_pages_count_for_the_rate_of_a_network(api: Api, site: Path) -> None:
+    left = [(await api.client.get("/docs/")).headers["x-ratelimit-remaining"] for _ in range(KEYLESS_REQUESTS)]
+    assert left == [str(count) for count in reversed(range(KEYLESS_REQUESTS))]
+    assert (await api.client.get("/docs/")).status_code == 429

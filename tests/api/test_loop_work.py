@@ -1,14 +1,16 @@
-"""What a request makes its event loop do. Processor time hangs on it, and unlike processor time it does not vary."""
+"""What a request makes its event loop do, and how many files it opens."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import json
+import shutil
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -19,7 +21,7 @@ from autoscaling.observation import Observation
 from autoscaling.tracing import Tracer
 from tests.api.asgi import Answer, ask
 from tests.api.conftest import Api, app_over
-from tests.api.tracing import ROOT
+from tests.api.walks import ROOT, walks
 
 PRODUCT = tuple(f"{ROOT / room}/" for room in ("autoscaling", "concurrency", "contract", "deployments", "state"))
 
@@ -146,3 +148,14 @@ async def test_no_event_makes_a_task_or_a_timer(api: Api, work: Counter[str]) ->
     assert few["create_task"] < 25
     more = many - few
     assert more.total() < 10, f"500 more events make {more}"
+
+
+MOST = {"chat stream": 30, "speech": 31, "transcription": 52, "voice design": 47, "decision": 32, "MCP chat": 33}
+"""Files of each walk, the writing of the bill in the database's thread included."""
+
+
+async def test_each_walk_is_as_short_as_it_was(tmp_path: Path, migrated: Path) -> None:
+    shutil.copy(migrated, tmp_path)
+    taken = {name: len(files) for name, files in (await walks(tmp_path)).items()}
+    long = {name: files for name, files in taken.items() if files > MOST[name]}
+    assert (set(taken), long) == (set(MOST), {}), f"more than {MOST}; `python -m tests.api.walks` prints them"

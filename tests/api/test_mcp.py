@@ -15,9 +15,9 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from contract.access import Scope
-from contract.chat.engine import ChatJob, ChatReply
 from contract.errors import WARMING_UP
 from tests.api.conftest import Api
+from tests.api.engines import refusing
 from tests.waiting import until
 
 MODES = ("legacy", "2026-07-28")
@@ -207,40 +207,29 @@ async def test_each_call_that_used_an_engine_leaves_one_line(api: Api) -> None:
     assert lines == [("chat:obedient", 10), ("rerank:longest", 3)]
 
 
-async def test_a_spent_budget_is_an_error_of_the_tool(api: Api) -> None:
-    await api.limit(0)
-    refused = await call(api, "chat", {"message": "say hello"})
-    assert refused["structuredContent"]["error"]["code"] == "org_spend_limit"
-
-
-async def test_a_failed_engine_is_an_error_of_the_tool_that_says_nothing_of_the_inside(api: Api) -> None:
-    refused = await call(api, "chat", {"message": "fail"})
-    assert (refused["isError"], refused["structuredContent"]["error"]["code"]) == (True, "upstream_error")
-    assert "secret" not in str(refused)
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ({"message": "fail"}, "upstream_error", ""),
+        ({"message": "hi"}, "warming_up", "(try again in 17 s)"),
+        ({"message": "hi"}, "org_spend_limit", ""),
+        ({"message": "hi", "model": "gpt-9"}, "model_not_found", "`obedient`"),
+    ],
+)
+async def test_a_refusal_is_an_error_of_the_tool_and_costs_nothing(
+    api: Api, arguments: Any, code: str, says: str
+) -> None:
+    if code == "warming_up":
+        refusing(api, WARMING_UP(retry_after_s=17))
+    if code == "org_spend_limit":
+        await api.limit(0)
+    result = await call(api, "chat", arguments)
+    error = result["structuredContent"]["error"]
+    assert (result["isError"], error["code"]) == (True, code)
+    assert error.get("retry_after_s") == (17 if code == "warming_up" else None)
+    assert says in result["content"][0]["text"]
+    assert "secret" not in str(result)
     assert await api.usage() == []
-
-
-class ColdChat:
-    """An engine that is not there yet."""
-
-    async def complete(self, job: ChatJob) -> ChatReply:
-        raise WARMING_UP(retry_after_s=17)
-
-
-async def test_a_cold_engine_is_an_error_of_the_tool_that_says_when_to_come_back(api: Api) -> None:
-    engine = api.engine()
-    engine.adapter = ColdChat()
-    refused = await call(api, "chat", {"message": "say hello"})
-    assert refused["structuredContent"]["error"]["code"] == "warming_up"
-    assert refused["structuredContent"]["error"]["retry_after_s"] == 17
-    assert refused["content"][0]["text"].endswith("(try again in 17 s)")
-    assert await api.usage() == []
-
-
-async def test_an_unknown_model_is_an_error_that_names_those_there_are(api: Api) -> None:
-    refused = await call(api, "chat", {"message": "say hello", "model": "gpt-9"})
-    assert refused["structuredContent"]["error"]["code"] == "model_not_found"
-    assert "`obedient`" in refused["content"][0]["text"]
 
 
 async def test_a_conversation_and_a_token_limit_reach_the_engine(api: Api) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -11,8 +10,7 @@ from typing import Any
 
 import openai
 import pytest
-from openai.types.responses import Response, ResponseFunctionToolCall, ResponseOutputItem
-from pydantic import BaseModel
+from openai.types.responses import Response
 
 from tests.api.conftest import Api
 from tests.api.engines import scripted
@@ -126,67 +124,6 @@ async def test_stream_ends_with_the_same_response(served: Served) -> None:
     assert without_times(final) == without_times(whole)
 
 
-async def test_blocking_client_streams_too(served: Served) -> None:
-    served.answers("Hello there")
-
-    def ask() -> tuple[str, str]:
-        with served.sync() as client:
-            events = client.responses.create(model="obedient", input="hi", stream=True)
-            deltas, last = [], ""
-            for event in events:
-                last = event.type
-                if event.type == "response.output_text.delta":
-                    deltas.append(event.delta)
-            return "".join(deltas), last
-
-    assert await asyncio.to_thread(ask) == ("Hello there", "response.completed")
-
-
-async def test_answer_is_parsed_into_a_type(served: Served) -> None:
-    class Point(BaseModel):
-        x: int
-
-    engine = served.answers('{"x": 4}')
-    response = await served.client.responses.parse(model="obedient", input="hi", text_format=Point)
-    assert response.output_parsed == Point(x=4)
-    form = engine.asked[-1].response_format
-    assert form
-    assert form.json_schema
-    assert form.json_schema.name == "Point"
-
-
-async def test_tools_go_there_and_back(served: Served) -> None:
-    engine = served.answers("I add.", thoughts="Hm", calls=(CALL,))
-    question: Any = [{"role": "user", "content": "Add."}]
-    first = await served.client.responses.create(model="obedient", input=question, tools=[ADD])
-    call = first.output[-1]
-    assert isinstance(call, ResponseFunctionToolCall)
-    answered: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "three"}
-    given_back: list[ResponseOutputItem] = first.output
-    engine.script = Script(text="three")
-    second = await served.client.responses.create(
-        model="obedient", input=[*question, *given_back, answered], tools=[ADD]
-    )
-    assert second.output_text == "three"
-    user, assistant, tool = engine.asked[-1].messages
-    assert (user.role, assistant.role, tool.role) == ("user", "assistant", "tool")
-    assert assistant.tool_calls
-    assert tool.tool_call_id == assistant.tool_calls[0].id == "call_a"
-
-
-@pytest.mark.parametrize("cut_tokens", [0, 12])
-async def test_what_was_cut_off_the_input_is_told_in_a_header_and_in_usage(served: Served, cut_tokens: int) -> None:
-    served.answers(cut_tokens=cut_tokens)
-    asked: Any = {"model": "obedient", "input": "hi"}
-    whole = await served.client.responses.with_raw_response.create(**asked)
-    assert whole.headers.get("x-service-input-cut", "0") == str(cut_tokens)
-    made = whole.parse()
-    assert made.usage
-    assert made.usage.to_dict().get("input_tokens_cut", 0) == cut_tokens
-    async with served.client.responses.with_streaming_response.create(**asked, stream=True) as stream:
-        assert stream.headers.get("x-service-input-cut", "0") == str(cut_tokens)
-
-
 async def test_images_reach_the_model(served: Served) -> None:
     engine = served.answers("A dot.")
     content: Any = [
@@ -234,12 +171,6 @@ async def test_failure_inside_a_stream_is_a_failed_response(served: Served) -> N
     assert "secret" not in last.response.error.message
 
 
-async def test_failure_before_the_first_event_is_an_ordinary_error(served: Served) -> None:
-    with pytest.raises(openai.APIStatusError) as caught:
-        await served.client.responses.create(model="obedient", input="stream 0 0 fail", stream=True)
-    assert (caught.value.status_code, caught.value.code) == (502, "upstream_error")
-
-
 async def test_refusal_of_the_engine_names_a_field_of_this_wire(served: Served) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         await served.client.responses.create(model="obedient", input="refuse")
@@ -265,23 +196,6 @@ async def _all_of(made: Any) -> None:
     """A response that is there, or the last of its events."""
     if not isinstance(made, Response):
         assert [event.type async for event in made][-1] == "response.completed"
-
-
-async def test_response_costs_what_a_chat_costs(served: Served) -> None:
-    served.answers()
-    asked: Any = {"model": "obedient", "input": "hi"}
-    for stream in (False, True):
-        await _all_of(await served.client.responses.create(**asked, stream=stream))
-    first, second = await served.api.usage()
-    assert (first.model, first.cost_micro_eur) == (second.model, second.cost_micro_eur) == ("obedient", 100 + 2 * 20)
-
-
-async def test_repeated_key_gets_the_first_answer(served: Served) -> None:
-    engine = served.answers()
-    asked: Any = {"model": "obedient", "input": "hi", "extra_headers": {"Idempotency-Key": "once"}}
-    first = await served.client.responses.create(**asked)
-    second = await served.client.responses.create(**asked)
-    assert (first.id, len(engine.asked)) == (second.id, 1)
 
 
 async def test_what_is_kept_nowhere_is_not_found(served: Served) -> None:

@@ -1,18 +1,32 @@
-"""Who has no key that opens has a rate by network, whatever is asked for; nobody with a key is refused for it."""
+"""Clients without a key or from elsewhere: rates, other origins, addresses, and the names that they give requests."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, cast
 
 import httpx
 import pytest
+from starlette.requests import Request
 
+from autoscaling.engine import CallContext
+from autoscaling.observation import Observation
 from contract.limits import KEYLESS_REQUESTS
+from contract.tracing import NAMES, RequestNames
 from deployments.ingress.app import build_app
+from deployments.ingress.context import Service, Trace
+from deployments.ingress.deployment import IngressArgs
+from deployments.ingress.front.origins import client_network
+from deployments.ingress.front.proxies import Proxies
+from deployments.ingress.wire.addresses import public_address
 from deployments.ingress.wire.openapi import written
-from state import keys
+from state import State, keys
 from tests.api.conftest import Api
+from tests.api.test_traces import CALLER, CHAT, TRACE_ID
+from tests.api.uploads import SOUND, WEBM, ticket_of
+from tests.catalogs import behaving
 
 pytestmark = pytest.mark.usefixtures("one_window")
 
@@ -86,3 +100,207 @@ async def test_wrong_keys_of_a_network_are_429_beyond_its_rate_and_right_ones_ne
     assert (await api.client.post(SEARCH, json=LIST)).status_code == 200, "who sends no key is counted by himself"
     async with at("192.0.2.1") as elsewhere:
         assert (await wrong(elsewhere)).status_code == 401
+
+
+INSIDE = {"PARLANCE_PROXIES": "10.0.0.0/8 ::1"}
+HAPROXY = {"PARLANCE_HAPROXY": "/bin/haproxy"}
+
+
+def network(peer: str | None, *forwarded: str, environment: Mapping[str, str] = INSIDE) -> str:
+    """`forwarded` are lines of X-Forwarded-For."""
+    service = Service(behaving(), {}, cast(State, None), proxies=Proxies.of_environment(environment))
+    scope: dict[str, Any] = {
+        "type": "http",
+        "headers": [(b"x-forwarded-for", line.encode()) for line in forwarded],
+        "client": (peer, 1) if peer else None,
+        "trace": Trace(service),
+    }
+    return client_network(Request(scope))
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "counted"),
+    [
+        ("192.0.2.1", (), "192.0.2.1"),
+        ("192.0.2.1", ("203.0.113.5",), "192.0.2.1"),
+        ("10.0.0.1", ("192.0.2.9",), "192.0.2.9"),
+        ("10.0.0.1", ("203.0.113.5, 192.0.2.9",), "192.0.2.9"),
+        ("10.0.0.1", ("203.0.113.5", "192.0.2.9"), "192.0.2.9"),
+        ("10.0.0.1", ("203.0.113.5, 192.0.2.9", "10.0.0.7"), "192.0.2.9"),
+        ("10.0.0.1", ("10.0.0.7",), "10.0.0.7"),
+        ("10.0.0.1", (), "10.0.0.1"),
+        ("10.0.0.1", (" , ,",), "10.0.0.1"),
+        ("::ffff:10.0.0.1", ("192.0.2.9",), "192.0.2.9"),
+        ("::1", ("192.0.2.9",), "192.0.2.9"),
+        ("10.0.0.1", ("203.0.113.5, unknown",), "nowhere"),
+    ],
+)
+def test_what_proxies_have_added_is_believed_up_to_the_first_who_is_none(
+    peer: str, forwarded: tuple[str, ...], counted: str
+) -> None:
+    assert network(peer, *forwarded) == counted
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "counted"),
+    [
+        (("192.0.2.9",), "192.0.2.9"),
+        (("203.0.113.5", "192.0.2.9"), "192.0.2.9"),
+        (("192.0.2.9", "10.0.0.7"), "192.0.2.9"),
+        ((), "172.16.0.1"),
+    ],
+)
+def test_behind_haproxy_the_last_entry_is_whom_that_heard(forwarded: tuple[str, ...], counted: str) -> None:
+    assert network("172.16.0.1", *forwarded, environment=INSIDE | HAPROXY) == counted
+
+
+@pytest.mark.parametrize("environment", [{}, HAPROXY])
+def test_nobody_is_a_proxy_unless_it_is_said_not_even_loopback(environment: Mapping[str, str]) -> None:
+    assert network("127.0.0.1", "192.0.2.9", "127.0.0.1", environment=environment) == "127.0.0.1"
+
+
+def test_what_is_no_address_stops_the_start() -> None:
+    with pytest.raises(ValueError, match=r"proxy\.example"):
+        Proxies.of_environment({"PARLANCE_PROXIES": "proxy.example"})
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff::", "2001:db8:1:2::/64"),
+        ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
+        ("::ffff:192.0.2.9", "192.0.2.9"),
+        ("unknown", "nowhere"),
+        (None, "nowhere"),
+    ],
+)
+def test_a_network_of_ipv6_is_one_client(address: str | None, counted: str) -> None:
+    assert network(address) == counted
+
+
+async def test_behind_a_proxy_addresses_say_https_and_keep_its_path(api: Api) -> None:
+    public = "https://api.example.org/voice"
+    behind = api.changed("http://10.0.0.7:8000", public_url=public)
+    ticket = await ticket_of(behind)
+    assert ticket["upload_url"].startswith(f"{public}/files/uploads/upl_")
+    # The proxy cuts its path off.
+    inside = ticket["upload_url"].removeprefix(public)
+    assert (await behind.client.put(inside, content=SOUND, headers=WEBM)).status_code == 200
+
+
+async def test_without_one_addresses_are_those_of_the_request(api: Api) -> None:
+    ticket = await ticket_of(api.changed("http://10.0.0.7:8000"))
+    assert ticket["upload_url"].startswith("http://10.0.0.7:8000/files/uploads/upl_")
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ("https://api.example.org", "https://api.example.org"),
+        ("https://api.example.org/", "https://api.example.org"),
+        ("https://api.example.org/voice/", "https://api.example.org/voice"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("https://[::1]:8443/a/b", "https://[::1]:8443/a/b"),
+    ],
+)
+def test_public_addresses(told: str, kept: str) -> None:
+    assert public_address(told) == kept
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        *("", "api.example.org", "//api.example.org", "ftp://api.example.org", "https://", "https:///voice"),
+        *("https://a.org?x=1", "https://a.org/?", "https://a.org/#x", "https://me:secret@a.org", "https://a.org:port"),
+        *("https://a b.org", "https://a.org/\n", "https://a.org/\x00", "https://ä.org", "https://a.org\\b"),
+    ],
+)
+def test_what_is_no_public_address(told: str) -> None:
+    with pytest.raises(ValueError, match="not a public address"):
+        public_address(told)
+
+
+def test_the_environment_comes_before_the_config_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PARLANCE_PUBLIC_URL", raising=False)
+    assert IngressArgs().reached_at() is None
+    told = IngressArgs(public_url="https://file.example.org/")
+    assert told.reached_at() == "https://file.example.org"
+    monkeypatch.setenv("PARLANCE_PUBLIC_URL", "https://environment.example.org/voice/")
+    assert told.reached_at() == "https://environment.example.org/voice"
+    monkeypatch.setenv("PARLANCE_PUBLIC_URL", "environment")
+    with pytest.raises(ValueError, match="not a public address"):
+        told.reached_at()
+    with pytest.raises(ValueError, match="not a public address"):
+        IngressArgs(public_url="file.example.org")
+
+
+PARTS = ("gateway", "queue", "load", "engine")
+
+
+class Seen:
+    """What the engine of a chat sees beside its job."""
+
+    def __init__(self, api: Api) -> None:
+        NAMES.set(None)  # tests share a context, which requests in Serve do not
+        engine = api.engine()
+        self._call, engine.call = engine.call, self._seen  # type: ignore[method-assign]
+
+    async def _seen(self, method: Any, job: Any, *, context: CallContext) -> Any:
+        self.context, self.names = context, NAMES.get()
+        return await self._call(method, job, context=context)
+
+
+async def test_without_tracing_nothing_is_made_for_it(api: Api) -> None:
+    api = api.changed(console=None)
+    seen = Seen(api)
+    await api.chat()
+    assert (seen.context.names, seen.context.timings.stages, seen.context.carried, seen.names) == (None, None, (), None)
+
+
+async def test_without_tracing_logs_and_engines_know_the_trace_of_a_client(api: Api) -> None:
+    seen = Seen(api)
+    reply = await api.send("POST", "/v1/chat/completions", headers={"traceparent": CALLER}, json=CHAT)
+    assert seen.names
+    assert seen.names.request_id == reply.headers["x-request-id"]
+    assert seen.names.span
+    assert seen.names.span.trace_id == TRACE_ID
+    assert seen.context.carried == (seen.names,)
+    assert seen.context.timings.spans is None
+
+
+async def test_a_line_for_each_request_names_its_route_and_never_its_path(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = api.changed(observation=Observation(has_access_log=True))
+    with caplog.at_level(logging.INFO, "parlance.deployments.ingress.traces"):
+        reply = await api.chat("say umbrella")
+        await api.send("GET", "/v1/models/obedient")
+        await api.send("GET", "/v1/umbrella")
+        await api.send("POST", "/v1/embeddings", key="umbrella", json={})
+    fields: list[dict[str, Any]] = [vars(record) for record in caplog.records]
+    assert [(line["http.route"], line["http.response.status_code"], line["parlance.outcome"]) for line in fields] == [
+        ("/v1/chat/completions", 200, "ok"),
+        ("/v1/models/{model_id:path}", 200, "ok"),
+        ("none", 404, "refused"),
+        ("/v1/embeddings", 401, "refused"),
+    ]
+    assert [line["parlance.model"] for line in fields] == ["obedient", "none", "none", "none"]
+    total_ms = sum(float(part.partition("=")[2]) for part in reply.headers["server-timing"].split(", "))
+    assert 1000 * sum(fields[0][f"parlance.{part}_s"] for part in PARTS) >= total_ms - 1
+    assert fields[0]["message"].startswith("POST /v1/chat/completions 200 ok obedient, ms: gateway ")
+    assert "umbrella" not in caplog.text
+
+
+async def test_without_the_switch_no_request_is_a_line(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "parlance"):
+        await api.send("POST", "/v1/chat/completions", headers={"traceparent": CALLER}, json=CHAT)
+    assert [record for record in caplog.records if record.name.startswith("parlance.deployments.ingress")] == []
+
+
+async def test_with_lines_of_json_an_engine_knows_the_request(api: Api) -> None:
+    api = api.changed(observation=Observation(has_json_logs=True))
+    seen = Seen(api)
+    reply = await api.chat()
+    assert seen.context.carried == (RequestNames(reply.headers["x-request-id"]),)
+    assert "traceparent" not in reply.headers

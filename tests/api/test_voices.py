@@ -21,7 +21,8 @@ from deployments.ingress.flows import speech as flows
 from deployments.ingress.flows.speech import ANONYMOUS_REQUESTS
 from state import State
 from state.voices import own
-from tests.api.conftest import Api, LocalEngine, refused, serving
+from tests.api.conftest import Api, refused, serving
+from tests.api.engines import LocalEngine
 from tests.api.sounds import wav
 from tests.configs.test_fifth_engine import LANGUAGE, MODEL, PROVIDER, VOICE, catalog
 from tests.state.drafts import add_voice

@@ -1,7 +1,12 @@
-"""POST /embeddings over the real app."""
+"""POST /embeddings and POST /rerank over the real app, and the SDK of Cohere."""
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
+import cohere
+import httpx
 import openai
 import pytest
 
@@ -83,7 +88,73 @@ async def test_input_that_is_no_text_is_400(api: Api, input_: object) -> None:
     refused(reply, 400, "invalid_request_error", "input")
 
 
-async def test_embeddings_are_billed_by_tokens(api: Api) -> None:
-    await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": ["ab", "c"]})
-    (line,) = await api.usage()
-    assert (line.line, line.quantity, line.cost_micro_eur) == ("embeddings:lengths", 3, 3)
+DOCUMENTS = ["aa", {"text": "aaaa"}, "a"]
+
+
+async def test_results_are_sorted_by_relevance(api: Api) -> None:
+    body = {"model": "longest", "query": "q", "documents": DOCUMENTS}
+    results = (await api.send("POST", "/v1/rerank", json=body)).json()["results"]
+    assert [(result["index"], result["relevance_score"]) for result in results] == [(1, 4.0), (0, 2.0), (2, 1.0)]
+    assert all("document" not in result for result in results)
+
+
+async def test_model_may_be_left_out(api: Api) -> None:
+    reply = await api.send("POST", "/rerank", json={"query": "q", "documents": ["a"]})
+    assert reply.json()["model"] == "longest"
+
+
+@pytest.mark.parametrize("path", ["/v2/rerank", "/v1/v2/rerank"])
+async def test_clients_of_coheres_second_version_get_the_same_answer(api: Api, path: str) -> None:
+    body = {"model": "longest", "query": "q", "documents": ["aa", "aaaa", "a"], "top_n": 2, "max_tokens_per_doc": 9}
+    ours, theirs = [(await api.send("POST", one, json=body)).json() for one in ("/v1/rerank", path)]
+    assert theirs | {"id": None} == ours | {"id": None}
+    assert [result["index"] for result in theirs["results"]] == [1, 0]
+    assert theirs["meta"]["billed_units"]["search_units"] == 1
+    assert len(await api.usage()) == 2
+
+
+async def test_a_refused_body_names_its_field_and_costs_nothing(api: Api) -> None:
+    """All bounds: tests/contract/test_embeddings.py."""
+    refused(
+        await api.send("POST", "/v1/rerank", json={"query": "", "documents": ["x"]}),
+        400,
+        "invalid_request_error",
+        "query",
+    )
+    assert await api.usage() == []
+
+
+ASKED = {"model": "longest", "query": "q", "documents": ["aa", "aaaa", "a"], "top_n": 2, "max_tokens_per_doc": 100}
+
+
+@pytest.mark.parametrize("version", ["", "/v1"])
+async def test_both_clients_read_the_results(api: Api, address: str, version: str) -> None:
+    about = {"api_key": api.everything, "base_url": f"{address}{version}"}
+    # The SDK leaves connections of its own open.
+    with httpx.Client() as http:
+        blocking = cohere.ClientV2(**about, httpx_client=http)
+        replies = [await asyncio.to_thread(blocking.rerank, **ASKED)]
+    async with httpx.AsyncClient() as async_http:
+        replies.append(await cohere.AsyncClientV2(**about, httpx_client=async_http).rerank(**ASKED))
+    for reply in replies:
+        assert [(result.index, result.relevance_score) for result in reply.results] == [(1, 4.0), (0, 2.0)]
+        assert reply.meta.billed_units.search_units == 1
+        assert reply.id.startswith("req_")
+    assert len(await api.usage()) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "error", "says"),
+    [
+        (None, {"model": "nobody"}, "NotFoundError", "there is no model `nobody`"),
+        (None, {"documents": []}, "BadRequestError", "1 to 1000"),
+        ("prl_nobody", {}, "UnauthorizedError", "unknown or revoked"),
+    ],
+)
+async def test_errors_are_those_of_the_sdk(
+    api: Api, address: str, key: str | None, change: dict[str, Any], error: str, says: str
+) -> None:
+    async with httpx.AsyncClient() as http:
+        client = cohere.AsyncClientV2(api_key=key or api.everything, base_url=address, httpx_client=http)
+        with pytest.raises(getattr(cohere, error), match=says):
+            await client.rerank(**ASKED | change)
