@@ -23,7 +23,6 @@ MARKERS = {
     "tests/models/test_rerank.py": "engines",
     "tests/models/transcription/test_voxtral.py": "engines",
     "tests/models/transcription/test_whisper.py": "engines",
-    "tests/models/transcription/test_whisper_twin.py": "engines",
     "tests/models/voice_design/test_kokoro.py": "engines",
     "tests/models/voice_design/test_qwen.py": "engines",
     "tests/twins/": "engines",

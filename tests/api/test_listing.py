@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from contract import VERSION
 from contract.access import Scope
-from contract.catalog import DefaultSpeechRuntime, SpeechRuntime
+from contract.catalog.base import DefaultSpeechRuntime, SpeechRuntime
 from contract.limits import KEYLESS_REQUESTS
 from deployments.ingress.routes import service
 from tests.api.conftest import Api, refused

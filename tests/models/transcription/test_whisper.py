@@ -1,11 +1,17 @@
-"""Whisper base as the embedded profile sets it up: what our own voices say comes back, and nothing else does."""
+"""Whisper base as the embedded profile sets it up: what our own voices say comes back, and nothing else does.
+
+And the true loader over a twin of large-v3: 128 bands, 100 languages, no knowledge. What that says is noise.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import io
+import json
+import os
 import re
-from collections.abc import AsyncIterator
+import shutil
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from itertools import pairwise
 from pathlib import Path
@@ -18,15 +24,18 @@ from faster_whisper import vad
 
 import configs
 import models
+from audio.sandbox import OWNER_WAITING, Sound
 from benchmarks.quality.__main__ import main as quality
 from contract.catalog import TranscriptionModel
-from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
-from models.transcription.adapter import SAMPLE_RATE
+from contract.transcription.engine import LANGUAGES, Segment, TranscriptionJob, TranscriptUpdate
+from models.transcription.adapter import SAMPLE_RATE, Recording
 from models.transcription.faster_whisper import FasterWhisper
+from models.transcription.voice_activity import Block, Span, Window
 from models.weights.files import WeightsError
 from models.weights.store import ensure
 from tests.models.hearing import Samples, babble, noise, spoken
-from tests.models.refusals import refused
+from tests.models.refusals import loaded_offline, refused
+from tests.twins.whisper import make
 from tests.waiting import until
 
 CATALOG = configs.load("embedded")
@@ -154,12 +163,12 @@ async def test_a_prompt_and_terms_decide_how_a_word_is_spelt(engine: FasterWhisp
     assert ["colour" in text for text in texts] == [True, True]
 
 
-@pytest.mark.parametrize("kind", ["silence", "noise", "faint noise", "hum", "beeps", "clicks", "chords", "babble"])
-async def test_where_nobody_speaks_nothing_is_heard(engine: FasterWhisper, kind: str) -> None:
-    sound = babble(SAMPLE_RATE, 20) if kind == "babble" else noise(kind, SAMPLE_RATE)
-    parts = await heard(engine.transcribe(job(sound)))
-    assert segments_of(parts) == []
-    assert parts[-1].done_s == parts[-1].duration_s == 20
+async def test_where_nobody_speaks_nothing_is_heard(engine: FasterWhisper) -> None:
+    kinds = ("silence", "noise", "faint noise", "hum", "beeps", "clicks", "chords")
+    for kind, sound in ({kind: noise(kind, SAMPLE_RATE) for kind in kinds} | {"": babble(SAMPLE_RATE, 20)}).items():
+        parts = await heard(engine.transcribe(job(sound)))
+        assert segments_of(parts) == [], kind or "babble"
+        assert parts[-1].done_s == parts[-1].duration_s == 20
 
 
 async def test_a_voice_note_does_not_wait_for_a_long_recording() -> None:
@@ -199,45 +208,39 @@ async def test_who_leaves_frees_the_engine_after_a_batch() -> None:
     engine.close()
 
 
-async def test_what_is_too_long_or_no_audio_is_refused_in_a_sentence(engine: FasterWhisper) -> None:
+async def test_a_recording_is_read_where_it_lies_and_refused_if_too_long_or_no_audio(
+    engine: FasterWhisper, tmp_path: Path
+) -> None:
+    path = tmp_path / "a recording.flac"
+    path.write_bytes(job(np.zeros(SAMPLE_RATE, np.float32)).audio)  # type: ignore[arg-type]
+    parts = await heard(engine.transcribe(TranscriptionJob(path.as_uri())))
+    assert parts[-1].duration_s == 1
+    assert path.exists()
     with refused("AUDIO_TOO_LONG", "the recording lasts more than 2 s"):
         await heard(engine.transcribe(job(np.zeros(3 * SAMPLE_RATE, np.float32), max_seconds=2)))
     with refused("AUDIO_UNREADABLE", "cannot be decoded"):
         await heard(engine.transcribe(TranscriptionJob(b"<html>")))
 
 
-async def test_a_recording_is_read_where_it_lies(engine: FasterWhisper, tmp_path: Path) -> None:
-    path = tmp_path / "a recording.flac"
-    path.write_bytes(job(np.zeros(SAMPLE_RATE, np.float32)).audio)  # type: ignore[arg-type]
-    parts = await heard(engine.transcribe(TranscriptionJob(path.as_uri())))
-    assert parts[-1].duration_s == 1
-    assert path.exists()
+def test_what_a_stanza_says_of_languages_is_held_against_the_weights() -> None:
+    for lacks, wrong in (([], "yue"), (["yue", "de"], "de")):
+        says = f"`lacks_languages` of `{MODEL.id}` is wrong about {wrong}: the weights lack yue"
+        with pytest.raises(WeightsError, match=says):
+            models.load(with_options(lacks_languages=lacks))
 
 
-@pytest.mark.parametrize(("lacks", "says"), [([], "yue"), (["yue", "de"], "de")])
-def test_what_a_stanza_says_of_languages_is_held_against_the_weights(lacks: list[str], says: str) -> None:
-    with pytest.raises(
-        WeightsError, match=f"`lacks_languages` of `{MODEL.id}` is wrong about {says}: the weights lack yue"
-    ):
-        models.load(with_options(lacks_languages=lacks))
-
-
-@pytest.mark.parametrize("missing", ["model.bin", "config.json", "tokenizer.json"])
-def test_a_folder_that_is_no_whisper_is_refused(missing: str, tmp_path: Path) -> None:
-    for file in ensure("whisper-base").iterdir():
-        if file.name != missing:
-            (tmp_path / file.name).symlink_to(file)
-    with pytest.raises(WeightsError, match=f"it has no `{missing}`"):
-        FasterWhisper(MODEL, tmp_path)
-
-
-def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
-    for file in ensure("whisper-base").iterdir():
-        (tmp_path / file.name).symlink_to(file)
-    (tmp_path / "model.bin").unlink()
-    (tmp_path / "model.bin").write_bytes(b"no model" * 100)
+def test_a_folder_that_is_no_whisper_is_refused(tmp_path: Path) -> None:
+    for name in ("model.bin", "config.json", "tokenizer.json"):
+        folder = tmp_path / name
+        folder.mkdir()
+        for file in ensure("whisper-base").iterdir():
+            if file.name != name:
+                (folder / file.name).symlink_to(file)
+        with pytest.raises(WeightsError, match=f"it has no `{name}`"):
+            FasterWhisper(MODEL, folder)
+    (tmp_path / "model.bin" / "model.bin").write_bytes(b"no model" * 100)
     with pytest.raises(WeightsError, match="cannot be loaded as a model of Whisper"):
-        FasterWhisper(MODEL, tmp_path)
+        FasterWhisper(MODEL, tmp_path / "model.bin")
 
 
 async def test_a_long_recording_is_transcribed_like_a_short_one(engine: FasterWhisper) -> None:
@@ -256,3 +259,84 @@ async def test_a_soft_voice_is_transcribed(
     monkeypatch.setattr(vad, "get_vad_model", lambda: lambda samples: highest * network(samples))
     text = text_of(await heard(engine.transcribe(job(say(SAID["en"]), language="en"))))
     assert ("quiet in the early" in text) is is_transcribed
+
+
+# The twin
+
+
+LARGE = configs.load("twins").transcription["whisper-large-v3"]
+
+
+@pytest.fixture(scope="module")
+def twins_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    twins_home = tmp_path_factory.mktemp("twins_home")
+    make(twins_home / "twins" / "whisper-large-v3")
+    return twins_home
+
+
+@pytest.fixture(scope="module")
+def large(twins_home: Path) -> Iterator[FasterWhisper]:
+    large = loaded_offline(LARGE, twins_home)
+    yield large
+    large.close()
+
+
+def recording(samples: np.ndarray) -> Recording:
+    sound = Sound((samples * 32767).astype("<i2").tobytes(), SAMPLE_RATE, len(samples) / SAMPLE_RATE)
+    return Recording(b"", sound)
+
+
+async def large_heard(large: FasterWhisper, samples: np.ndarray, job: TranscriptionJob) -> list[TranscriptUpdate]:
+    return [part async for part in large.listen(job, recording(samples))]
+
+
+@pytest.mark.parametrize("language", [None, "yue", "de", "jw"])
+async def test_a_recording_is_heard_to_its_end(large: FasterWhisper, language: str | None) -> None:
+    parts = await large_heard(large, babble(SAMPLE_RATE, 50), TranscriptionJob(b"", language=language, words=True))
+    assert {part.language for part in parts} == {language} if language else {parts[0].language} <= set(LANGUAGES)
+    assert parts[-1].done_s == parts[-1].duration_s == 50
+    times = [at for part in parts for segment in part.segments for at in (segment.start, segment.end)]
+    assert times == sorted(times)
+    assert all(0 <= at <= 50 for at in times)
+
+
+async def test_a_batch_has_words_with_times_whatever_is_asked(large: FasterWhisper) -> None:
+    from models.transcription.faster_whisper import Task
+
+    samples = babble(SAMPLE_RATE, 20)
+    windows = [Window(2.0, 11.0, (Span(2.0, 11.0),)), Window(11.0, 20.0, (Span(11.0, 20.0),))]
+    block = Block(0.0, samples, tuple(windows), 20.0)
+    for prompt in (None, "a prompt", "longer than Whisper reads " * 200):
+        found = large.batch(Task("yue", prompt, words=True, owner=""), block, windows)
+        assert len(found) == 2
+        assert found[0].words
+        assert all(type(word.start) is float for word in found[0].words)
+
+
+async def test_all_languages_of_the_api_are_known(large: FasterWhisper) -> None:
+    assert LARGE.languages == set(LANGUAGES)
+    await large.check_health()
+
+
+def test_bands_that_do_not_fit_are_refused(twins_home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "80"
+    shutil.copytree(twins_home / "twins" / "whisper-large-v3", folder)
+    file = folder / "preprocessor_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"feature_size": 80}))
+    with pytest.raises(WeightsError, match=r"expects 128 mel bands, but its .* says 80"):
+        FasterWhisper(LARGE, folder)
+
+
+async def test_too_many_files_of_one_owner_are_refused_as_busy(large: FasterWhisper, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDWR)
+    stuck = TranscriptionJob(pipe.as_uri(), owner="greedy")
+    waiting = [asyncio.ensure_future(anext(large.transcribe(stuck))) for _ in range(1 + OWNER_WAITING)]
+    await asyncio.sleep(0)
+    with refused("BUSY", "too many requests of your organisation wait"):
+        await anext(large.transcribe(stuck))
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    os.close(held)

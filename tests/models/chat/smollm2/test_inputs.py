@@ -81,11 +81,8 @@ async def test_tokens_of_messages_are_those_that_a_chat_reads(chat: VllmChat, fi
     assert "assistant" in await chat.detokenize(DetokenizeJob(tuple(found.ids[-4:])))
     closed = await chat.tokenize(TokenizeJob(request, add_generation_prompt=False))
     assert closed.ids == found.ids[: len(closed.ids)] != found.ids
-
-
-async def test_tokens_beyond_the_window_are_counted(chat: VllmChat) -> None:
-    request = ChatRequest.model_validate({"model": "small", "messages": [{"role": "user", "content": "no " * WINDOW}]})
-    assert len((await chat.tokenize(TokenizeJob(request))).ids) > WINDOW
+    beyond = ChatRequest.model_validate(body | fields | {"messages": [{"role": "user", "content": "no " * WINDOW}]})
+    assert len((await chat.tokenize(TokenizeJob(beyond))).ids) > WINDOW
 
 
 async def test_chats_that_are_cut_and_long_texts_read_one_tokenizer_at_a_time(chat: VllmChat) -> None:
@@ -100,14 +97,13 @@ async def test_chats_that_are_cut_and_long_texts_read_one_tokenizer_at_a_time(ch
     assert len((await chat.tokenize(TokenizeJob(text=texts[0]))).ids) == alone[0]
 
 
-async def test_text_becomes_tokens_and_text_again(chat: VllmChat, tokenizer: Any) -> None:
+async def test_text_becomes_tokens_and_text_again_but_for_ids_beyond_the_vocabulary(
+    chat: VllmChat, tokenizer: Any
+) -> None:
     for text in ("", "Hello, world", "é 😀\n\n\t x", "<|im_end|><|endoftext|>"):
         found = await chat.tokenize(TokenizeJob(text=text, add_special_tokens=True))
         assert await chat.detokenize(DetokenizeJob(tuple(found.ids))) == text
     assert (await chat.tokenize(TokenizeJob(text="Hello, world"))).ids == tokenizer("Hello, world")["input_ids"]
-
-
-async def test_an_id_beyond_the_vocabulary_is_refused(chat: VllmChat) -> None:
     assert await chat.detokenize(DetokenizeJob((49_151,)))
     with pytest.raises(ApiError, match="token id 49152 is not in the vocabulary of `small`, whose ids are 0 to 49151"):
         await chat.detokenize(DetokenizeJob((1, 49_152)))
