@@ -167,22 +167,14 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_handle_at_which_nothing_happens_says_so_once_and_is_silent(reports: list[float]) -> None:
-    metrics = RouterMetricsManager.__new__(RouterMetricsManager)
-    metrics.metrics_store = InMemoryMetricsStore()
-    for second, waiting in enumerate([0, 0, 0, 2, 2, 0, 0]):
-        metrics.metrics_store.add_metrics_point({"waiting": waiting}, second)
-        metrics.metrics_store.prune_keys_and_compact_data(second - 0.5)
-        metrics.push_autoscaling_metrics_to_controller()
-    assert reports == [0, 2, 2, 0]
-
-
-def test_handles_are_silent_each_by_itself(reports: list[float]) -> None:
-    for waiting in (0, 1, 0):
+    for _ in range(2):  # each by itself
         metrics = RouterMetricsManager.__new__(RouterMetricsManager)
         metrics.metrics_store = InMemoryMetricsStore()
-        metrics.metrics_store.add_metrics_point({"waiting": waiting}, 0)
-        metrics.push_autoscaling_metrics_to_controller()
-    assert reports == [0, 1, 0]
+        for second, waiting in enumerate([0, 0, 0, 2, 2, 0, 0]):
+            metrics.metrics_store.add_metrics_point({"waiting": waiting}, second)
+            metrics.metrics_store.prune_keys_and_compact_data(second - 0.5)
+            metrics.push_autoscaling_metrics_to_controller()
+    assert reports == [0, 2, 2, 0] * 2
 
 
 @pytest.fixture
@@ -230,9 +222,7 @@ async def test_others_have_their_turn_while_much_is_handed_over(taken: list[Any]
     assert {RECORDS_AT_ONCE, 2 * RECORDS_AT_ONCE, 3 * RECORDS_AT_ONCE} <= {*seen}
 
 
-async def test_a_value_that_ray_refuses_keeps_none_of_the_others_back(
-    monkeypatch: pytest.MonkeyPatch, taken: list[Any]
-) -> None:
+async def test_a_value_that_ray_refuses_keeps_no_other_back(monkeypatch: pytest.MonkeyPatch, taken: list[Any]) -> None:
     def refuse(metric: Metric, value: float, tags: dict[str, str]) -> None:
         if value < 0:
             raise ValueError("no")

@@ -126,9 +126,6 @@ def test_error_of_a_validator_is_kept() -> None:
         parse(Picky, b'{"model": "x"}')
 
 
-# --- time in the event loop ------------------------------------------------------------------------------------------
-
-
 def cpu_s(work: Callable[[], object]) -> float:
     """The least processor time of three runs. A refusal is work too."""
 

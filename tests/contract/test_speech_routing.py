@@ -234,9 +234,7 @@ def test_an_unknown_voice_is_told_with_those_that_always_exist_and_not_repeated_
 
 @pytest.mark.parametrize("provider", ["openai", "Qwen", " ", "x" * 9000])
 @pytest.mark.parametrize("other", [{}, {"voice": "alloy"}, {"model": "qwen3-tts"}, {"input": "a" * 9000}])
-def test_an_unknown_provider_is_refused_first_and_the_message_names_the_right_ones(
-    provider: str, other: dict[str, str]
-) -> None:
+def test_an_unknown_provider_is_refused_first_with_the_right_ones(provider: str, other: dict[str, str]) -> None:
     error = refusal(spoken, provider=provider, **other)
     assert error.param == "provider"
     assert all(name in error.message for name in ENGINES)
