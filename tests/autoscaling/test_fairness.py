@@ -112,7 +112,7 @@ def serving(ingresses: int, *, slots: int = 4, grows: bool = False) -> Iterator[
 @pytest.mark.parametrize("ingresses", [1, 2, 3])
 @pytest.mark.parametrize("moment_s", [0.09, 1.5, 7.0])
 @pytest.mark.parametrize("slots", [4, 5, 64])
-def test_who_was_here_lately_waits_for_no_call_of_a_flood(
+def test_who_was_here_a_moment_ago_waits_for_no_call_of_a_flood(
     ingresses: int, grows: bool, moment_s: float, slots: int
 ) -> None:
     async def waited() -> list[float]:

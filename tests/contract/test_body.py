@@ -178,7 +178,7 @@ def test_depth_values_and_escapes_are_counted(more: int) -> None:
 
 
 @pytest.mark.parametrize("item", [b"[]", b"{}", b'""', b'{"a":1}', b'{"":{}}', b'"\\""', b"null"])
-def test_too_many_values_are_refused_before_one_is_built(item: bytes) -> None:
+def test_too_many_objects_are_refused_before_one_is_built(item: bytes) -> None:
     raw = b"[" + b",".join([item] * 10 * JSON_VALUES) + b"]"
     with pytest.raises(ApiError, match="more than"):
         decode(raw)
