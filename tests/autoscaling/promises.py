@@ -25,7 +25,7 @@ from contract.catalog import Serving
 from contract.errors import ApiError
 from contract.tracing import Loading
 from tests.autoscaling.doubles import APP, Some, View, Watch
-from tests.autoscaling.test_fairness import Metrics
+from tests.autoscaling.test_queue import Metrics
 
 LOOK_S = 2.0
 """Between two looks of one who waits."""

@@ -18,18 +18,7 @@ import ray
 from ray.serve._private import replica
 from ray.serve._private.request_router import replica_wrapper
 
-from autoscaling.ray_internals.replica import (
-    LOOPBACK_VARIABLE,
-    MESSAGES,
-    PORT_OPENER,
-    SHUTDOWN,
-    STUB,
-    UNTRUSTED_HEADER_PARSERS,
-    call_at_shutdown,
-    ignore_client_control_headers,
-    keep_replica_port_local,
-    send_token_as_metadata,
-)
+from autoscaling.ray_internals import replica as hardening
 from autoscaling.ray_internals.start import API_SERVER, NOT_STARTED
 
 FUNCTIONS = {
@@ -203,33 +192,33 @@ HEADERS = {b"x-request-disconnect-disabled": b"?1", b"x-request-timeout-seconds"
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Serve's module, which is as it was after the test."""
-    for name in (*UNTRUSTED_HEADER_PARSERS, PORT_OPENER):
+    for name in (*hardening.UNTRUSTED_HEADER_PARSERS, hardening.PORT_OPENER):
         monkeypatch.setattr(replica, name, getattr(replica, name))
     return replica
 
 
 def test_headers_that_would_switch_off_care_mean_nothing_to_serve(serve: ModuleType) -> None:
-    ignore_client_control_headers()
+    hardening.ignore_client_control_headers()
     assert serve.parse_disconnect_disabled_header(HEADERS) is False
     assert serve.parse_request_timeout_header(HEADERS, 7.0) == 7.0
 
 
-@pytest.mark.parametrize("name", UNTRUSTED_HEADER_PARSERS)
+@pytest.mark.parametrize("name", hardening.UNTRUSTED_HEADER_PARSERS)
 def test_start_is_refused_where_serve_reads_those_headers_with_something_else(serve: ModuleType, name: str) -> None:
     delattr(serve, name)
     with pytest.raises(RuntimeError, match=f"this version of Ray has no `{name}`"):
-        ignore_client_control_headers()
+        hardening.ignore_client_control_headers()
 
 
 def test_start_is_refused_where_ports_of_replicas_would_be_open(
     serve: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    delattr(serve, PORT_OPENER)
-    monkeypatch.setenv(LOOPBACK_VARIABLE, "1")
+    delattr(serve, hardening.PORT_OPENER)
+    monkeypatch.setenv(hardening.LOOPBACK_VARIABLE, "1")
     with pytest.raises(RuntimeError, match="the port of replicas would be open to the network"):
-        keep_replica_port_local()
-    monkeypatch.setenv(LOOPBACK_VARIABLE, "")
-    keep_replica_port_local()
+        hardening.keep_replica_port_local()
+    monkeypatch.setenv(hardening.LOOPBACK_VARIABLE, "")
+    hardening.keep_replica_port_local()
 
 
 def _taken_and_read(**environment: str) -> list[int]:
@@ -241,7 +230,7 @@ def _taken_and_read(**environment: str) -> list[int]:
 def test_a_body_that_nobody_reads_stays_in_the_network() -> None:
     taken, read = _taken_and_read(RAY_SERVE_THROUGHPUT_OPTIMIZED="1")
     # One more is in the hand of whoever waits for room.
-    assert taken == MESSAGES["http"] + 1
+    assert taken == hardening.MESSAGES["http"] + 1
     assert read == 999
 
 
@@ -257,16 +246,16 @@ async def test_a_replica_that_is_told_to_go_says_so_before_it_waits(monkeypatch:
         await asyncio.sleep(0)
         acts.append("waited")
 
-    monkeypatch.setattr(replica.Replica, SHUTDOWN, waits)
-    call_at_shutdown(lambda: acts.append("told"))
-    await getattr(replica.Replica, SHUTDOWN)(object())
+    monkeypatch.setattr(replica.Replica, hardening.SHUTDOWN, waits)
+    hardening.call_at_shutdown(lambda: acts.append("told"))
+    await getattr(replica.Replica, hardening.SHUTDOWN)(object())
     assert acts == ["told", "waited"]
 
 
 async def test_a_ray_that_ends_replicas_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(replica.Replica, SHUTDOWN)
-    with pytest.raises(RuntimeError, match=SHUTDOWN):
-        call_at_shutdown(lambda: None)
+    monkeypatch.delattr(replica.Replica, hardening.SHUTDOWN)
+    with pytest.raises(RuntimeError, match=hardening.SHUTDOWN):
+        hardening.call_at_shutdown(lambda: None)
 
 
 CALLS = """
@@ -336,6 +325,6 @@ def test_a_replica_takes_calls_that_no_interceptor_has_seen(settings: dict[str, 
 
 
 def test_start_is_refused_where_serve_calls_replicas_with_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(replica_wrapper, STUB)
-    with pytest.raises(RuntimeError, match=f"this version of Ray has no `{STUB}`"):
-        send_token_as_metadata()
+    monkeypatch.delattr(replica_wrapper, hardening.STUB)
+    with pytest.raises(RuntimeError, match=f"this version of Ray has no `{hardening.STUB}`"):
+        hardening.send_token_as_metadata()
