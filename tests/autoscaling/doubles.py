@@ -98,6 +98,7 @@ class Handle:
         self.view = view
         self.response = Response("done")
         self.started = asyncio.Event()
+        self.watch = Watch()
         self.warm_calls = 0
         self.model_s = 1.0
         self.jobs: list[tuple[Any, ...]] = []

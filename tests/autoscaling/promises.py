@@ -25,7 +25,7 @@ from contract.catalog import Serving
 from contract.errors import ApiError
 from contract.tracing import Loading
 from tests.autoscaling.doubles import APP, Some, View, Watch
-from tests.autoscaling.test_fairness import Metrics
+from tests.autoscaling.test_queue import Metrics
 
 LOOK_S = 2.0
 """Between two looks of one who waits."""
@@ -134,8 +134,6 @@ class Crowd:
         with mock.patch("autoscaling.gate.SlotQueue", of_loop):
             self.gate = Gate("engine", APP, stanza, engine, Watch())  # type: ignore[arg-type]
         self.promises: list[Promise] = []
-        self.places: list[list[int]] = []
-        """Of each call, one after the other."""
         self.tasks: set[asyncio.Task[None]] = set()
 
     def come(self, organisation: int, count: int = 1) -> None:
@@ -170,7 +168,6 @@ class Crowd:
             pass
         finally:
             looking.cancel()
-        self.places.append([wait.position for _, wait in looks])
         if began_s:
             self.promises += [Promise(at_s, wait, began_s[0], came_s) for at_s, wait in looks]
 

@@ -58,12 +58,6 @@ def refusal(table: dict[str, Any]) -> str:
     return sentence
 
 
-def test_engine_that_scales_to_zero_has_no_initial_replicas() -> None:
-    scaling = options()["autoscaling_config"]
-    assert scaling["min_replicas"] == 0
-    assert "initial_replicas" not in scaling
-
-
 def test_idle_time_is_the_stanzas_unless_the_environment_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     table = {"autoscaling_config": {"downscale_delay_s": 7}}
     scaling = options(table, idle_s=120)["autoscaling_config"]
@@ -71,16 +65,6 @@ def test_idle_time_is_the_stanzas_unless_the_environment_says_otherwise(monkeypa
     monkeypatch.setenv(IDLE_VARIABLE, "3")
     scaling = options(table, idle_s=120)["autoscaling_config"]
     assert (scaling["downscale_delay_s"], scaling["downscale_to_zero_delay_s"]) == (3, 3)
-
-
-def test_slots_are_the_stanzas() -> None:
-    assert options(max_ongoing_requests=7)["max_ongoing_requests"] == 7
-
-
-def test_own_interpreter_and_environment_reach_the_replica() -> None:
-    runtime_env = {"py_executable": "/envs/a/bin/python", "env_vars": {"A": "1"}}
-    found = options({"ray_actor_options": {"runtime_env": runtime_env}})
-    assert found["ray_actor_options"]["runtime_env"] == runtime_env
 
 
 def test_relative_interpreter_is_one_of_the_repository() -> None:
@@ -92,22 +76,27 @@ def test_relative_interpreter_is_one_of_the_repository() -> None:
     assert one.serving.deployment["ray_actor_options"]["runtime_env"]["py_executable"] == ".venv/qwen/bin/python"
 
 
-def test_model_without_an_environment_of_its_own_shares_the_pool() -> None:
-    assert options()["ray_actor_options"]["runtime_env"] == {}
-
-
 def test_a_table_changes_what_it_names_and_nothing_else() -> None:
-    plain = options()
+    plain = options(max_ongoing_requests=7)
+    assert plain["max_ongoing_requests"] == 7
     assert plain["ray_actor_options"] == {"num_cpus": 1.0, "runtime_env": {}}
-    changed = options(
-        {"autoscaling_config": {"max_replicas": 4}, "ray_actor_options": {"num_gpus": 1}, "health_check_period_s": 60}
-    )
+    assert plain["autoscaling_config"]["min_replicas"] == 0
+    assert "initial_replicas" not in plain["autoscaling_config"], "it scales to zero"
+    runtime_env = {"py_executable": "/envs/a/bin/python", "env_vars": {"A": "1"}}
+    actor = {"num_gpus": 1, "runtime_env": runtime_env}
+    table = {"autoscaling_config": {"max_replicas": 4}, "ray_actor_options": actor, "health_check_period_s": 60}
+    changed = options(table, max_ongoing_requests=7)
     policy = {"policy": changed["autoscaling_config"]["policy"]}
     assert changed["autoscaling_config"] == plain["autoscaling_config"] | {"max_replicas": 4} | policy
-    assert changed["ray_actor_options"] == plain["ray_actor_options"] | {"num_gpus": 1}
+    assert changed["ray_actor_options"] == plain["ray_actor_options"] | actor
     assert changed["health_check_period_s"] == 60
     assert changed.keys() == plain.keys()
     assert all(changed[key] == plain[key] for key in plain if key.endswith("timeout_s"))
+
+
+def test_every_autoscaling_field_of_ray_can_be_set() -> None:
+    assert SCALING.keys() == AutoscalingConfig.model_fields.keys()
+    assert options({"autoscaling_config": SCALING})["autoscaling_config"] == SCALING
 
 
 def test_tables_are_merged_at_every_depth_and_lists_are_replaced() -> None:
@@ -118,12 +107,6 @@ def test_tables_are_merged_at_every_depth_and_lists_are_replaced() -> None:
         "g": {"h": 6},
     }
     assert defaults == {"a": {"b": {"c": 1, "d": 2}, "e": [1, 2]}, "f": 3}
-
-
-def test_every_autoscaling_field_of_ray_can_be_set() -> None:
-    assert SCALING.keys() == AutoscalingConfig.model_fields.keys()
-    scaling = options({"autoscaling_config": SCALING})["autoscaling_config"]
-    assert scaling == SCALING
 
 
 def test_tensor_parallel_over_two_gpus_can_be_said() -> None:
@@ -142,37 +125,32 @@ def test_tensor_parallel_over_two_gpus_can_be_said() -> None:
     assert one.serving.options["engine"] == {"tensor_parallel_size": 2}
 
 
-@pytest.mark.parametrize(
-    ("table", "on_gpu"),
-    [
-        ({}, False),
-        ({"ray_actor_options": {"num_cpus": 4}}, False),
-        ({"ray_actor_options": {"num_gpus": 0}}, False),
-        ({"placement_group_bundles": [{"CPU": 1}, {"CPU": 1, "GPU": 0}]}, False),
-        ({"ray_actor_options": {"num_gpus": 0.15}}, True),
-        ({"placement_group_bundles": [{"CPU": 1}, {"GPU": 1}]}, True),
-    ],
-)
-def test_an_engine_is_on_a_gpu_where_it_gets_one(table: dict[str, Any], on_gpu: bool) -> None:
-    options(table)
-    serving = model(table).serving
-    assert serving
-    assert serving.on_gpu is on_gpu
+def test_an_engine_is_on_a_gpu_where_it_gets_one() -> None:
+    without: list[dict[str, Any]] = [{}, {"ray_actor_options": {"num_cpus": 4}}, {"ray_actor_options": {"num_gpus": 0}}]
+    without += [{"placement_group_bundles": [{"CPU": 1}, {"CPU": 1, "GPU": 0}]}]
+    on_one: list[dict[str, Any]] = [{"ray_actor_options": {"num_gpus": 0.15}}]
+    on_one += [{"placement_group_bundles": [{"CPU": 1}, {"GPU": 1}]}]
+    for table in (*without, *on_one):
+        options(table)
+        serving = model(table).serving
+        assert serving
+        assert serving.on_gpu is (table in on_one), table
 
 
-@pytest.mark.parametrize(
-    ("table", "key"),
-    [
-        ({"max_replica_per_node": 3}, "max_replica_per_node"),
-        ({"autoscaling_config": {"min_replica": 1}}, "autoscaling_config.min_replica"),
-        ({"autoscaling_config": {"policy": {"function": "a:b"}}}, "autoscaling_config.policy.function"),
-        ({"ray_actor_options": {"num_cpu": 1}}, "ray_actor_options.num_cpu"),
-        ({"ray_actor_options": {"runtime_env": {"python": "a"}}}, "ray_actor_options.runtime_env.python"),
-        ({"logging_config": {"level": "DEBUG"}}, "logging_config.level"),
-    ],
-)
-def test_an_unknown_key_is_refused_by_its_name(table: dict[str, Any], key: str) -> None:
-    assert f"`{key}` is no option of Ray" in refusal(table)
+def test_an_unknown_key_is_refused_by_its_name() -> None:
+    tables: dict[str, dict[str, Any]] = {
+        "max_replica_per_node": {"max_replica_per_node": 3},
+        "autoscaling_config.min_replica": {"autoscaling_config": {"min_replica": 1}},
+        "autoscaling_config.policy.function": {"autoscaling_config": {"policy": {"function": "a:b"}}},
+        "ray_actor_options.num_cpu": {"ray_actor_options": {"num_cpu": 1}},
+        "ray_actor_options.runtime_env.python": {"ray_actor_options": {"runtime_env": {"python": "a"}}},
+        "logging_config.level": {"logging_config": {"level": "DEBUG"}},
+    }
+    sentences = {key: refusal(table) for key, table in tables.items()}
+    assert [key for key, sentence in sentences.items() if f"`{key}` is no option of Ray" not in sentence] == []
+    sentences = {key: refusal({key: 1}) for key in NOT_HERE}
+    reasons = {key: f"`{key}` cannot be set here: {reason}" for key, reason in NOT_HERE.items()}
+    assert [key for key, sentence in sentences.items() if reasons[key] not in sentence] == []
 
 
 @pytest.mark.parametrize(
@@ -214,11 +192,6 @@ def test_a_value_of_another_type_is_refused_by_the_name_of_its_key(table: dict[s
 )
 def test_what_does_not_fit_together_is_refused(table: dict[str, Any], word: str) -> None:
     assert word in refusal(table)
-
-
-@pytest.mark.parametrize("key", NOT_HERE)
-def test_what_is_not_a_stanzas_to_set_is_refused_with_the_reason(key: str) -> None:
-    assert f"`{key}` cannot be set here: {NOT_HERE[key]}" in refusal({key: 1})
 
 
 @pytest.mark.parametrize("profile", configs.PROFILES)

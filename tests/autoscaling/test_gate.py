@@ -20,7 +20,7 @@ from autoscaling.watch import Start
 from contract.catalog import Serving
 from contract.errors import INVALID_REQUEST, ApiError
 from contract.telemetry import EngineState
-from tests.autoscaling.doubles import APP, Handle, Response, Some, View, Watch
+from tests.autoscaling.doubles import APP, Handle, Response, Some, View
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def running(view: View, handle: Handle) -> Handle:
 
 
 def gate(handle: Handle, **serving: Any) -> Gate:
-    return Gate("engine", APP, Serving(adapter="tests.engines:X", runtime="x", **serving), handle, Watch())  # type: ignore[arg-type]
+    return Gate("engine", APP, Serving(adapter="tests.engines:X", runtime="x", **serving), handle, handle.watch)  # type: ignore[arg-type]
 
 
 def ask(engine: Gate, timings: Timings | None = None, owner: str = NOBODY) -> Coroutine[Any, Any, str]:
@@ -78,17 +78,6 @@ async def test_free_slots_are_those_that_this_process_leaves(view: View, handle:
     assert engine.free() == 2
 
 
-async def test_a_call_that_waits_is_told_behind_how_many(running: Handle) -> None:
-    engine = gate(running)
-    running.response.outcome = asyncio.Event()
-    timings = [Timings() for _ in range(4)]
-    calls = [asyncio.create_task(ask(engine, each)) for each in timings]
-    await asyncio.sleep(0)
-    assert [each.waited_behind for each in timings] == [0, 0, 1, 2]
-    running.response.outcome.set()
-    await asyncio.gather(*calls)
-
-
 async def test_a_start_says_how_long_it_took(handle: Handle) -> None:
     engine = gate(handle)
     assert engine.view().last_load_s is None
@@ -121,7 +110,7 @@ async def test_what_waits_is_told_with_whose_calls_it_is(view: View, handle: Han
 async def test_an_engine_is_failing_once_its_start_is_known_to_have_failed(view: View, handle: Handle) -> None:
     engine = gate(handle)
     assert not engine.is_failing()
-    engine.waker._watch.noticed = Start.FAILED  # type: ignore[attr-defined]
+    handle.watch.noticed = Start.FAILED
     assert engine.is_failing()
     view.replicas = 1
     assert not engine.is_failing()
@@ -152,8 +141,9 @@ async def test_retry_after_is_what_clients_honour_and_does_not_bring_them_back_t
     assert len(told) > 1 or least_s == most_s
 
 
-async def test_cold_engine_that_waits_answers_once_a_replica_runs(handle: Handle) -> None:
+async def test_cold_engine_that_waits_answers_once_a_replica_runs_or_is_503(handle: Handle) -> None:
     timings = Timings()
+    assert await fault_of(ask(gate(handle, when_cold="wait", wait_s=0.01))) == "WARMING_UP"
     call = asyncio.create_task(ask(gate(handle, when_cold="wait"), timings))
     await asyncio.sleep(0)
     assert not call.done()
@@ -162,26 +152,15 @@ async def test_cold_engine_that_waits_answers_once_a_replica_runs(handle: Handle
     assert timings.load > 0
 
 
-async def test_cold_engine_that_waits_too_long_is_503(handle: Handle) -> None:
-    assert await fault_of(ask(gate(handle, when_cold="wait", wait_s=0.01))) == "WARMING_UP"
-
-
-async def test_start_that_fails_ends_the_wait(handle: Handle) -> None:
-    waiting = gate(handle, when_cold="wait")
-    call = asyncio.create_task(ask(waiting))
-    await asyncio.sleep(0)
-    waiting.waker._watch.failed.set()  # type: ignore[attr-defined]
-    assert await fault_of(call) == "ENGINE_FAILED"
-
-
-async def test_engine_that_refuses_tells_once_its_start_has_failed_and_forgets_it_when_it_runs(handle: Handle) -> None:
+async def test_a_start_that_fails_ends_waits_and_is_told_until_the_engine_runs(handle: Handle) -> None:
     refusing = gate(handle, when_cold="refuse")
+    waiting = asyncio.create_task(ask(gate(handle, when_cold="wait")))
     assert await fault_of(ask(refusing)) == "WARMING_UP"
-    refusing.waker._watch.failed.set()  # type: ignore[attr-defined]
+    handle.watch.failed.set()
     for _ in range(5):
         await asyncio.sleep(0)
-    assert await fault_of(ask(refusing)) == "ENGINE_FAILED"
-    refusing.waker._watch.failed.clear()  # type: ignore[attr-defined]
+    assert await fault_of(ask(refusing)) == await fault_of(waiting) == "ENGINE_FAILED"
+    handle.watch.failed.clear()
     handle.started.set()
     assert refusing.waker.warming is not None
     await refusing.waker.warming
@@ -260,11 +239,6 @@ async def test_an_engine_whose_last_replica_died_under_a_call_starts_again_and_s
     assert engine.view().state is EngineState.READY
 
 
-async def test_deadline_of_a_call_is_504(running: Handle) -> None:
-    running.response = Response(asyncio.Event())
-    assert await fault_of(ask(gate(running, deadline_s=0.01))) == "UPSTREAM_TIMEOUT"
-
-
 async def test_deadline_holds_for_each_item_of_a_stream(running: Handle) -> None:
     running.response = Response(asyncio.Event(), items=["first"])
     items = items_of(gate(running, deadline_s=0.01))
@@ -328,7 +302,7 @@ async def test_a_cancellation_after_a_step_that_swallowed_the_deadline_is_a_canc
     assert (task.cancelled(), steps) == (True, 1)
 
 
-async def test_a_deadline_leaves_its_task_as_it_was(running: Handle) -> None:
+async def test_a_deadline_is_504_and_leaves_its_task_as_it_was(running: Handle) -> None:
     running.response = Response(asyncio.Event())
     assert await fault_of(ask(gate(running, deadline_s=0.01))) == "UPSTREAM_TIMEOUT"
     task = asyncio.current_task()
@@ -338,21 +312,15 @@ async def test_a_deadline_leaves_its_task_as_it_was(running: Handle) -> None:
         await asyncio.sleep(0)
 
 
-async def test_leaving_a_stream_cancels_the_engines_work(running: Handle) -> None:
-    running.response = Response("end", items=["first", "second"])
-    items = items_of(gate(running))
+async def test_leaving_a_stream_cancels_the_engines_work_and_gives_its_place_back(running: Handle) -> None:
+    running.response, timings = Response("end", items=["first", "second"]), Timings()
+    engine = gate(running)
+    items = items_of(engine, timings)
     await anext(items)
+    assert timings.engine > 0, "known at the first item"
     await items.aclose()
     assert running.response.cancelled
-
-
-async def test_engine_time_of_a_stream_is_known_at_its_first_item(running: Handle) -> None:
-    timings = Timings()
-    running.response = Response("end", items=["first"])
-    items = items_of(gate(running), timings)
-    await anext(items)
-    assert timings.engine > 0
-    await items.aclose()
+    assert not engine.queue.at_work
 
 
 async def crowd(engine: Gate, count: int, owner: str = "org-1") -> list[asyncio.Task[str]]:
@@ -362,28 +330,24 @@ async def crowd(engine: Gate, count: int, owner: str = "org-1") -> list[asyncio.
 
 
 @pytest.mark.parametrize(("waiting", "refused"), [(2, False), (3, False), (4, True)])
-async def test_queue_is_bounded_beyond_the_slots(view: View, handle: Handle, waiting: int, refused: bool) -> None:
+async def test_queue_is_bounded_beyond_the_slots_which_alone_go_out_to_the_engine(
+    view: View, handle: Handle, waiting: int, refused: bool
+) -> None:
     view.replicas, view.slots_each = 1, 2
     handle.response = Response(asyncio.Event())
-    engine = gate(handle, max_queued=2)
+    engine, timings = gate(handle, max_queued=2), Timings()
     calls = await crowd(engine, waiting)
-    (one,) = await crowd(engine, 1)
+    one = asyncio.create_task(ask(engine, timings, owner="org-1"))
+    await asyncio.sleep(0)
+    assert len(handle.jobs) == 2
     if refused:
         assert await fault_of(one) == "BUSY"
+    else:
+        assert timings.waited_behind == waiting - 2
     handle.response.outcome.set()
     assert await asyncio.gather(*calls) == ["late"] * waiting
     assert refused or await one == "late"
     assert await ask(engine) == "late"
-
-
-async def test_slots_alone_go_out_to_the_engine_and_the_rest_wait_here(view: View, handle: Handle) -> None:
-    view.replicas, view.slots_each = 1, 2
-    handle.response = Response(asyncio.Event())
-    calls = await crowd(gate(handle), 5)
-    assert len(handle.jobs) == 2
-    handle.response.outcome.set()
-    await asyncio.gather(*calls)
-    assert len(handle.jobs) == 5
 
 
 async def test_wait_for_a_turn_counts_for_the_deadline_and_as_queue(running: Handle) -> None:
@@ -406,13 +370,4 @@ async def test_client_that_leaves_the_queue_leaves_no_gap(running: Handle) -> No
     (third,) = await crowd(engine, 1)
     running.response.outcome.set()
     assert await asyncio.gather(first, third) == ["late", "late"]
-    assert not engine.queue.at_work
-
-
-async def test_stream_gives_its_place_back_when_it_is_left(running: Handle) -> None:
-    running.response = Response("end", items=["first", "second"])
-    engine = gate(running)
-    items = items_of(engine)
-    await anext(items)
-    await items.aclose()
     assert not engine.queue.at_work

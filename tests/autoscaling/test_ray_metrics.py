@@ -15,19 +15,6 @@ from ray.serve._private.router import CurrentLoopRouter, RouterMetricsManager
 from ray.util.metrics import Counter, Gauge, Histogram, Metric
 
 from autoscaling.ray_internals import metrics as ray_metrics
-from autoscaling.ray_internals.metrics import (
-    APART_S,
-    LATER,
-    LOOKS_APART_S,
-    MOST_APART_S,
-    RECORDS_AT_ONCE,
-    REPORTS,
-    counted_as_waiting,
-    hand_over_records,
-    hurried,
-    record_later,
-    skip_unchanged_reports,
-)
 from tests.waiting import until
 
 
@@ -69,17 +56,17 @@ def counting(metrics: Metrics) -> Any:
 
 async def test_each_report_has_a_fresh_count_and_is_looked_at() -> None:
     metrics = Metrics()
-    async with hurried(counting(metrics)):
-        await until(lambda: len(metrics.told) >= 3 * REPORTS)
-        assert metrics.told == ["count", "report", "look"] * REPORTS
+    async with ray_metrics.hurried(counting(metrics)):
+        await until(lambda: len(metrics.told) >= 3 * ray_metrics.REPORTS)
+        assert metrics.told == ["count", "report", "look"] * ray_metrics.REPORTS
 
 
 async def test_the_controller_looks_until_the_engine_runs_and_no_longer() -> None:
     metrics = Metrics()
-    async with hurried(counting(metrics)):
+    async with ray_metrics.hurried(counting(metrics)):
         await until(lambda: metrics.told[-2:] == ["look", "look"])
     looks = len(metrics.told)
-    await asyncio.sleep(2 * LOOKS_APART_S)
+    await asyncio.sleep(2 * ray_metrics.LOOKS_APART_S)
     assert len(metrics.told) == looks
 
 
@@ -102,14 +89,14 @@ async def test_a_start_of_minutes_is_looked_at_less_and_less_and_then_not_at_all
         "autoscaling.ray_internals.metrics.time", SimpleNamespace(monotonic=lambda: passed_s, time=time.time)
     )
     metrics = Metrics()
-    async with hurried(counting(metrics)):
-        await until(lambda: passed_s > 0.9 * MOST_APART_S / LATER)
+    async with ray_metrics.hurried(counting(metrics)):
+        await until(lambda: passed_s > 0.9 * ray_metrics.MOST_APART_S / ray_metrics.LATER)
         looks = len(waits)
         await until(lambda: "hurry a start" not in {task.get_name() for task in asyncio.all_tasks()})
-    later = waits[REPORTS:]
-    assert later[0] == LOOKS_APART_S
+    later = waits[ray_metrics.REPORTS :]
+    assert later[0] == ray_metrics.LOOKS_APART_S
     assert later == sorted(later)
-    assert later[-1] < MOST_APART_S
+    assert later[-1] < ray_metrics.MOST_APART_S
     assert len(waits) - looks <= 5
     assert len(waits) < 100
 
@@ -122,14 +109,14 @@ async def test_a_controller_that_is_gone_keeps_nobody_from_waiting() -> None:
         raise ActorDiedError
 
     metrics._controller_handle.run_control_loop_step.remote = gone
-    async with hurried(counting(metrics)):
-        await until(lambda: metrics.told.count("gone") > REPORTS)
+    async with ray_metrics.hurried(counting(metrics)):
+        await until(lambda: metrics.told.count("gone") > ray_metrics.REPORTS)
 
 
 @pytest.mark.parametrize("error", [None, KeyError])
 def test_a_call_is_counted_while_it_waits_and_not_when_it_gave_up(error: type[Exception] | None) -> None:
     metrics = Metrics()
-    with suppress(KeyError), counted_as_waiting(counting(metrics)):
+    with suppress(KeyError), ray_metrics.counted_as_waiting(counting(metrics)):
         assert metrics.told == ["one more"]
         if error:
             raise error
@@ -138,7 +125,7 @@ def test_a_call_is_counted_while_it_waits_and_not_when_it_gave_up(error: type[Ex
 
 async def test_a_router_that_knows_no_configuration_yet_reports_nothing() -> None:
     metrics = Metrics(None)
-    async with hurried(counting(metrics)):
+    async with ray_metrics.hurried(counting(metrics)):
         await until(lambda: bool(metrics.told))
     assert set(metrics.told) == {"look"}
 
@@ -146,9 +133,9 @@ async def test_a_router_that_knows_no_configuration_yet_reports_nothing() -> Non
 async def test_a_router_in_a_thread_of_its_own_is_left_alone() -> None:
     metrics = Metrics()
     for router in (SimpleNamespace(_asyncio_router=SimpleNamespace(_metrics_manager=metrics)), None):
-        async with hurried(handle(router)):
-            await asyncio.sleep(2 * APART_S)
-    with counted_as_waiting(handle(None)):
+        async with ray_metrics.hurried(handle(router)):
+            await asyncio.sleep(2 * ray_metrics.APART_S)
+    with ray_metrics.counted_as_waiting(handle(None)):
         pass
     assert metrics.told == []
 
@@ -162,27 +149,19 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         sent.append(sum(point.value for series in metrics.metrics_store.data.values() for point in series))
 
     monkeypatch.setattr(RouterMetricsManager, "push_autoscaling_metrics_to_controller", push)
-    skip_unchanged_reports()
+    ray_metrics.skip_unchanged_reports()
     return sent
 
 
 def test_a_handle_at_which_nothing_happens_says_so_once_and_is_silent(reports: list[float]) -> None:
-    metrics = RouterMetricsManager.__new__(RouterMetricsManager)
-    metrics.metrics_store = InMemoryMetricsStore()
-    for second, waiting in enumerate([0, 0, 0, 2, 2, 0, 0]):
-        metrics.metrics_store.add_metrics_point({"waiting": waiting}, second)
-        metrics.metrics_store.prune_keys_and_compact_data(second - 0.5)
-        metrics.push_autoscaling_metrics_to_controller()
-    assert reports == [0, 2, 2, 0]
-
-
-def test_handles_are_silent_each_by_itself(reports: list[float]) -> None:
-    for waiting in (0, 1, 0):
+    for _ in range(2):  # each by itself
         metrics = RouterMetricsManager.__new__(RouterMetricsManager)
         metrics.metrics_store = InMemoryMetricsStore()
-        metrics.metrics_store.add_metrics_point({"waiting": waiting}, 0)
-        metrics.push_autoscaling_metrics_to_controller()
-    assert reports == [0, 1, 0]
+        for second, waiting in enumerate([0, 0, 0, 2, 2, 0, 0]):
+            metrics.metrics_store.add_metrics_point({"waiting": waiting}, second)
+            metrics.metrics_store.prune_keys_and_compact_data(second - 0.5)
+            metrics.push_autoscaling_metrics_to_controller()
+    assert reports == [0, 2, 2, 0] * 2
 
 
 @pytest.fixture
@@ -194,7 +173,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float, dict[str, s
     monkeypatch.setattr(
         ray_metrics, "RECORD_NOW", lambda metric, value, tags: taken.append((metric._name, value, tags))
     )
-    record_later()
+    ray_metrics.record_later()
     return taken
 
 
@@ -207,7 +186,7 @@ async def test_what_is_measured_goes_out_in_one_go_and_nothing_is_lost(taken: li
         seconds.observe(number, {"of": "a"})
     count.inc(5, {"of": "b"})
     assert taken == []
-    await hand_over_records()
+    await ray_metrics.hand_over_records()
     assert [value for name, value, _ in taken if name == "seconds"] == [0, 1, 2]
     assert [entry for entry in taken if entry[0] != "seconds"] == [
         ("count", 6, {"of": "a"}),
@@ -215,24 +194,22 @@ async def test_what_is_measured_goes_out_in_one_go_and_nothing_is_lost(taken: li
         ("count", 5, {"of": "b"}),
     ]
     taken.clear()
-    await hand_over_records()
+    await ray_metrics.hand_over_records()
     assert taken == []
 
 
 async def test_others_have_their_turn_while_much_is_handed_over(taken: list[Any]) -> None:
     seconds = Histogram("seconds", "", [1.0])
-    for _ in range(3 * RECORDS_AT_ONCE):
+    for _ in range(3 * ray_metrics.RECORDS_AT_ONCE):
         seconds.observe(1)
-    handing, seen = asyncio.ensure_future(hand_over_records()), []
+    handing, seen = asyncio.ensure_future(ray_metrics.hand_over_records()), []
     while not handing.done():
         await asyncio.sleep(0)
         seen.append(len(taken))
-    assert {RECORDS_AT_ONCE, 2 * RECORDS_AT_ONCE, 3 * RECORDS_AT_ONCE} <= {*seen}
+    assert {ray_metrics.RECORDS_AT_ONCE, 2 * ray_metrics.RECORDS_AT_ONCE, 3 * ray_metrics.RECORDS_AT_ONCE} <= {*seen}
 
 
-async def test_a_value_that_ray_refuses_keeps_none_of_the_others_back(
-    monkeypatch: pytest.MonkeyPatch, taken: list[Any]
-) -> None:
+async def test_a_value_that_ray_refuses_keeps_no_other_back(monkeypatch: pytest.MonkeyPatch, taken: list[Any]) -> None:
     def refuse(metric: Metric, value: float, tags: dict[str, str]) -> None:
         if value < 0:
             raise ValueError("no")
@@ -241,16 +218,16 @@ async def test_a_value_that_ray_refuses_keeps_none_of_the_others_back(
     monkeypatch.setattr(ray_metrics, "RECORD_NOW", refuse)
     for value in (-1, 1):
         Histogram("seconds", "", [1.0]).observe(value)
-    await hand_over_records()
+    await ray_metrics.hand_over_records()
     assert taken == [1]
 
 
 async def test_counts_are_handed_over_where_the_process_ends_meanwhile(taken: list[Any]) -> None:
     count, seconds = Counter("count", "", ("of",)), Histogram("seconds", "", [1.0])
     count.inc(3, {"of": "a"})
-    for _ in range(2 * RECORDS_AT_ONCE):
+    for _ in range(2 * ray_metrics.RECORDS_AT_ONCE):
         seconds.observe(1)
-    handing = asyncio.ensure_future(hand_over_records())
+    handing = asyncio.ensure_future(ray_metrics.hand_over_records())
     await asyncio.sleep(0)
     handing.cancel()
     await asyncio.gather(handing, return_exceptions=True)

@@ -1,12 +1,13 @@
-"""Places and promises of those who wait: by the production queue and forecast, on a virtual clock."""
+"""Times that were seen, and places and promises of those who wait: by the production queue, on a virtual clock."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import random
 import statistics
 from collections.abc import Awaitable, Callable
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -22,9 +23,6 @@ from tests.autoscaling.promises import Crowd, Promise, crowd, errors, kept, logn
 from tests.waiting import settled
 
 SERVICE_S, START_S = 2.0, 8.0
-
-
-# --- places ----------------------------------------------------------------------------------------------------------
 
 
 class Room:
@@ -127,9 +125,6 @@ def test_those_who_are_expected_have_no_place(owners: list[str], slots: int) -> 
     run(play())
 
 
-# --- times -----------------------------------------------------------------------------------------------------------
-
-
 def always(seconds: float) -> Durations:
     durations = Durations(200)
     for _ in range(200):
@@ -173,8 +168,6 @@ def test_nobody_knows_how_long_it_takes_before_anything_has_ended() -> None:
 def test_what_has_not_changed_is_no_news(now: Wait, is_news: bool) -> None:
     assert Wait(2, 5, 6.0, 10.0, "queue").after(1.0).differs(now) is is_news
 
-
-# --- promises --------------------------------------------------------------------------------------------------------
 
 Scene = Callable[[Crowd, random.Random], Awaitable[None]]
 
@@ -258,16 +251,112 @@ def test_the_first_promises_of_a_gate_that_knows_nothing_name_a_place_only() -> 
     assert promises[0].wait == Wait(1, 1, None, None, "queue")
 
 
-def test_a_place_that_was_told_rises_by_no_more_than_who_has_come() -> None:
-    async def flooded() -> list[list[int]]:
-        with crowd(4, lambda: 2.0, lambda: 1.0) as people:
-            people.engine.wake()
-            people.come(1, 30)
-            for _ in range(10):
-                await asyncio.sleep(2)
-                people.come(2)
-            await people.all_ended()
-            return people.places
+TIMES = st.lists(st.floats(0.0, 3600.0), min_size=1, max_size=60)
+SHARES = st.floats(0.0, 0.999)
 
-    for places in run(flooded()):
-        assert all(later <= earlier + 1 for earlier, later in pairwise(places))
+
+def durations(times: list[float], memory: int = 200) -> Durations:
+    made = Durations(memory)
+    for seconds in times:
+        made.add(seconds)
+    return made
+
+
+@given(TIMES, SHARES, SHARES)
+def test_quantiles_rise_with_their_share(times: list[float], one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    assert 0 <= durations(times).quantile(low) <= durations(times).quantile(high)
+
+
+@given(TIMES)
+def test_a_time_that_was_always_the_same_is_expected(times: list[float]) -> None:
+    made = durations([times[0]] * 50)
+    assert made.quantile(0.5) == pytest.approx(times[0])
+    assert made.mean() == pytest.approx(times[0])
+
+
+def test_quantiles_are_those_of_the_times() -> None:
+    draw = random.Random(1)
+    times = [draw.lognormvariate(1, 0.7) for _ in range(4000)]
+    made = durations(times, memory=4000)
+    for share in (0.1, 0.5, 0.9, 0.99):
+        assert made.quantile(share) == pytest.approx(sorted(times)[int(share * 4000)], rel=0.12)
+
+
+@given(TIMES, st.floats(0.0, 7200.0), SHARES, SHARES)
+def test_what_is_left_is_not_negative_and_rises(times: list[float], passed_s: float, one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    made = durations(times)
+    assert 0 <= made.left(passed_s, low) <= made.left(passed_s, high) + 1e-6
+
+
+def test_who_has_waited_longer_than_anybody_may_wait_as_long_again() -> None:
+    made = durations([1.0] * 100)
+    assert made.left(0.0, 0.5) == pytest.approx(1.0, rel=0.1)
+    assert made.left(0.5, 0.5) == pytest.approx(0.5, rel=0.2)
+    assert 1 < made.left(10.0, 0.5) < 10
+
+
+def test_old_times_fade() -> None:
+    made = durations([10.0] * 100 + [1.0] * 100, memory=20)
+    assert made.quantile(0.9) < 1.2
+
+
+def test_few_times_promise_little() -> None:
+    assert durations([1.0]).quantile(0.9) > 1.4
+    assert durations([1.0] * 100).quantile(0.9) < 1.1
+
+
+def test_a_prior_holds_until_something_was_seen() -> None:
+    made = Durations(20, prior_s=7.0)
+    assert (made.quantile(0.5), made.left(3.0, 0.5)) == (7.0, 4.0)
+    made.add(2.0)
+    assert made.quantile(0.5) < 2.2
+
+
+def test_nothing_is_expected_of_what_nobody_has_seen() -> None:
+    assert Durations(20).is_empty
+    with pytest.raises(ValueError, match="nothing is known"):
+        Durations(20).quantile(0.5)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.01, 100.0)), max_size=60), st.integers(1, 10))
+def test_processes_that_share_lose_no_time_and_count_none_twice(seen: list[tuple[int, float]], every: int) -> None:
+    text, processes, alone = None, [Durations(1000) for _ in range(3)], Durations(1000)
+    for number, (process, seconds) in enumerate(seen):
+        processes[process].add(seconds)
+        alone.add(seconds)
+        if number % every == 0:
+            for one in processes:
+                unsaved, text = one.unsaved, one.merged(text)
+                one.adopt(text, unsaved)
+    for one in processes * 2:
+        unsaved, text = one.unsaved, one.merged(text)
+        one.adopt(text, unsaved)
+    assert [one.unsaved for one in processes] == [0, 0, 0]
+    for share in (0.1, 0.5, 0.9) if seen else ():
+        assert processes[0].quantile(share) == pytest.approx(alone.quantile(share), abs=0.001)
+
+
+def test_what_comes_while_a_text_is_written_is_not_lost() -> None:
+    made = durations([1.0, 2.0])
+    unsaved, text = made.unsaved, made.merged(None)
+    made.add(3.0)
+    made.adopt(text, unsaved)
+    assert made.unsaved == 1
+    assert [made.quantile(share) for share in (0.25, 0.5, 0.75)] == pytest.approx([1.0, 2.0, 3.0])
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists, max_leaves=5)
+NEAR = st.dictionaries(
+    st.integers(-2, 10**9).map(str) | st.text(max_size=3), st.floats() | st.integers() | JSON, max_size=3
+)
+
+
+@given(text=st.text() | (JSON | NEAR).map(json.dumps), times=TIMES)
+def test_a_text_that_no_process_has_written_never_stops_one(text: str, times: list[float]) -> None:
+    merged = durations(times).merged(text)
+    after = Durations(200)
+    after.adopt(merged, 0)
+    assert 0 <= after.quantile(0.5) < math.inf
+    after.adopt(text, 0)

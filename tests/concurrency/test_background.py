@@ -1,16 +1,19 @@
-"""Work beside requests: done in time, logged where it fails, and done again. In virtual time."""
+"""Work beside requests in virtual time, and when work that is under way counts as stalled."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
 
 from concurrency.background import MAX_PAUSE_S, PAUSE_S, attempted, supervised
+from concurrency.stalls import FACTOR, RECENT, StallDetector, Stalled
 from tests.autoscaling.doubles import run
+from tests.waiting import ManualClock
 
 SECRET = "planted-text"
 
@@ -91,3 +94,178 @@ async def test_a_step_says_whether_it_succeeded_and_a_cancellation_is_none_of_it
     endless.cancel()
     await asyncio.wait([endless])
     assert endless.cancelled()
+
+
+LEAST_S, MOST_S = 60.0, 150.0
+
+
+class Detector(StallDetector):
+    """One with a clock of its own."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(1000)
+        super().__init__(LEAST_S, MOST_S, now=self.clock)
+
+    def take(self, seconds: float, times: int = 1, size: float = 1.0) -> None:
+        """Some operations, one after the other, that each take so long."""
+        for _ in range(times):
+            with self.watching("speak", size):
+                self.clock.now_s += seconds
+
+    def is_well(self) -> bool:
+        try:
+            self.check("it stands still")
+        except Stalled:
+            return False
+        return True
+
+    def silent_for(self, seconds: float) -> bool:
+        """Says if it is well after so long with one operation more."""
+        self.begin("one")
+        self.clock.now_s += seconds
+        healthy = self.is_well()
+        self.end("one", finished=False)
+        return healthy
+
+
+@pytest.fixture
+def stalls() -> Detector:
+    return Detector()
+
+
+@pytest.mark.parametrize(
+    ("before_s", "allowed_s"),
+    [
+        (None, MOST_S),  # nothing was measured
+        (0.01, LEAST_S),
+        (LEAST_S / FACTOR, LEAST_S),
+        (9.0, 9.0 * FACTOR),
+        (MOST_S / FACTOR, MOST_S),
+        (140.0, MOST_S),
+    ],
+)
+@pytest.mark.parametrize(("beside_s", "healthy"), [(-0.5, True), (0.0, True), (0.5, False)])
+def test_silence_may_be_ten_times_what_was_measured_within_bounds(
+    stalls: Detector, before_s: float | None, allowed_s: float, beside_s: float, healthy: bool
+) -> None:
+    if before_s is not None:
+        stalls.take(before_s)
+    assert stalls.silent_for(allowed_s + beside_s) is healthy
+
+
+def test_what_is_idle_is_well_however_long(stalls: Detector) -> None:
+    assert stalls.is_well()
+    stalls.take(0.01, times=5)
+    stalls.clock.now_s += 1e6
+    assert stalls.is_well()
+    assert stalls.silent_for(LEAST_S)  # the time before it began does not count
+
+
+def test_many_short_calls_and_one_that_hangs(stalls: Detector) -> None:
+    stalls.take(0.05, times=1000)
+    stalls.begin("hung")
+    stalls.clock.now_s += LEAST_S + 1
+    with pytest.raises(Stalled, match="it stands still"):
+        stalls.check("it stands still")
+    stalls.end("hung")
+    assert stalls.is_well()
+
+
+def test_a_slow_call_among_fast_ones_is_well_while_they_are_finished(stalls: Detector) -> None:
+    stalls.take(0.05, times=10)
+    stalls.begin("slow")
+    for _ in range(1000):
+        stalls.take(1.0)
+        assert stalls.is_well()
+
+
+def test_where_no_operation_waits_for_another_none_may_take_for_ever(stalls: Detector) -> None:
+    stalls.each_s = MOST_S
+    stalls.begin("lost")
+    stalls.take(1.0, times=150)
+    assert stalls.is_well()
+    stalls.take(1.0)
+    assert not stalls.is_well()
+
+
+def test_time_between_items_is_the_clients_and_does_not_count(stalls: Detector) -> None:
+    for _ in range(5):
+        stalls.take(0.1)
+        stalls.clock.now_s += 10 * MOST_S
+        assert stalls.is_well()
+
+
+def test_what_goes_on_inside_an_answer_counts(stalls: Detector) -> None:
+    stalls.begin("transcribe")
+    for _ in range(4 * 60):
+        stalls.clock.now_s += 60
+        stalls.went_on(stalls.clock.now_s)
+        assert stalls.is_well()
+    stalls.clock.now_s += MOST_S + 1
+    stalls.went_on(stalls.clock.now_s - MOST_S - 1)
+    assert not stalls.is_well()
+
+
+def test_what_went_on_before_an_operation_began_does_not_make_it_older(stalls: Detector) -> None:
+    stalls.begin("new")
+    stalls.went_on(stalls.clock.now_s - 500)
+    assert stalls.silence_s == 0
+
+
+def test_who_leaves_proves_nothing(stalls: Detector) -> None:
+    stalls.begin("hung")
+    for _ in range(200):
+        stalls.begin("leaves")
+        stalls.clock.now_s += 1
+        stalls.end("leaves", finished=False)
+    assert not stalls.is_well()
+
+
+def test_clients_that_leave_early_do_not_make_an_engine_unwell(stalls: Detector) -> None:
+    for number in range(1000):
+        stalls.begin(number)
+        stalls.clock.now_s += 1
+        stalls.end(number - 1, finished=False)  # the next one is there before it goes
+        assert stalls.is_well()
+
+
+def test_one_that_stood_still_for_once_is_forgotten_after_a_hundred(stalls: Detector) -> None:
+    stalls.take(14.0)
+    stalls.take(0.1, times=RECENT - 1)
+    assert stalls.silent_for(139)
+    stalls.take(0.1)
+    assert not stalls.silent_for(139)
+
+
+def test_what_is_large_may_take_longer(stalls: Detector) -> None:
+    stalls.take(0.1, size=10)
+    stalls.begin("long text", size=900)
+    stalls.clock.now_s += 89
+    assert stalls.is_well()
+    stalls.clock.now_s += 2
+    assert not stalls.is_well()
+
+
+def test_a_clock_that_jumps_is_forgiven_with_the_next_item(stalls: Detector) -> None:
+    stalls.take(1.0)
+    with stalls.watching():
+        stalls.clock.now_s += 86_400
+        assert not stalls.is_well()
+    assert stalls.is_well()
+    assert stalls.limit_s == MOST_S
+
+
+@pytest.mark.parametrize(("error", "finished"), [(ValueError, True), (asyncio.CancelledError, False)])
+def test_an_error_finishes_an_operation_and_leaving_it_does_not(
+    stalls: Detector, error: type[BaseException], finished: bool
+) -> None:
+    with suppress(error), stalls.watching():
+        raise error
+    assert stalls.progressed_s == (stalls.clock.now_s if finished else float("-inf"))
+    assert not stalls.started_s
+
+
+def test_it_says_what_is_at_work(stalls: Detector) -> None:
+    with stalls.watching("speak"), stalls.watching("speak"), stalls.watching("embed"):
+        assert stalls.at_work == {"speak": 2, "embed": 1}
+    assert not stalls.at_work

@@ -1,17 +1,22 @@
-"""The catalogue as shipped, and what its loader says of a stanza that is wrong."""
+"""The catalogue as shipped, traits and designers, what the loader says of a wrong stanza, and a profile of its place."""
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
+import graph
 from configs import FOLDER, PROFILES, CatalogError, load, profiles
-from contract.catalog import CATALOG_TYPES
+from contract.catalog import CATALOG_TYPES, COUNTRIES, UNKNOWN_COUNTRY, Catalog, Operator
+from contract.limits import AGE_YEARS, INSTRUCT_CHARS, SPEECH_SPEED, VOICE_LABEL_CHARS
 from contract.models import describe
+from contract.voice_design.traits import AXES, Traits
 from graph import GraphArgs
 
 CHAT = {
@@ -25,6 +30,7 @@ CHAT = {
 
 STANZA = '[m]\nowned_by = "x"\ntier = "default"\ncontext_window = 10\n'
 SERVING = '[m.serving.embedded]\nadapter = "models.chat:VllmChat"\nruntime = "m"\n'
+ELSEWHERE = SERVING.replace("embedded", "production")
 
 
 def edited(folder: Path, file: str, *changes: tuple[str, str]) -> Path:
@@ -60,22 +66,13 @@ def test_a_profile_is_a_serve_config_file(tmp_path: Path) -> None:
     assert profiles(tmp_path) == ("another", "mine")
 
 
-@pytest.mark.parametrize("model_id", CHAT)
-def test_chat_models_of_the_spec_are_known(model_id: str) -> None:
-    tier, window = CHAT[model_id]
-    model = load("embedded").chat[model_id]
-    assert model.tier == tier
-    assert window in (None, model.context_window)
-
-
-def test_vectors_have_the_dimensions_of_the_spec() -> None:
+def test_models_of_the_spec_are_known() -> None:
     catalog = load("embedded")
+    for model_id, (tier, window) in CHAT.items():
+        assert catalog.chat[model_id].tier == tier
+        assert window in (None, catalog.chat[model_id].context_window)
     assert catalog.embeddings["bge-m3"].dimensions == 1024
     assert catalog.embeddings["nomic-embed-code"].dimensions == 3584
-
-
-def test_embedded_sets_up_chat_embeddings_and_rerank() -> None:
-    catalog = load("embedded")
     for models in (catalog.chat, catalog.embeddings, catalog.rerank):
         assert any(model.serving for model in models.values())
 
@@ -95,6 +92,7 @@ def test_every_price_of_what_is_set_up_is_above_zero() -> None:
         (STANZA + SERVING + "wait_s = 0\n", "chat.toml [m.serving.embedded] `wait_s`"),
         (STANZA + SERVING.replace("models.chat:VllmChat", "nothing"), "chat.toml [m.serving.embedded] `adapter`"),
         (STANZA + SERVING.replace("embedded", "moon"), "chat.toml [m.serving]: there is no profile `moon`"),
+        (STANZA + ELSEWHERE + "wait_s = 0\n", "chat.toml [m.serving.production] `wait_s`"),
         (STANZA + SERVING + "cpus = 1\n", "chat.toml [m.serving.embedded] `cpus`"),
         (STANZA + SERVING + "deployment = 1\n", "chat.toml [m.serving.embedded] `deployment`"),
         (STANZA + "serving = 1\n", "chat.toml `m.serving` must be a table"),
@@ -123,14 +121,6 @@ def test_the_names_of_choices_are_repeated_as_they_are(tmp_path: Path) -> None:
     assert "LANGUAGE_NOT_SUPPORTED" in sentence
 
 
-def test_stanza_of_another_profile_is_checked_too(tmp_path: Path) -> None:
-    text = STANZA + SERVING.replace("embedded", "production") + "wait_s = 0\n"
-    for noun in CATALOG_TYPES:
-        (tmp_path / f"{noun}.toml").write_text(text if noun == "chat" else "")
-    with pytest.raises(CatalogError, match=r"m\.serving\.production"):
-        load("embedded", tmp_path)
-
-
 def test_a_serving_table_may_be_like_another(tmp_path: Path) -> None:
     alike = '[qwen3-tts.serving.cpu]\nlike = "embedded"\n'
     folder = edited(tmp_path, "speech.toml", (alike, f"{alike}wait_s = 7\n"))
@@ -143,7 +133,7 @@ def test_a_serving_table_may_be_like_another(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("like", ['"nobody"', '"embedded"', '"cpu"', "[]"])
 def test_a_serving_table_that_is_like_no_complete_one_is_refused(tmp_path: Path, like: str) -> None:
-    text = STANZA + SERVING.replace("embedded", "production")
+    text = STANZA + ELSEWHERE
     text += f'[m.serving.cpu]\nlike = "production"\n[m.serving.embedded]\nlike = {like}\n'
     (tmp_path / "chat.toml").write_text(text)
     sentence = refusal(tmp_path)
@@ -162,9 +152,7 @@ def test_a_serving_table_that_is_like_no_complete_one_is_refused(tmp_path: Path,
         ("sentences.toml", "\nzh = ", "\nzh = 1 #", "sentences.toml `zh` must be a string"),
     ],
 )
-def test_engines_voices_and_sentences_fit_together(
-    tmp_path: Path, file: str, old: str, new: str, complaint: str
-) -> None:
+def test_engines_voices_sentences_fit_together(tmp_path: Path, file: str, old: str, new: str, complaint: str) -> None:
     assert re.match(complaint, refusal(edited(tmp_path, file, (old, new))))
 
 
@@ -268,3 +256,136 @@ def test_voices_sound_alike_in_the_profiles_of_small_machines() -> None:
 def test_unknown_profile_is_named() -> None:
     with pytest.raises(CatalogError, match="no profile `moon`; the profiles are cpu, embedded, gpu, production, twins"):
         load("moon")
+
+
+def test_countries_are_those_of_the_standard_and_an_operator_has_a_name() -> None:
+    assert (len(COUNTRIES), UNKNOWN_COUNTRY in COUNTRIES) == (249, False)
+    for country in ("DE", "IE", "ZW", UNKNOWN_COUNTRY):
+        assert GraphArgs(operator="Example GmbH", country=country).country == country
+    for name in ("x", "x" * 100):
+        assert Operator(name=name).name == GraphArgs(operator=name).operator == name
+    for name in ("x" * 101, " "):
+        for kind, field in ((Operator, "name"), (GraphArgs, "operator")):
+            with pytest.raises(ValidationError):
+                kind.model_validate({field: name})
+    for country in ("", "de", "DEU", "XX", "UK", "EU", "Germany", "D", 49, None):
+        with pytest.raises(ValidationError):
+            GraphArgs.model_validate({"country": country})
+
+
+@pytest.mark.parametrize(("country", "warned"), [("DE", False), (UNKNOWN_COUNTRY, True)])
+def test_the_graph_gets_the_place_and_an_unknown_country_is_loud(
+    country: str, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    wired: list[Catalog] = []
+    monkeypatch.setattr(graph, "wire", lambda catalog, _ingress, **_: wired.append(catalog))
+    with caplog.at_level(logging.WARNING, "parlance.graph"):
+        graph.build(GraphArgs(operator="Example GmbH", country=country))
+    assert wired[0].operator == Operator(name="Example GmbH", country=country)
+    assert bool(caplog.records) == warned
+
+
+TRAITS = load("embedded").traits
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_traits_are_the_same_in_every_profile(profile: str) -> None:
+    assert load(profile).traits == TRAITS
+
+
+def test_each_axis_has_a_choice() -> None:
+    counts = {axis: len(TRAITS.axes[axis]) for axis in AXES}
+    assert counts == {"timbre": 5, "character": 8, "tempo": 5, "use_case": 9}
+    assert len(TRAITS.age_groups) == 7
+
+
+def test_every_age_that_can_be_ordered_has_a_group() -> None:
+    for age in range(AGE_YEARS[0], AGE_YEARS[1] + 1):
+        (group,) = [one for one in TRAITS.age_groups.values() if one.from_years <= age <= one.to_years]
+        assert group.from_years <= group.middle_years <= group.to_years
+
+
+def test_everything_has_a_label_in_german_and_english() -> None:
+    for name, id, named in TRAITS.named():
+        assert {"de", "en"} <= named.labels.keys(), (name, id)
+        assert named.label("ja") == named.labels["en"]
+
+
+def test_traits_move_pitch_and_tempo_both_ways_and_stay_within_the_limits() -> None:
+    shifts = [trait.semitones for trait in TRAITS.axes["timbre"].values()]
+    assert shifts == [-2, -1, 0, 1, 2]
+    speeds = [trait.speed for trait in TRAITS.axes["tempo"].values()]
+    assert speeds == sorted(speeds)
+    assert SPEECH_SPEED[0] <= speeds[0] < 1 < speeds[-1] <= SPEECH_SPEED[1]
+    for trait in (trait for axis in ("character", "use_case") for trait in TRAITS.axes[axis].values()):
+        assert (trait.semitones, trait.speed) == (0, 1)
+
+
+def test_the_longest_description_and_name_leave_room() -> None:
+    longest = [max(entries.values(), key=lambda trait: len(trait.instruct)) for entries in TRAITS.axes.values()]
+    assert sum(len(trait.instruct) for trait in longest) < INSTRUCT_CHARS / 4
+    for language in ("de", "en"):
+        by_label = [max(TRAITS.axes[axis].values(), key=lambda t: len(t.label(language))) for axis in AXES[:2]]
+        assert len(TRAITS.name("m", 90, by_label, language)) <= VOICE_LABEL_CHARS
+
+
+def test_every_designer_has_voices_that_an_engine_speaks() -> None:
+    catalog = load("production")
+    assert catalog.voice_design
+    for model in catalog.voice_design.values():
+        (engine,) = (engine for engine in catalog.speech.values() if engine.provider == model.provider)
+        assert set(model.languages) <= set(engine.languages) & catalog.sentences.keys()
+
+
+def test_a_catalogue_without_traits_has_none() -> None:
+    assert list(Traits().named()) == []
+
+
+WRONG = {
+    "traits": [
+        ("[timbre.low]", "[timbre.deep]", r"traits.toml: "),
+        ("[timbre.low]", "[colour.low]", r"traits.toml \[traits\] `colour`"),
+        ("semitones = -2", "semitones = -13", r"traits.toml \[traits\] `axes.timbre.deep.semitones`"),
+        ("speed = 0.8", "speed = 0", r"traits.toml \[traits\] `axes.tempo.very_slow.speed`"),
+        ("is_plain = true", "", r"traits.toml `timbre`: exactly one trait .* 0 have"),
+        ("semitones = -2", "is_plain = true", r"traits.toml `timbre`: exactly one trait .* 2 have"),
+        ("from_years = 16", "from_years = 17", r"traits.toml \[age_groups.16-19\] `from_years` must be 16"),
+        ("to_years = 29", "to_years = 28", r"traits.toml \[age_groups.30-39\] `from_years` must be 29"),
+        ("to_years = 29", "to_years = 30", r"traits.toml \[age_groups.30-39\] `from_years` must be 31"),
+        ("to_years = 19", "to_years = 15", r"traits.toml \[age_groups.16-19\] `to_years`"),
+        ("to_years = 90", "to_years = 89", r"traits.toml `age_groups`: the oldest group ends at 89, .* must end at 90"),
+        ("[genders.m]", "[genders.x]", r"traits.toml \[traits\] `genders.x"),
+        ('en = "deep"', 'fr = "grave"', r"traits.toml \[timbre.deep\] `labels` must have one in English"),
+        ("words.de =", "words.fr =", r"traits.toml \[timbre.deep\] `words.fr`"),
+        ('"tieftonig-"', f'"{"t" * 25}-"', r"traits.toml \[timbre.deep\] `words.de`: .* too long"),
+        ('"tieftonig-"', '"-"', r"traits.toml \[timbre.deep\] `words.de`: a word is empty"),
+        ("[languages.zh]", "[languages.xx]", r"voice_design.toml \[qwen3-tts\] `languages`: .*name for zh"),
+        ("[languages.zh]", '[languages.tr]\nlabels.en = "T"\n[languages.zh]', r"traits.toml \[languages.tr\]"),
+    ],
+    "suggest": [
+        ("[false_friends]", "[enemies]", r"suggest.toml \[words\] `enemies`"),
+        ("[wording.en]", "[wording.en]\nsmile = 1", r"suggest.toml \[words\] `wording.en.smile`"),
+    ],
+    "public_figures": [
+        ('timbre = "deep"', 'timbre = "dull"', r"public_figures.toml \[morgan freeman\] `timbre`"),
+        ('timbre = "deep"', 'colour = "red"', r"public_figures.toml \[morgan freeman\] `colour`"),
+        ("age_years = 68", "", r"public_figures.toml \[people\] `figures.0.age_years`"),
+    ],
+    "voice_design": [
+        ('provider = "qwen"', 'provider = "nobody"', r"voice_design.toml \[qwen3-tts\] `provider`"),
+        ('"zh"]', '"tr"]', r"voice_design.toml \[qwen3-tts\] `languages`: .*does not speak tr"),
+    ],
+}
+"""By file: what is replaced there with what, and the complaint."""
+
+
+@pytest.mark.parametrize(("file", "row"), [(file, row) for file, rows in WRONG.items() for row in rows])
+def test_traits_and_designers_fit_together(tmp_path: Path, file: str, row: tuple[str, str, str]) -> None:
+    old, new, complaint = row
+    assert re.match(complaint, refusal(edited(tmp_path, f"{file}.toml", (old, new))))
+
+
+def test_no_word_is_listed_twice_for_the_same_thing() -> None:
+    for name, id, named in TRAITS.named():
+        for language, words in named.words.items():
+            assert len(set(words)) == len(words), (name, id, language)

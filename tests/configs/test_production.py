@@ -10,7 +10,6 @@ import pytest
 
 import configs
 from autoscaling.deployment import deployment_options
-from contract.catalog import ChatModel, Model
 from contract.errors import ApiError
 from contract.models import describe
 from contract.transcription.request import TranscriptionRequest, plan
@@ -31,8 +30,6 @@ SPEC = {
 """Every model that the API promises."""
 
 CHATS = [model for model in PRODUCTION.chat.values() if model.serving]
-MODELS = [pytest.param(model, id=model.deployment) for model in PRODUCTION.deployed()]
-ENGINES = [model for model in PRODUCTION.deployed() if model.serving and "engine" in model.serving.options]
 
 
 def registered(registry: str) -> set[str]:
@@ -51,36 +48,28 @@ def registered(registry: str) -> set[str]:
     raise AssertionError(f"vLLM keeps its parsers elsewhere by now: {source}")
 
 
-@pytest.mark.parametrize("noun", SPEC)
-def test_every_model_of_the_spec_is_set_up(noun: str) -> None:
-    assert {model.id for model in PRODUCTION.deployed() if model.noun == noun} == SPEC[noun]
+def test_every_model_of_the_spec_is_set_up() -> None:
+    found = {noun: {model.id for model in PRODUCTION.deployed() if model.noun == noun} for noun in SPEC}
+    assert found == SPEC
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_a_stanza_is_complete(model: Model) -> None:
-    assert model.serving
-    assert model.description
-    assert model.display_name
-    assert model.price
-    assert model.runtime_license
-    check(model)
-    deployment_options(model)
+def test_a_stanza_is_complete_and_its_weights_come_from_somewhere(tmp_path: Path) -> None:
+    stored = repositories(tmp_path)
+    known = {None, *manifest(tmp_path), *stored, "fun-cosyvoice3"}  # converted by the operator: ADR 9
+    for model in PRODUCTION.deployed():
+        assert model.serving
+        assert all((model.description, model.display_name, model.price, model.runtime_license)), model.id
+        check(model)
+        deployment_options(model)
+        assert model.serving.weights in known, model.id
+        wanted = stored.get(model.serving.weights or "")
+        assert wanted is None or wanted.licence == model.runtime_license, model.id
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_weights_come_from_somewhere(model: Model, tmp_path: Path) -> None:
-    assert model.serving
-    name = model.serving.weights
-    known = {*manifest(tmp_path), *repositories(tmp_path), "fun-cosyvoice3"}  # converted by the operator: ADR 9
-    assert name is None or name in known
-    wanted = repositories(tmp_path).get(name or "")
-    assert wanted is None or wanted.licence == model.runtime_license
-
-
-@pytest.mark.parametrize("model", PRODUCTION.chat.values(), ids=lambda model: model.id)
-def test_the_installed_vllm_has_the_parsers(model: ChatModel) -> None:
-    assert model.tool_parser in registered("tool") | {None}
-    assert model.reasoning_parser in registered("reasoning") | {None}
+def test_the_installed_vllm_has_the_parsers() -> None:
+    models = PRODUCTION.chat.values()
+    assert {model.tool_parser for model in models} <= registered("tool") | {None}
+    assert {model.reasoning_parser for model in models} <= registered("reasoning") | {None}
 
 
 def test_each_family_has_its_parsers() -> None:
@@ -90,20 +79,19 @@ def test_each_family_has_its_parsers() -> None:
     }
 
 
-@pytest.mark.parametrize("model", CHATS, ids=lambda model: model.id)
-def test_what_does_not_see_does_not_load_the_part_that_sees(model: ChatModel) -> None:
-    assert model.serving
-    assert model.vision is not model.serving.options["engine"].get("language_model_only", False)
+def test_what_does_not_see_does_not_load_the_part_that_sees() -> None:
+    for model in CHATS:
+        assert model.serving
+        assert model.vision is not model.serving.options["engine"].get("language_model_only", False), model.id
 
 
-@pytest.mark.parametrize("model", ENGINES, ids=lambda model: model.id)
-def test_engines_on_a_gpu_run_in_a_process_of_their_own_and_share_it_by_stated_amounts(model: Model) -> None:
-    assert model.serving
-    engine = model.serving.options["engine"]
-    gpus = model.serving.deployment["ray_actor_options"]["num_gpus"]
-    assert model.serving.options["engine_process"]
-    assert engine["gpu_memory_utilization"] <= gpus
-    assert gpus == 1 or "kv_cache_memory_bytes" in engine
+def test_engines_on_a_gpu_run_in_a_process_of_their_own_and_share_it_by_stated_amounts() -> None:
+    for model in PRODUCTION.deployed():
+        if model.serving and (engine := model.serving.options.get("engine")):
+            gpus = model.serving.deployment["ray_actor_options"]["num_gpus"]
+            assert model.serving.options["engine_process"], model.id
+            assert engine["gpu_memory_utilization"] <= gpus, model.id
+            assert gpus == 1 or "kv_cache_memory_bytes" in engine, model.id
 
 
 def test_every_language_of_the_provider_has_a_voice() -> None:

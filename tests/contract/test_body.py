@@ -126,9 +126,6 @@ def test_error_of_a_validator_is_kept() -> None:
         parse(Picky, b'{"model": "x"}')
 
 
-# --- time in the event loop ------------------------------------------------------------------------------------------
-
-
 def cpu_s(work: Callable[[], object]) -> float:
     """The least processor time of three runs. A refusal is work too."""
 
@@ -181,7 +178,7 @@ def test_depth_values_and_escapes_are_counted(more: int) -> None:
 
 
 @pytest.mark.parametrize("item", [b"[]", b"{}", b'""', b'{"a":1}', b'{"":{}}', b'"\\""', b"null"])
-def test_too_many_values_are_refused_before_one_is_built(item: bytes) -> None:
+def test_too_many_objects_are_refused_before_one_is_built(item: bytes) -> None:
     raw = b"[" + b",".join([item] * 10 * JSON_VALUES) + b"]"
     with pytest.raises(ApiError, match="more than"):
         decode(raw)
@@ -291,9 +288,8 @@ def test_no_bound_is_narrower_than_in_the_schema_that_is_followed() -> None:
     followed = {f"{name}.{field}": bound for name, fields in FOLLOWED.items() for field, bound in fields.items()}
     ours = {f"{name}.{field}": bound for (name, field), bound in OURS.items()}
     kept = {name: ours.get(name, unbounded) for name in followed}
-    assert {name for name, (low, high) in followed.items() if kept[name][0] > low or kept[name][1] < high} == {
-        *NARROWER
-    }
+    narrower = {name for name, (low, high) in followed.items() if kept[name][0] > low or kept[name][1] < high}
+    assert narrower == {*NARROWER}
 
 
 def test_every_number_of_a_body_is_compared() -> None:

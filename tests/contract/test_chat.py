@@ -140,18 +140,14 @@ def test_images_are_data_addresses() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "http://127.0.0.1/a.png",
-        "https://example.org/a.png",
-        "file:///etc/passwd",
-        "DATA:image/png;base64,AAAA",
-        " data:image/png;base64,AAAA",
-        "data:image/svg+xml;base64,AAAA",
-        "data:text/html;base64,AAAA",
-        "data:;base64,http://x",
-        "data:image/png,AAAA",
-        "data:image/png;base64,***",
-        "data:image/png;base64,AAA",
-        "",
+        *("http://127.0.0.1/a.png", "https://example.org/a.png", "file:///etc/passwd", "data:;base64,http://x", ""),
+        *("DATA:image/png;base64,AAAA", " data:image/png;base64,AAAA", "data:image/svg+xml;base64,AAAA"),
+        *(
+            "data:text/html;base64,AAAA",
+            "data:image/png,AAAA",
+            "data:image/png;base64,***",
+            "data:image/png;base64,AAA",
+        ),
     ],
 )
 def test_no_other_address_is_taken(url: str) -> None:

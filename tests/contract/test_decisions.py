@@ -98,6 +98,9 @@ def test_body_bytes_do_not_count_the_data_of_images() -> None:
     refusal(check_body, len(data) + 65_537, addresses, fault=REQUEST_TOO_LARGE)
 
 
+TEXT_PART = [{"type": "text", "text": "x"}]
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -112,21 +115,17 @@ def test_body_bytes_do_not_count_the_data_of_images() -> None:
         {"state": 3},
         {"state": True},
         {"state": None, "messages": []},
-        {"state": None, "messages": [{"role": "user", "content": ""}]},
         {"state": None, "messages": [{"role": "robot", "content": "x"}]},
-        {"state": None, "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]},
+        *({"state": None, "messages": [{"role": "user", "content": wrong}]} for wrong in ("", TEXT_PART)),
         {"state": None, "messages": [{"role": "user", "content": "x", "name": "y"}]},
         {"questions": {"": CHOICE}},
         {"questions": [CHOICE]},
-        {"questions": {"q": CHOICE | {"type": "rank"}}},
-        {"questions": {"q": {"type": "choice"}}},
-        {"questions": {"q": CHOICE | {"levels": ["a", "b"]}}},
-        {"questions": {"q": CHOICE | {"options": ["a", "b"]}}},
-        {"questions": {"q": CHOICE | {"options": [{"id": "a"}, {"id": "a"}]}}},
+        *({"questions": {"q": CHOICE | wrong}} for wrong in ({"type": "rank"}, {"levels": ["a", "b"]})),
+        *({"questions": {"q": CHOICE | {"options": wrong}}} for wrong in (["a", "b"], [{"id": "a"}, {"id": "a"}])),
         {"questions": {"q": CHOICE | {"options": [{"id": ""}, {"id": "a"}]}}},
         {"questions": {"q": CHOICE | {"options": [{"id": "a", "weight": 1}, {"id": "b"}]}}},
         {"questions": {"q": SCORE | {"levels": ["a", "a"]}}},
-        {"questions": {"q": {"type": "binary", "instructions": "Is it?"}}},
+        *({"questions": {"q": wrong}} for wrong in ({"type": "choice"}, {"type": "binary", "instructions": "Is it?"})),
         {"questions": {"q": CHOICE | {"instructions": " "}}},
         {"policy": {"mode": "threshold"}},
         {"policy": {"mode": "review_only", "threshold": 0.5}},
@@ -138,11 +137,8 @@ def test_body_bytes_do_not_count_the_data_of_images() -> None:
         {"request_id": 7},
         {"model": 7},
         {"images": [{"data_url": PNG + "AAAA"}] * 3},
-        {"images": [{"data_url": "https://example.org/cat.png"}]},
-        {"images": [{"data_url": "file:///etc/passwd"}]},
-        {"images": [{"data_url": "data:text/html;base64,AAAA"}]},
-        {"images": [{"data_url": PNG + "A"}]},
-        {"images": [{"data_url": PNG + "AA AA"}]},
+        *({"images": [{"data_url": url}]} for url in ("https://example.org/cat.png", "file:///etc/passwd")),
+        *({"images": [{"data_url": url}]} for url in ("data:text/html;base64,AAAA", PNG + "A", PNG + "AA AA")),
         {"images": [{"url": PNG + "AAAA"}]},
     ],
 )

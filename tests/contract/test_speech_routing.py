@@ -14,15 +14,7 @@ from itertools import product
 import pytest
 
 from configs import load
-from contract.errors import (
-    INVALID_REQUEST,
-    LANGUAGE_NOT_SUPPORTED,
-    LANGUAGE_UNPROCESSABLE,
-    TEXT_TOO_LONG,
-    UNKNOWN_VOICE,
-    ApiError,
-    Fault,
-)
+from contract import errors
 from contract.speech.request import SpeechRequest
 from contract.speech.routing import SpeechRoute, choose
 from contract.speech.voices import SYSTEM_VOICES, Voice
@@ -155,7 +147,7 @@ def outcome(asked: Asked) -> str | tuple[str, str | None, str, str]:
     )
     try:
         choice = choose(request, VOICES, ENGINES, asked.detected, asked.today)
-    except ApiError as error:
+    except errors.ApiError as error:
         return error.fault.name
     return choice.model.provider, choice.voice, choice.spoken_as, choice.language
 
@@ -211,7 +203,7 @@ def test_stanzas_decide_and_no_name_does() -> None:
     def outcome_of(today: date = date(2026, 10, 1), **body: object) -> str:
         try:
             return choose(SpeechRequest(input="text", **body), VOICES, engines, "de", today).model.provider
-        except ApiError as error:
+        except errors.ApiError as error:
             return error.fault.name
 
     assert (outcome_of(), outcome_of(date(2026, 9, 30))) == ("qwen", "supertonic")
@@ -226,7 +218,7 @@ def test_stanzas_decide_and_no_name_does() -> None:
 
 @pytest.mark.parametrize("voice", ["alloy", "x" * 5000])
 def test_an_unknown_voice_is_told_with_those_that_always_exist_and_not_repeated_whole(voice: str) -> None:
-    error = refusal(spoken, fault=UNKNOWN_VOICE, voice=voice)
+    error = refusal(spoken, fault=errors.UNKNOWN_VOICE, voice=voice)
     assert error.param == "voice"
     assert all(name in error.message for name in SYSTEM_VOICES)
     assert len(error.message) < 300
@@ -234,9 +226,7 @@ def test_an_unknown_voice_is_told_with_those_that_always_exist_and_not_repeated_
 
 @pytest.mark.parametrize("provider", ["openai", "Qwen", " ", "x" * 9000])
 @pytest.mark.parametrize("other", [{}, {"voice": "alloy"}, {"model": "qwen3-tts"}, {"input": "a" * 9000}])
-def test_an_unknown_provider_is_refused_first_and_the_message_names_the_right_ones(
-    provider: str, other: dict[str, str]
-) -> None:
+def test_an_unknown_provider_is_refused_first_with_the_right_ones(provider: str, other: dict[str, str]) -> None:
     error = refusal(spoken, provider=provider, **other)
     assert error.param == "provider"
     assert all(name in error.message for name in ENGINES)
@@ -249,10 +239,12 @@ def test_regions_and_case_of_a_language_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider", "fault"), [("supertonic", LANGUAGE_NOT_SUPPORTED), ("qwen", LANGUAGE_UNPROCESSABLE)]
+    ("provider", "fault"), [("supertonic", errors.LANGUAGE_NOT_SUPPORTED), ("qwen", errors.LANGUAGE_UNPROCESSABLE)]
 )
 @pytest.mark.parametrize("language", ["xx", " ", "german", "fa"])
-def test_a_language_that_is_not_spoken_is_told_with_those_that_are(provider: str, fault: Fault, language: str) -> None:
+def test_a_language_that_is_not_spoken_is_told_with_those_that_are(
+    provider: str, fault: errors.Fault, language: str
+) -> None:
     error = refusal(spoken, fault=fault, provider=provider, language=language)
     assert error.param == "language"
     assert error.body()["error"]["supported"] == list(ENGINES[provider].languages)
@@ -261,15 +253,15 @@ def test_a_language_that_is_not_spoken_is_told_with_those_that_are(provider: str
 @pytest.mark.parametrize(
     ("chooser", "most", "fault"),
     [
-        *(({"provider": name}, 4000, INVALID_REQUEST) for name in ("supertonic", "cosyvoice", "mistral")),
+        *(({"provider": name}, 4000, errors.INVALID_REQUEST) for name in ("supertonic", "cosyvoice", "mistral")),
         *(
-            (chooser, 2000, TEXT_TOO_LONG)
+            (chooser, 2000, errors.TEXT_TOO_LONG)
             for chooser in ({"provider": "qwen"}, {"voice": OWN.slug}, {"language": "ru"})
         ),
     ],
 )
 @pytest.mark.parametrize("sign", ["a", "ä", "😀"])
-def test_characters_are_counted(chooser: dict[str, str], most: int, fault: Fault, sign: str) -> None:
+def test_characters_are_counted(chooser: dict[str, str], most: int, fault: errors.Fault, sign: str) -> None:
     for count in (most - 1, most):
         assert spoken(input=sign * count, **chooser).model.max_input_chars == most
     for count in (most + 1, 4001, 9000):
@@ -305,4 +297,4 @@ def test_formats() -> None:
 
 def test_another_organisations_voice_does_not_exist() -> None:
     request = SpeechRequest(input="x", voice=OWN.slug)
-    refusal(choose, request, CATALOG.voices, ENGINES, "de", SINCE, fault=UNKNOWN_VOICE)
+    refusal(choose, request, CATALOG.voices, ENGINES, "de", SINCE, fault=errors.UNKNOWN_VOICE)

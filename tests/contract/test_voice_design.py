@@ -14,6 +14,7 @@ import pytest
 from configs import load
 from contract.limits import AGE_YEARS, FREE_TEXT_CHARS, INSTRUCT_CHARS, SPEECH_SPEED, TARGET_HZ, VOICE_LABEL_CHARS
 from contract.speech.voices import SLUG_CHARS
+from contract.voice_design import pitch
 from contract.voice_design.draft import (
     DRAFT_STATES,
     NOT_READY,
@@ -24,15 +25,6 @@ from contract.voice_design.draft import (
     refuse_adoption,
 )
 from contract.voice_design.order import AdoptRequest, DesignOrder, voice_spec
-from contract.voice_design.pitch import (
-    ANCHORS_HZ,
-    DERIVED_SEMITONES,
-    ORDERED_SEMITONES,
-    band_hz,
-    pitch_words,
-    target_hz,
-    usual_hz,
-)
 from contract.voice_design.replies import options
 from contract.voice_design.traits import AXES, Gender
 from tests.contract.bodies import read, refusal
@@ -116,7 +108,7 @@ def test_a_language_of_no_designer_is_refused_with_all_that_are_allowed(code: st
 def test_an_ordered_pitch_is_the_target_whatever_the_traits(hz: int) -> None:
     decided = planned(target_hz=hz, timbre="deep")
     assert decided.target_hz == hz
-    assert decided.band_hz == band_hz(hz, ORDERED_SEMITONES)
+    assert decided.band_hz == pitch.band_hz(hz, pitch.ORDERED_SEMITONES)
     assert f"around {hz} Hz" in decided.instruct
 
 
@@ -127,7 +119,7 @@ def test_an_age_within_the_limits_is_the_age() -> None:
 def test_a_timbre_moves_the_target() -> None:
     for timbre, trait in TRAITS.axes["timbre"].items():
         decided = planned(timbre=timbre)
-        assert decided.target_hz == target_hz("f", 34, trait.semitones)
+        assert decided.target_hz == pitch.target_hz("f", 34, trait.semitones)
         assert decided.band_hz[0] < decided.target_hz < decided.band_hz[1]
 
 
@@ -286,62 +278,64 @@ def semitones(hz: float, other: float) -> float:
 
 @pytest.mark.parametrize("gender", GENDERS)
 def test_an_anchor_is_met_and_between_two_the_pitch_is_linear(gender: Gender) -> None:
-    for age, hz in ANCHORS_HZ[gender]:
-        assert usual_hz(gender, age) == hz
-        assert target_hz(gender, age, 0) == hz
-    (age, hz), (later, other) = ANCHORS_HZ[gender][1:3]
-    assert usual_hz(gender, (age + later) // 2) == (hz + other) / 2
+    for age, hz in pitch.ANCHORS_HZ[gender]:
+        assert pitch.usual_hz(gender, age) == hz
+        assert pitch.target_hz(gender, age, 0) == hz
+    (age, hz), (later, other) = pitch.ANCHORS_HZ[gender][1:3]
+    assert pitch.usual_hz(gender, (age + later) // 2) == (hz + other) / 2
 
 
 @pytest.mark.parametrize("gender", GENDERS)
 def test_every_age_that_can_be_ordered_has_a_pitch_and_none_beyond(gender: Gender) -> None:
-    assert (ANCHORS_HZ[gender][0][0], ANCHORS_HZ[gender][-1][0]) == AGE_YEARS
-    pitches = [usual_hz(gender, age) for age in AGES]
+    assert (pitch.ANCHORS_HZ[gender][0][0], pitch.ANCHORS_HZ[gender][-1][0]) == AGE_YEARS
+    pitches = [pitch.usual_hz(gender, age) for age in AGES]
     assert all(abs(semitones(one, other)) < 0.5 for one, other in pairwise(pitches))
     with pytest.raises(ValueError, match="91 years"):
-        usual_hz(gender, AGE_YEARS[1] + 1)
+        pitch.usual_hz(gender, AGE_YEARS[1] + 1)
 
 
 def test_the_pitch_is_as_the_literature_has_it() -> None:
-    assert min(AGES, key=lambda age: usual_hz("m", age)) == 40
-    falls = [usual_hz("f", age) for age in AGES]
+    assert min(AGES, key=lambda age: pitch.usual_hz("m", age)) == 40
+    falls = [pitch.usual_hz("f", age) for age in AGES]
     assert falls == sorted(falls, reverse=True)
-    assert semitones(210, usual_hz("f", 30)) == pytest.approx(0, abs=1)
-    assert semitones(120, usual_hz("m", 30)) == pytest.approx(0, abs=1.5)
-    young, old = (semitones(usual_hz("f", age), usual_hz("m", age)) for age in (25, 70))
+    assert semitones(210, pitch.usual_hz("f", 30)) == pytest.approx(0, abs=1)
+    assert semitones(120, pitch.usual_hz("m", 30)) == pytest.approx(0, abs=1.5)
+    young, old = (semitones(pitch.usual_hz("f", age), pitch.usual_hz("m", age)) for age in (25, 70))
     assert 8.5 < young < 10.5
     assert 5.5 < old < 6.5
 
 
 def test_a_shift_is_in_semitones() -> None:
     for gender, shift in itertools.product(GENDERS, (-2, -1, 0, 1, 2)):
-        assert semitones(target_hz(gender, 40, shift), usual_hz(gender, 40)) == pytest.approx(shift, abs=0.1)
+        assert semitones(pitch.target_hz(gender, 40, shift), pitch.usual_hz(gender, 40)) == pytest.approx(
+            shift, abs=0.1
+        )
 
 
 def test_a_target_stays_within_what_can_be_ordered() -> None:
-    assert target_hz("m", 40, -12) == TARGET_HZ[0]
-    assert target_hz("f", 16, 12) == TARGET_HZ[1]
-    assert isinstance(target_hz("f", 33, 1), int)
+    assert pitch.target_hz("m", 40, -12) == TARGET_HZ[0]
+    assert pitch.target_hz("f", 16, 12) == TARGET_HZ[1]
+    assert isinstance(pitch.target_hz("f", 33, 1), int)
 
 
 @pytest.mark.parametrize("target", [60, 61, 97, 120, 210, 399, 400])
-@pytest.mark.parametrize("half_width", [DERIVED_SEMITONES, ORDERED_SEMITONES])
+@pytest.mark.parametrize("half_width", [pitch.DERIVED_SEMITONES, pitch.ORDERED_SEMITONES])
 def test_a_band_is_as_wide_below_the_target_as_above(target: int, half_width: float) -> None:
-    low, high = band_hz(target, half_width)
+    low, high = pitch.band_hz(target, half_width)
     assert low < target < high
     assert semitones(target, low) == pytest.approx(half_width, abs=0.02)
     assert semitones(high, target) == pytest.approx(half_width, abs=0.02)
 
 
 def test_the_band_of_an_ordered_pitch_is_the_narrower() -> None:
-    assert (DERIVED_SEMITONES, ORDERED_SEMITONES) == (2.0, 1.5)
-    assert band_hz(120, 2.0) == (106.9, 134.7)
-    assert band_hz(120, 1.5) == (110.0, 130.9)
+    assert (pitch.DERIVED_SEMITONES, pitch.ORDERED_SEMITONES) == (2.0, 1.5)
+    assert pitch.band_hz(120, 2.0) == (106.9, 134.7)
+    assert pitch.band_hz(120, 1.5) == (110.0, 130.9)
 
 
 def test_a_pitch_is_called_by_what_is_usual_for_the_voice() -> None:
     words = {60: "very low", 95: "low", 108: "medium", 120: "high", 400: "very high"}
-    assert {hz: pitch_words("m", 40, hz) for hz in words} == {hz: f"{word}-pitched" for hz, word in words.items()}
+    assert {hz: pitch.pitch_words("m", 40, hz) for hz in words} == {hz: f"{word}-pitched" for hz, word in words.items()}
 
 
 TABLE: dict[DraftState, dict[DraftEvent, DraftState]] = {

@@ -69,6 +69,12 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
+def marks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a request has used is marked, however short it was."""
+    monkeypatch.setattr("state.billing.reservation.MARK_S", 0.0)
+
+
+@pytest.fixture
 async def caller(database: Database) -> Caller:
     return await make_caller(database)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Connection
 
+from state.billing import upkeep
 from state.blobs.base import Blobs
 from state.database.base import Database, T, connect
 
@@ -32,6 +34,19 @@ class WatchedDatabase:
 
     async def close(self) -> None:
         await self._database.close()
+
+
+class LateDatabase(WatchedDatabase):
+    """A database whose marks wait until they may be written."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.may_write = asyncio.Event()
+
+    async def run(self, transaction: Callable[[Connection], T], **how: Any) -> T:
+        if getattr(transaction, "func", None) is upkeep.mark:
+            await self.may_write.wait()
+        return await super().run(transaction, **how)
 
 
 class BrokenBlobs:

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,6 +16,8 @@ from tempfile import mkdtemp
 from typing import TypeVar
 
 import pytest
+
+from tests.waiting import eventually
 
 S = TypeVar("S", "Postgres", "Redis", "Seaweed")
 
@@ -187,12 +188,10 @@ def free_port() -> int:
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    """Polls until `condition` holds; raises RuntimeError if the process ends or 30 s pass."""
-    deadline = time.monotonic() + START_S
-    while not condition():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"{process.args} did not start")
-        time.sleep(0.02)
+    """Polls until `condition` holds. Fails if the process ends or does not start in time."""
+    failure = f"{process.args} did not start"
+    eventually(lambda: process.poll() is not None or condition(), START_S, failure)
+    assert process.poll() is None, failure
 
 
 def _accepts(port: int) -> bool:

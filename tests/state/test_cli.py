@@ -1,8 +1,13 @@
+"""The command line `python -m state`, and the audit of its acts."""
+
 import csv
 import io
 import json
 import os
+import pwd
+import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +19,7 @@ import pytest
 from contract.access import OPERATORS, Scope
 from state import keys, open_state
 from state.__main__ import main
+from state.accounts import acts
 from state.billing import usage
 from state.cli import reports
 from tests.state.books import make_caller, reserve
@@ -67,52 +73,46 @@ def test_key_create_prints_only_the_key(say: Say, acme: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("line", "named"),
     [
-        (("org", "create", "x", "--plan", "gold"), "gold"),
-        (("org", "create", "x", "--plan", "free", "--entitle", "wings"), "wings"),
-        (("org", "create", "a b", "--plan", "free"), "a b"),
-        (("org", "create", "acme", "--plan", "free"), "already"),
-        (("org", "change", "acme", "--plan", "gold"), "gold"),
-        (("org", "change", "acme"), "nothing to change"),
-        (("org", "change", "acme", "--requests-per-minute", "-1"), "-1"),
-        (("org", "models", "nobody"), "nobody"),
-        (("key", "create", "--org", "acme", "--scopes", "chat,fly"), "fly"),
-        (("key", "create", "--org", "acme", "--scopes", ""), "scope"),
-        (("key", "create", "--org", "nobody", "--scopes", "chat"), "nobody"),
-        (("key", "create", "--org", "acme", "--scopes", "chat", "--prefix", "a_b"), "a_b"),
-        (("key", "list", "--org", "nobody"), "nobody"),
-        (("key", "revoke", "nosuchid"), "nosuchid"),
-        (("budget", "set", "--org", "acme", "--limit-micro-eur", "-1"), "-1"),
-        (("budget", "set", "--org", "acme", "--limit-micro-eur", "much"), "much"),
-        (("budget", "set", "--org", "acme"), "limit-micro-eur"),
-        (("key", "create", "--org", "acme", "--scopes", "chat", "--for", "a while"), "a while"),
-        (("key", "create", "--org", "acme", "--scopes", "chat", "--for", "8"), "30m, 8h or 7d"),
-        (("key", "create", "--org", "acme", "--scopes", "chat", "--for", "0m"), "1m to 366d"),
-        (("key", "create", "--org", "acme", "--scopes", "chat", "--for", "367d"), "1m to 366d"),
-        (("budget", "set", "--org", "acme", "--limit-micro-eur", "1", "--every", "week"), "week"),
-        (("budget", "set", "--org", "acme", "--limit-micro-eur", "1", "--time-zone", "UTC"), "--every month"),
-        (
-            ("budget", "set", "--org", "acme", "--limit-micro-eur", "1", "--every", "month", "--time-zone", "Mars"),
-            "Mars",
-        ),
-        (
-            ("budget", "set", "--org", "acme", "--limit-micro-eur", "1", "--every", "month", "--time-zone", "../x"),
-            "../x",
-        ),
-        (("usage", "--org", "nobody"), "nobody"),
-        (("usage", "--user", "nobody"), "nobody"),
-        (("usage", "--org", "acme", "--user", "nobody"), "nobody"),
-        (("audit", "--since", "yesterday"), "yesterday"),
-        (("usage", "--since", "yesterday"), "yesterday"),
-        (("usage", "--by", "mood"), "mood"),
-        (("usage", "--format", "xml"), "xml"),
-        (("fly",), "fly"),
-        ((), "required"),
+        ("org create x --plan gold", "gold"),
+        ("org create x --plan free --entitle wings", "wings"),
+        ("org create 'a b' --plan free", "a b"),
+        ("org create acme --plan free", "already"),
+        ("org change acme --plan gold", "gold"),
+        ("org change acme", "nothing to change"),
+        ("org change acme --requests-per-minute -1", "-1"),
+        ("org models nobody", "nobody"),
+        ("key create --org acme --scopes chat,fly", "fly"),
+        ("key create --org acme --scopes ''", "scope"),
+        ("key create --org nobody --scopes chat", "nobody"),
+        ("key create --org acme --scopes chat --prefix a_b", "a_b"),
+        ("key list --org nobody", "nobody"),
+        ("key revoke nosuchid", "nosuchid"),
+        ("budget set --org acme --limit-micro-eur -1", "-1"),
+        ("budget set --org acme --limit-micro-eur much", "much"),
+        ("budget set --org acme", "limit-micro-eur"),
+        ("key create --org acme --scopes chat --for 'a while'", "a while"),
+        ("key create --org acme --scopes chat --for 8", "30m, 8h or 7d"),
+        ("key create --org acme --scopes chat --for 0m", "1m to 366d"),
+        ("key create --org acme --scopes chat --for 367d", "1m to 366d"),
+        ("budget set --org acme --limit-micro-eur 1 --every week", "week"),
+        ("budget set --org acme --limit-micro-eur 1 --time-zone UTC", "--every month"),
+        ("budget set --org acme --limit-micro-eur 1 --every month --time-zone Mars", "Mars"),
+        ("budget set --org acme --limit-micro-eur 1 --every month --time-zone ../x", "../x"),
+        ("usage --org nobody", "nobody"),
+        ("usage --user nobody", "nobody"),
+        ("usage --org acme --user nobody", "nobody"),
+        ("audit --since yesterday", "yesterday"),
+        ("usage --since yesterday", "yesterday"),
+        ("usage --by mood", "mood"),
+        ("usage --format xml", "xml"),
+        ("fly", "fly"),
+        ("", "required"),
     ],
 )
-def test_nonsense_is_one_sentence_and_exit_code_2(say: Say, acme: str, words: tuple[str, ...], named: str) -> None:
-    code, out, err = say(*words)
+def test_nonsense_is_one_sentence_and_exit_code_2(say: Say, acme: str, line: str, named: str) -> None:
+    code, out, err = say(*shlex.split(line))
     assert (code, out) == (2, "")
     assert one_sentence(err)
     assert named in err
@@ -127,12 +127,8 @@ def test_key_list_starts_with_the_id_and_never_shows_the_key(say: Say, acme: str
     assert all((scope in row) == (scope not in OPERATORS) for scope in Scope)
     assert text not in listed
     assert "laptop" in row
-
-
-def test_a_revoked_key_is_listed_as_revoked(say: Say, acme: str) -> None:
-    key_id = say("key", "create", "--org", acme, "--scopes", "chat")[1].split("_")[1]
     for _ in range(2):
-        assert say("key", "revoke", key_id)[0] == 0
+        assert say("key", "revoke", row.split()[0])[0] == 0
     assert say("key", "list", "--org", acme)[1].splitlines()[1].split()[1] == "revoked"
 
 
@@ -214,17 +210,15 @@ def test_sums_add_up_to_the_budget(say: Say, tmp_path: Path) -> None:
     assert say("check")[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "count"),
-    [
-        (("--user", "eve"), 2), (("--org", "billed", "--user", "eve"), 2), (("--key", "k3Jd92Xa"), 2),
-        (("--org", "billed", "--key", "other"), 0), (("--model", "m"), 2),
-        (("--model", "other"), 0), (("--since", "2020-01-01"), 2), (("--until", "2020-01-01"), 0),
-    ],
-)  # fmt: skip
-def test_usage_can_be_narrowed(say: Say, tmp_path: Path, words: tuple[str, ...], count: int) -> None:
+def test_usage_can_be_narrowed(say: Say, tmp_path: Path) -> None:
     anyio.run(bill, tmp_path, "billed", 2)
-    assert len(json.loads(say("usage", *words, "--format", "json")[1])) == count
+    counts = {
+        **dict.fromkeys(("--user eve", "--org billed --user eve", "--key k3Jd92Xa", "--model m"), 2),
+        **dict.fromkeys(("--org billed --key other", "--model other", "--until 2020-01-01"), 0),
+        "--since 2020-01-01": 2,
+    }
+    lines = {words: json.loads(say("usage", *words.split(), "--format", "json")[1]) for words in counts}
+    assert {words: len(found) for words, found in lines.items()} == counts
 
 
 def test_books_that_do_not_add_up_are_told_with_exit_code_1(say: Say, tmp_path: Path) -> None:
@@ -277,27 +271,147 @@ def test_an_address_of_another_kind_is_refused(say: Say, monkeypatch: pytest.Mon
 
 
 def test_it_runs_as_a_module_beside_an_open_server(tmp_path: Path) -> None:
+    environ = os.environ | {"PARLANCE_HOME": str(tmp_path)}
+
+    async def revoke(key_id: str) -> subprocess.CompletedProcess[bytes]:
+        words = [sys.executable, "-m", "state", "key", "revoke", key_id]
+        return await anyio.run_process(words, cwd=ROOT, env=environ, check=False)
+
     async def serve() -> None:
         state = await open_state(tmp_path)
         text = await state.ensure_demo(tmp_path)
         caller = await state.accounts.authenticate(f"Bearer {text}")
-        child = await anyio.run_process(
-            [sys.executable, "-m", "state", "key", "revoke", caller.key_id],
-            cwd=ROOT,
-            env=os.environ | {"PARLANCE_HOME": str(tmp_path)},
-        )
-        assert child.returncode == 0
+        assert (await revoke(caller.key_id)).returncode == 0
         rows = await state.database.run(lambda c: c.exec_driver_sql("SELECT revoked_at FROM api_keys").scalars().all())
         assert rows[0] is not None
+        refused = await revoke("nosuchid")
+        assert (refused.returncode, refused.stdout, one_sentence(refused.stderr.decode())) == (2, b"", True)
         await state.close()
 
     anyio.run(serve)
 
 
-def test_the_module_answers_with_exit_code_2(tmp_path: Path) -> None:
-    child = subprocess.run(
-        [sys.executable, "-m", "state", "org", "create", "x", "--plan", "gold"],
-        cwd=ROOT, env=os.environ | {"PARLANCE_HOME": str(tmp_path)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (child.returncode, child.stdout) == (2, "")
-    assert one_sentence(child.stderr)
+def audited(say: Say) -> list[dict[str, str]]:
+    shown: list[dict[str, str]] = json.loads(say("audit", "--format", "json")[1])
+    return shown
+
+
+def test_each_act_leaves_a_line_and_what_only_reads_leaves_none(say: Say, acme: str) -> None:
+    key = say("key", "create", "--org", acme, "--scopes", "chat", "--user", "eve", "--for", "8h")[1].strip()
+    key_id = key.split("_")[1]
+    typed = ["org models acme --only a,b", "org default-decision-model acme decision-v2", "org change acme --plan pro"]
+    typed += [
+        "budget set --org acme --limit-micro-eur 5 --every month",
+        f"key revoke {key_id}",
+        "secret rotate",
+        "migrate",
+    ]
+    for act in typed:
+        say(*act.split())
+    reading = ["org list", "org models acme", "org default-decision-model acme", "usage", "key list --org acme"]
+    reading += ["budget list --org acme", "audit", "secret list", "check", "--version"]
+    assert {words: say(*words.split())[0] for words in reading} == dict.fromkeys(reading, 0)
+    lines = audited(say)
+    results = [
+        "done: a\nb",
+        "done: decision-v2",
+        "done: organisation acme changed",
+        "done: organisation acme has a limit of 5 micro-EUR every month (UTC); running servers know within 5 seconds",
+        f"done: key {key_id} is revoked; running servers refuse it within 5 seconds",
+        "done: rotated; restart the server. Keys move to the new generation when they are used",
+        lines[-1]["result"],
+    ]
+    assert [(line["act"], line["result"]) for line in lines] == [
+        ("org create acme --plan standard", "done: organisation acme on plan standard"),
+        ("key create --org acme --scopes chat --user eve --for 8h", f"done: prl_{key_id}_..."),
+        *zip(typed, results, strict=True),
+    ]
+    assert lines[-1]["result"].startswith("done: the schema is at 00")
+    assert {(line["os_user"], line["host"]) for line in lines} == {
+        (pwd.getpwuid(os.getuid()).pw_name, socket.gethostname())
+    }
+
+
+def test_an_act_that_is_refused_leaves_its_line_and_nothing_else(say: Say, acme: str) -> None:
+    assert say("key", "create", "--org", acme, "--user", "eve", "--scopes", "fly")[0] == 2
+    assert say("migrate", "--to", "7")[0] == 2
+    refusals = audited(say)[1:]
+    assert [line["result"].partition(":")[0] for line in refusals] == ["refused", "refused"]
+    assert "`fly`" in refusals[0]["result"]
+    assert "`7`" in refusals[1]["result"]
+    assert "eve" not in say("budget", "list", "--org", acme)[1]
+
+
+def test_an_act_and_its_audit_are_written_both_or_neither(say: Say, acme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(acts, "record", fail)
+        assert say("org", "create", "other", "--plan", "pro")[0] == 1
+    assert "other" not in say("org", "list")[1]
+    assert len(audited(say)) == 1
+
+
+def test_no_key_and_no_secret_gets_into_the_audit_wherever_it_is_typed(say: Say, acme: str, tmp_path: Path) -> None:
+    key, secret = keys.mint(), "5e" * 32
+    pasted = (key.text, key.text[:-3], key.text.removeprefix("prl_"), f"x{key.text}", secret, f"a={secret}")
+    for text in pasted:
+        assert say("key", "revoke", text)[0] == 2
+        say("key", "create", "--org", acme, "--scopes", "chat", "--label", text)
+        assert say("org", "create", text, "--plan", "gold")[0] == 2
+    shown = say("audit", "--format", "json")[1]
+    hidden = key.text.split("_")[2]
+    assert hidden[:20] not in shown
+    assert secret[:20] not in shown
+    created = [line["result"] for line in audited(say) if line["result"].startswith("done: prl_")]
+    assert len(created) == len(pasted)
+    assert all(len(result) == len("done: prl_12345678_...") for result in created)
+
+
+def test_audit_comes_in_every_format_and_since_a_day(say: Say, acme: str) -> None:
+    say("org", "create", "=x", "--plan", "pro")
+    columns = ["at", "os_user", "host", "act", "result"]
+    assert [list(line) for line in audited(say)] == [columns] * 2
+    rows = list(csv.DictReader(io.StringIO(say("audit", "--format", "csv")[1])))
+    assert [list(row) for row in rows] == [columns] * 2
+    assert rows[0]["at"].endswith("Z")
+    assert say("audit")[1].splitlines()[0].split() == columns
+    assert len(say("audit", "--since", "2020-01-01")[1].splitlines()) == 3
+    assert json.loads(say("audit", "--since", "2999-01-01", "--format", "json")[1]) == []
+
+
+def test_the_first_start_is_an_act(say: Say, tmp_path: Path) -> None:
+    async def start() -> str:
+        state = await open_state(tmp_path)
+        text = await state.ensure_demo(tmp_path)
+        assert await state.ensure_demo(tmp_path) is None
+        await state.close()
+        assert text
+        return text.split("_")[1]
+
+    key_id = anyio.run(start)
+    (line,) = audited(say)
+    assert (line["act"], line["result"]) == ("first start", f"done: organisation demo with key {key_id}")
+
+
+def test_key_list_shows_when_a_key_expires(say: Say, acme: str) -> None:
+    for words in (("--for", "30m"), ("--for", "7d"), ()):
+        assert say("key", "create", "--org", acme, "--scopes", "chat", *words)[0] == 0
+    header, *rows = say("key", "list", "--org", acme)[1].splitlines()
+    column = header.index("expires")
+    shown = [row[column:].split()[0] for row in rows]
+    assert shown[2] == "-"
+    assert all(len(text) == len("2026-11-24T15:00:00Z") for text in shown[:2])
+    assert shown[0] < shown[1]
+
+
+def test_budget_set_keeps_what_it_does_not_name(say: Say, acme: str) -> None:
+    setting = ("budget", "set", "--org", acme)
+    berlin = ("--every", "month", "--time-zone", "Europe/Berlin")
+    assert "every month (Europe/Berlin)" in say(*setting, "--limit-micro-eur", "5", *berlin)[1]
+    assert "a limit of 7 micro-EUR every month (Europe/Berlin)" in say(*setting, "--limit-micro-eur", "7")[1]
+    row = say("budget", "list", "--org", acme)[1].splitlines()[1]
+    assert row.endswith("next (Europe/Berlin)")
+    assert "every month" not in say(*setting, "--limit-micro-eur", "7", "--every", "never")[1]
+    assert say("budget", "list", "--org", acme)[1].splitlines()[1].endswith("-")

@@ -1,15 +1,23 @@
+"""How everything is opened and what survives closing, and fifty planted secrets that show up nowhere."""
+
 import asyncio
+import logging
+import traceback
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, insert
 
 from contract.access import Scope
 from contract.errors import ApiError
+from state import keys, open_state
 from state import open as opening
-from state import open_state
-from state.accounts import demo
+from state.accounts import api_keys, demo
+from state.accounts.authentication import PEPPER
+from state.database.base import Database, RowRefused, open_database
+from state.database.tables import api_keys as keys_table
 from state.idempotency import Idempotency
-from state.keys import SECRET_VARIABLE, rotate
+from state.keys import SECRET_VARIABLE, open_secrets, rotate
 from tests.state.books import make_caller, money, reserve
 from tests.state.drafts import COST, HOLD, Workshop
 from tests.waiting import until
@@ -21,18 +29,12 @@ from tests.waiting import until
         (None, "redis://localhost", "SQLite"),
         ("sqlite:///x.db", None, "SQLite"),
         ("postgresql://localhost/x", None, "Redis"),
+        ("postgresql://localhost/x", "redis://localhost", "PARLANCE_BLOBS_URL"),
     ],
 )
-async def test_replicas_that_would_not_share_are_refused(
-    tmp_path: Path, rows_at: str | None, counters_at: str | None, named: str
-) -> None:
+async def test_replicas_have_to_share(tmp_path: Path, rows_at: str | None, counters_at: str | None, named: str) -> None:
     with pytest.raises(ValueError, match=f"2 ingress replicas.*{named}"):
         await open_state(tmp_path, rows_at, counters_at, replicas=2)
-
-
-async def test_replicas_that_would_not_share_bytes_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"2 ingress replicas.*PARLANCE_BLOBS_URL"):
-        await open_state(tmp_path, "postgresql://localhost/x", "redis://localhost", replicas=2)
 
 
 async def test_bytes_are_kept_in_the_home_or_where_they_are_told_to_be(tmp_path: Path) -> None:
@@ -142,50 +144,29 @@ async def test_the_sweeper_survives_a_fault_of_the_program_and_logs_its_type_wit
     assert secret not in caplog.text
 
 
-async def test_the_first_start_makes_a_key_with_every_scope(tmp_path: Path) -> None:
-    state = await open_state(tmp_path)
-    text = await state.ensure_demo(tmp_path)
-    assert (tmp_path / "demo.key").read_text() == f"{text}\n"
-    assert (tmp_path / "demo.key").stat().st_mode & 0o777 == 0o600
-    caller = await state.accounts.authenticate(f"Bearer {text}")
-    assert (caller.org, caller.tariff.name, caller.scopes) == ("demo", "pro", frozenset(Scope))
-    assert await state.ensure_demo(tmp_path) is None
-    await state.close()
-
-
-async def test_many_first_starts_make_one_key(tmp_path: Path) -> None:
+async def test_many_first_starts_make_one_key_with_every_scope(tmp_path: Path) -> None:
     states = await asyncio.gather(*(open_state(tmp_path) for _ in range(4)))
     made = await asyncio.gather(*(state.ensure_demo(tmp_path) for state in states for _ in range(3)))
-    assert len([text for text in made if text]) == 1
-    text = (tmp_path / "demo.key").read_text().strip()
-    assert text in made
-    assert (await states[0].accounts.authenticate(f"Bearer {text}")).org == "demo"
+    (text,) = [text for text in made if text]
+    assert (tmp_path / "demo.key").read_text() == f"{text}\n"
+    assert (tmp_path / "demo.key").stat().st_mode & 0o777 == 0o600
+    caller = await states[0].accounts.authenticate(f"Bearer {text}")
+    assert (caller.org, caller.tariff.name, caller.scopes) == ("demo", "pro", frozenset(Scope))
     await asyncio.gather(*(state.close() for state in states))
 
 
-async def test_a_first_start_that_died_before_the_file_had_its_name_is_finished(tmp_path: Path) -> None:
+async def test_a_first_start_that_died_is_finished_or_begins_again(tmp_path: Path) -> None:
     state = await open_state(tmp_path)
-    text = await state.ensure_demo(tmp_path)
-    (tmp_path / "demo.key").rename(tmp_path / "demo.key.new")
-    assert await state.ensure_demo(tmp_path) == text
-    assert (tmp_path / "demo.key").exists()
-    await state.close()
-
-
-async def test_a_first_start_that_died_before_the_key_was_stored_begins_again(tmp_path: Path) -> None:
-    state = await open_state(tmp_path)
+    # Before its key was stored.
     (tmp_path / "demo.key.new").write_text(demo.keys.mint().text + "\n")
     text = await state.ensure_demo(tmp_path)
     assert text is not None
     assert (await state.accounts.authenticate(f"Bearer {text}")).org == "demo"
-    await state.close()
-
-
-async def test_a_key_that_was_thrown_away_does_not_come_back(tmp_path: Path) -> None:
-    state = await open_state(tmp_path)
-    await state.ensure_demo(tmp_path)
+    # Before the file had its name.
+    (tmp_path / "demo.key").rename(tmp_path / "demo.key.new")
+    assert await state.ensure_demo(tmp_path) == text
     (tmp_path / "demo.key").unlink()
-    assert await state.ensure_demo(tmp_path) is None
+    assert await state.ensure_demo(tmp_path) is None, "a key that was thrown away does not come back"
     assert not (tmp_path / "demo.key").exists()
     await state.close()
 
@@ -198,3 +179,79 @@ async def test_a_server_that_is_away_is_told_without_its_password(
         await open_state(tmp_path, "postgresql://nobody:hunter2@127.0.0.1:1/x")
     assert caught.value.fault.name == "STATE_UNAVAILABLE"
     assert "hunter2" not in caplog.text + repr(caught.value)
+
+
+PLANTED = 50
+
+
+async def test_planted_secrets_show_up_nowhere(
+    tmp_path: Path,
+    database_url: str,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PARLANCE_SECRET", "5e" * 32)
+    caplog.set_level(logging.DEBUG)
+    texts: list[str] = []
+    state = await open_state(tmp_path, database_url, upgrade=True)
+    pepper = open_secrets(tmp_path).derive(PEPPER)
+    org_id = (await make_caller(state.database)).org_id
+    planted = [keys.mint() for _ in range(PLANTED)]
+    for key in planted:
+        await state.database.run(lambda connection, key=key: store(connection, key, pepper, org_id))
+        caller = await state.accounts.authenticate(f"Bearer {key.text}")
+        texts += [repr(key), str(key), repr(caller), repr(await state.accounts.describe(caller))]
+        for header in (f"Basic {key.text}", f"Bearer {key.text[:-1]}", f"Bearer {key.text}!", key.text):
+            texts.append(await failure(state.accounts.authenticate(header)))
+        # Twice the same row: the database's own message could quote it.
+        texts.append(await failure(state.database.run(lambda c, key=key: store(c, key, pepper, org_id))))
+        await state.database.run(lambda connection, key=key: api_keys.revoke(connection, key.public_id, 1))
+    await broken_statements(state.database, planted[0], texts)
+    rows = await state.database.run(lambda connection: api_keys.list_keys(connection, org_id))
+    await state.close()
+    texts += [repr(state.secrets), repr(state.accounts), repr(pepper), repr(planted)]
+
+    captured = capsys.readouterr()
+    everything = "\n".join([*texts, caplog.text, captured.out, captured.err])
+    stored = repr([tuple(row) for row in rows])
+    for key in planted:
+        hidden = key.text.split("_")[2]
+        assert hidden not in everything
+        assert hidden[:43] not in everything
+        assert hidden not in stored
+        assert repr(pepper.sign(key.text.encode())) not in everything
+    roots = state.secrets.roots
+    assert all(root.hex() not in everything and repr(root) not in everything for root in roots)
+
+
+async def broken_statements(database: Database, key: keys.Key, texts: list[str]) -> None:
+    def missing_column(connection: Connection) -> None:
+        connection.execute(insert(keys_table), {"public_id": "x", "digest": key.text.encode(), "hint": key.text})
+
+    texts.append(await failure(database.run(missing_column)))
+
+
+async def failure(work) -> str:
+    try:
+        await work
+    except (ApiError, RowRefused) as error:
+        return "".join(traceback.format_exception(error)) + repr(error) + str(error)
+    pytest.fail("this had to fail")
+
+
+def store(connection: Connection, key: keys.Key, pepper, org_id: int) -> None:
+    api_keys.store(
+        connection, key, pepper, org_id=org_id, user_id=None, scopes=frozenset({Scope.CHAT}), label=None, now_s=0
+    )
+
+
+async def test_the_database_file_holds_no_key(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'p.db'}"
+    database = await open_database(url)
+    org_id = (await make_caller(database)).org_id
+    key, pepper = keys.mint(), open_secrets(tmp_path).derive(PEPPER)
+    await database.run(lambda connection: store(connection, key, pepper, org_id))
+    await database.close()
+    assert key.text.split("_")[2][:-4].encode() not in (tmp_path / "p.db").read_bytes()
+    assert open_secrets(tmp_path).roots[0] not in (tmp_path / "p.db").read_bytes()
