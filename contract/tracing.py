@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
@@ -93,24 +93,20 @@ def new_span_id() -> str:
     return secrets.token_hex(8)
 
 
-def incoming(headers: Iterable[tuple[bytes, bytes]]) -> TraceContext | None:
+def incoming(headers: Collection[tuple[bytes, bytes]]) -> TraceContext | None:
     """Returns the span that a request names as its parent; None if it names none, several, or an invalid one.
 
     A malformed `tracestate` is dropped, and the trace continues without it. Names of `headers` are in lower case.
     """
-    parents, states = [], []
-    for name, value in headers:
-        if name == b"traceparent":
-            parents.append(value)
-        elif name == b"tracestate":
-            states.append(value)
+    parents = [value for name, value in headers if name == b"traceparent"]
     if len(parents) != 1 or len(parents[0]) > MAX_TRACEPARENT:
         return None
     match = _PARENT.fullmatch(parents[0].strip(b" \t"))
     if not match or (match[1] == b"00" and match[5] is not None):
         return None
     flags = int(match[4], 16) & (SAMPLED | RANDOM)
-    return TraceContext(match[2].decode(), match[3].decode(), flags, _state(b",".join(states)))
+    state = _state(b",".join([value for name, value in headers if name == b"tracestate"]))
+    return TraceContext(match[2].decode(), match[3].decode(), flags, state)
 
 
 def _state(value: bytes) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AliasChoices, Field, Tag, ValidationError, model_validator
@@ -245,19 +246,15 @@ def messages(instructions: str | None, items: Sequence[Item], names: ToolNames) 
 
 def _messages_of(items: Sequence[Item], names: ToolNames) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields path and fields of each message. Images from tools become a turn of the user after the last output."""
-    images: list[Part] = []
-    place = ""
-    for index, item in enumerate(items):
-        if images and not isinstance(item, CallOutput):
+    for _, group in groupby(enumerate(items), lambda placed: isinstance(placed[1], CallOutput)):
+        images: list[Part] = []
+        for index, item in group:
+            place = f"input[{index}]"
+            if (fields := item.fields(names)) is not None:
+                yield place, fields
+            images += item.images if isinstance(item, CallOutput) else ()
+        if images:
             yield place, {"role": "user", "content": images}
-            images = []
-        place = f"input[{index}]"
-        if (fields := item.fields(names)) is not None:
-            yield place, fields
-        if isinstance(item, CallOutput):
-            images += item.images
-    if images:
-        yield place, {"role": "user", "content": images}
 
 
 def _message(place: str, fields: dict[str, Any]) -> Message:

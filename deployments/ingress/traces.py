@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Collection, Iterator, MutableMapping
 from typing import Any
 
 from starlette.requests import HTTPConnection
@@ -43,7 +43,7 @@ USAGE = {
 Scope = MutableMapping[str, Any]
 
 
-def begin(trace: Trace, scope: Scope, headers: Iterable[tuple[bytes, bytes]]) -> None:
+def begin(trace: Trace, scope: Scope, headers: Collection[tuple[bytes, bytes]]) -> None:
     """Names a request, by the span that its `headers` name or by one of its own, where it is traced or logged.
 
     A trace that a client names is linked to, and one of a named proxy continued: a client chooses neither what is

@@ -17,6 +17,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock
@@ -68,19 +69,18 @@ def manifest(home: Path | None = None, *, locked_here: bool = True) -> dict[str,
     return stanzas
 
 
-def ensure(name: str, *, home: Path | None = None, offline: bool | None = None, may_lock: bool = False) -> Path:
+def ensure(name: str, *, offline: bool | None = None, may_lock: bool = False) -> Path:
     """The verified folder of the weights `name`, fetched and converted first if it is not there.
 
     Args:
         name: a stanza of the manifest.
-        home: instead of `PARLANCE_HOME`.
         offline: never touch the network; None leaves it to `PARLANCE_OFFLINE`.
-        may_lock: unlocked weights of the hub are locked now, in `home`.
+        may_lock: unlocked weights of the hub are locked now, in the home folder.
 
     Raises:
         WeightsError: missing, broken, or not to be trusted; its text says what to do.
     """
-    home = home or home_folder()
+    home = home_folder()
     offline = is_offline() if offline is None else offline
     if may_lock and not offline:
         _lock_here(name, home)
@@ -117,13 +117,13 @@ def hashes_of(model: Model, folder: Path) -> dict[str, str]:
     return {file: pin.sha256 for file, pin in pin_all(folder, _digests(name, home_folder() / "weights")).items()}
 
 
-def check(name: str, *, home: Path | None = None, only_pinned: bool = False) -> None:
+def check(name: str, *, only_pinned: bool = False) -> None:
     """Raises WeightsError for a name that nothing is known of. Fetches and reads no weights.
 
     With `only_pinned`, weights of the hub that no reviewed lock has are refused too, and so is a folder if its
     stanza lists no files: whatever lies there would be loaded.
     """
-    home = home or home_folder()
+    home = home_folder()
     if not only_pinned and name in repositories(home) and name not in manifest(home):
         return  # locked at its first use
     stanza = _stanza(name, home, locked_here=not only_pinned)
@@ -228,11 +228,10 @@ def _fetch(name: str, stanza: Stanza, store: Path) -> None:
 
 def _is_verified(folder: Path, stanza: Stanza, digests: Digests) -> bool:
     """Says if `folder` holds all that the stanza pins, unchanged."""
-    try:
+    with suppress(WeightsError):
         verify(folder, stanza.files, digests)
-    except WeightsError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _convert(name: str, stanza: Stanza, fetched: Path, digests: Digests) -> Path:
