@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 CODE_LINES = {
     "contract": 5892,
     "models": 6687,
-    "deployments": 5869,
+    "deployments": 5861,
     "state": 4257,
     "autoscaling": 2053,
     "text": 1087,

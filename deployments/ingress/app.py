@@ -90,7 +90,7 @@ def build_app(service: Service, *, has_console: bool = True, has_live: bool = Tr
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
-    app.add_middleware(FastRoutes, table=fast_routes(app), answer=_api_error)
+    app.add_middleware(FastRoutes, table=fast_routes(app))
     app.add_middleware(TraceMiddleware, service=service)
     app.openapi = partial(openapi.document, app)  # type: ignore[method-assign]  # FastAPI's documented way
     return app
@@ -133,9 +133,7 @@ def check_routes(app: FastAPI) -> None:
 
 def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
-    trace = trace_of(request)
-    trace.service.concurrency.count(error)
-    return refusal(trace, error)
+    return refusal(trace_of(request), error)
 
 
 def _http_error(request: Request, error: Exception) -> Response:

@@ -29,7 +29,7 @@ from contract.errors import (
     ApiError,
 )
 from contract.limits import JSON_BODY_BYTES, JSON_VALUES
-from deployments.ingress.context import RequestContext, trace_of
+from deployments.ingress.context import RequestContext, Trace, trace_of
 from deployments.ingress.front.bodies import read_body
 from deployments.ingress.front.concurrency import AnonymousClient
 from deployments.ingress.front.origins import client_network
@@ -96,14 +96,7 @@ def admit(
         trace.scope = scope
         refuse_long_body(request, max_body_bytes)
         authorization = _either_header(request) if takes_api_key_header else request.headers.get("authorization")
-        caller = trace.caller = await authenticated(request, authorization)
-        # Counted before the scope is looked at: requests that lack a scope use up the rate too.
-        rate = trace.rate = await trace.service.state.rates.hit(caller)
-        if scope is not None:
-            caller.require(scope)
-        refuse_beyond(rate)
-        trace.begin_call(caller)
-        context = RequestContext(trace, caller, trace.timings)
+        context = await entered(trace, await authenticated(request, authorization))
         return Admitted(request, context, max_body_bytes, max_values)
 
     setattr(admission, MARK, scope)
@@ -112,6 +105,18 @@ def admit(
 
 any_key = admit(None)
 AnyKey = Annotated[Admitted, Depends(any_key)]
+
+
+async def entered(trace: Trace, caller: Caller) -> RequestContext:
+    """The context of a request of `caller`. Raises MISSING_SCOPE, RATE_LIMIT_EXCEEDED, TOO_MUCH_AT_ONCE."""
+    trace.caller = caller
+    # Counted before the scope is looked at: requests that lack a scope use up the rate too.
+    rate = trace.rate = await trace.service.state.rates.hit(caller)
+    if trace.scope is not None:
+        caller.require(trace.scope)
+    refuse_beyond(rate)
+    trace.begin_call(caller)
+    return RequestContext(trace, caller, trace.timings)
 
 
 async def authenticated(request: HTTPConnection, authorization: str | None) -> Caller:

@@ -61,8 +61,9 @@ def _with_headers(trace: Trace, message: Message) -> list[tuple[bytes, bytes]]:
 
 
 def refusal(trace: Trace, error: ApiError) -> JSONResponse:
-    """The reply of `error`, in the shape of this path's wire."""
+    """The reply of `error`, in the shape of this path's wire. Counts what a limit has refused."""
     trace.fault = error.fault
+    trace.service.concurrency.count(error)
     return JSONResponse(trace.shape.body(error, trace.request_id), error.fault.status, error.headers())
 
 
@@ -140,7 +141,6 @@ class TraceMiddleware:
         try:
             trace.resources.enter_context(self.service.concurrency.request(is_vital=scope["path"] in VITAL))
         except ApiError as error:
-            self.service.concurrency.count(error)
             await refusal(trace, error)(scope, receive, reply)
             return
         try:
@@ -168,13 +168,10 @@ class FastRoutes:
     Args:
         app: the long way.
         table: rows by method and path.
-        answer: makes the reply of an error.
     """
 
-    def __init__(
-        self, app: ASGIApp, table: Mapping[tuple[str, str], Row], answer: Callable[[Request, ApiError], Response]
-    ) -> None:
-        self._app, self._table, self._answer = app, table, answer
+    def __init__(self, app: ASGIApp, table: Mapping[tuple[str, str], Row]) -> None:
+        self._app, self._table = app, table
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -189,7 +186,7 @@ class FastRoutes:
         try:
             response = await endpoint(**{name: await admission(request)})
         except ApiError as error:
-            response = self._answer(request, error)
+            response = refusal(scope["trace"], error)
         await response(scope, receive, send)
 
 

@@ -16,8 +16,8 @@ from starlette.websockets import WebSocket
 from contract.access import Scope as KeyScope
 from contract.body import HOLD_EXTENSION, Hold
 from contract.errors import INTERNAL_ERROR, NOT_FOUND, ApiError, without_text
-from deployments.ingress.context import RequestContext, Service, Trace, trace_of
-from deployments.ingress.front.admission import MARK, authenticated, counting_wrong_keys, refuse_beyond
+from deployments.ingress.context import RequestContext, Trace, trace_of
+from deployments.ingress.front.admission import MARK, authenticated, counting_wrong_keys, entered
 from deployments.ingress.front.origins import foreign_page, is_own_page
 from state.accounts.client_secrets import PREFIX
 
@@ -55,13 +55,9 @@ def admit_socket(scope: KeyScope) -> Callable[[WebSocket], Awaitable[AdmittedSoc
             caller, session = await counting_wrong_keys(websocket, look_up)
         else:
             caller = await authenticated(websocket, authorization)
-        trace.caller = caller
-        rate = trace.rate = await trace.service.state.rates.hit(caller)
-        caller.require(scope)
-        refuse_beyond(rate)
-        trace.begin_call(caller)
+        context = await entered(trace, caller)
         _count_messages(websocket, trace)
-        return AdmittedSocket(RequestContext(trace, caller, trace.timings), session)
+        return AdmittedSocket(context, session)
 
     setattr(admission, MARK, scope)
     return admission
@@ -126,13 +122,11 @@ async def serve_socket(
     receive: Receive,
 ) -> None:
     """Serves one websocket. Its place is given back when it is closed."""
-    service: Service = trace.service
     try:
         with trace.resources:
-            trace.resources.enter_context(service.concurrency.request(is_vital=False))
+            trace.resources.enter_context(trace.service.concurrency.request(is_vital=False))
             await app(scope, receive, sender)
     except ApiError as error:
-        service.concurrency.count(error)
         await refuse(trace, error)(scope, receive, sender)
     except Exception as error:
         log.error("websocket %s failed with an internal error: %s", trace.request_id, without_text(error))
