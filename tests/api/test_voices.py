@@ -55,7 +55,7 @@ async def adopt(api: Api, org_id: int = 1) -> None:
 
 
 async def test_every_voice_of_the_catalogue_is_listed(api: Api) -> None:
-    """What the spec says of them: tests/contract/test_voices.py."""
+    """What the spec says of them: tests/contract/test_speech.py."""
     body, found = await voices(api), await by_slug(api)
     assert found.keys() == api.service.catalog.voices.keys()
     assert {voice["scope"] for voice in found.values()} == {"platform"}
@@ -70,7 +70,7 @@ async def test_every_voice_of_the_catalogue_is_listed(api: Api) -> None:
 
 
 async def test_access_says_what_the_plan_allows(api: Api) -> None:
-    """All plans: tests/contract/test_voices.py."""
+    """All plans: tests/contract/test_speech.py."""
     await api.organisation("small", "free")
     for key, selectable in ((await api.key(Scope.CHAT, org="small"), False), (api.everything, True)):
         access, found = (await voices(api, key))["access"], await by_slug(api, key)
