@@ -1,4 +1,4 @@
-"""The catalogue as shipped, traits and designers, what the loader says of a wrong stanza, and a profile of its place."""
+"""The catalogue as shipped, traits and designers, what the loader says of a wrong stanza, and another profile."""
 
 from __future__ import annotations
 
