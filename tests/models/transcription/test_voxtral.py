@@ -77,19 +77,15 @@ def is_idle(engine: Voxtral) -> bool:
     return not engine.unfinished and not engine.engine.engine_core.busy
 
 
-async def test_sentences_apart_become_passages_with_their_true_times(sentence: Samples) -> None:
+async def test_sentences_apart_become_passages_and_close_ones_share_them_up_to_a_length(sentence: Samples) -> None:
     length = len(sentence) / SAMPLE_RATE
     found = await spans(recorded(3.0, sentence, 4.0, sentence, 2.0))
     assert len(found) == 2
     for span, start in zip(found, (3.0, 3.0 + length + 4.0), strict=True):
         assert span.start == pytest.approx(start, abs=0.6)
         assert span.end == pytest.approx(start + length, abs=0.6)
-
-
-async def test_sentences_close_together_share_passages_up_to_a_length(sentence: Samples) -> None:
-    found = await spans(recorded(*[sentence, 0.6] * 8))
-    lengths = [span.end - span.start for span in found]
-    assert 1 < len(found) < 8
+    lengths = [span.end - span.start for span in await spans(recorded(*[sentence, 0.6] * 8))]
+    assert 1 < len(lengths) < 8
     assert all(length >= ENOUGH_S for length in lengths[:-1])
     assert max(lengths) <= WINDOW_S
 
@@ -139,12 +135,12 @@ async def test_more_passages_than_go_at_once_come_in_order(engine: Voxtral, sent
     assert starts == sorted(starts)
 
 
-@pytest.mark.parametrize("seconds", [0.01, 1.0, 150.0])
-async def test_silence_costs_no_request(engine: Voxtral, seconds: float) -> None:
-    before = next(engine._numbers)
-    (part,) = await heard(engine, recorded(seconds))
-    assert (part.done_s, part.segments) == (part.duration_s, ())
-    assert next(engine._numbers) == before + 1
+async def test_silence_costs_no_request(engine: Voxtral) -> None:
+    for seconds in (0.01, 1.0, 150.0):
+        before = next(engine._numbers)
+        (part,) = await heard(engine, recorded(seconds))
+        assert (part.done_s, part.segments) == (part.duration_s, ())
+        assert next(engine._numbers) == before + 1
 
 
 async def test_leaving_takes_the_requests_out_of_the_engine(
@@ -177,21 +173,16 @@ async def test_segments_have_no_words(engine: Voxtral, sentence: Samples) -> Non
     assert [(segment.text != "", segment.words) for segment in part.segments] == [(True, ())]
 
 
-@pytest.mark.parametrize(
-    "claim", [{"times": ["segment", "word"]}, {"times": ["word"]}, {"takes_terms": True}], ids=lambda claim: str(claim)
-)
-def test_a_stanza_cannot_say_that_it_does_more(claim: dict[str, Any]) -> None:
-    with pytest.raises(OptionsError, match=next(iter(claim))):
-        check(model(**claim))
-
-
-@pytest.mark.parametrize("name", ["times", "takes_terms"])
-def test_a_stanza_that_does_not_say_it_stops_the_start(name: str) -> None:
+def test_a_stanza_that_says_more_than_it_does_or_nothing_stops_the_start() -> None:
+    for claim in ({"times": ["segment", "word"]}, {"times": ["word"]}, {"takes_terms": True}):
+        with pytest.raises(OptionsError, match=next(iter(claim))):
+            check(model(**claim))
     silent = model()
     assert silent.serving
-    options = {key: value for key, value in silent.serving.options.items() if key != name}
-    with pytest.raises(OptionsError, match=f"options.{name}"):
-        check(silent.model_copy(update={"serving": silent.serving.model_copy(update={"options": options})}))
+    for name in ("times", "takes_terms"):
+        options = {key: value for key, value in silent.serving.options.items() if key != name}
+        with pytest.raises(OptionsError, match=f"options.{name}"):
+            check(silent.model_copy(update={"serving": silent.serving.model_copy(update={"options": options})}))
 
 
 async def test_a_language_that_cannot_be_said_to_the_model_is_a_failure(
@@ -211,21 +202,17 @@ async def test_a_file_is_decoded_and_heard(engine: Voxtral, sentence: Samples, t
     parts = [part async for part in engine.transcribe(TranscriptionJob(path.as_uri()))]
     assert (parts[0].done_s, parts[0].segments) == (0.0, ())
     assert len(texts(parts)) == 1
-
-
-async def test_the_engine_is_well(engine: Voxtral) -> None:
     await engine.check_health()
 
 
-@pytest.mark.parametrize(("seconds", "sounds"), [(0.5, 1), (WINDOW_S, 1), (WINDOW_S + 0.001, 2)])
-def test_a_prompt_has_tokens_for_whole_thirty_seconds(engine: Voxtral, seconds: float, sounds: int) -> None:
-    samples = np.zeros(round(seconds * SAMPLE_RATE), np.float32)
-    tokens, sound = prompt_of(engine._tokenizer, samples, None)
+def test_a_prompt_has_tokens_for_whole_thirty_seconds(engine: Voxtral) -> None:
     by_name = {name: rank for rank, name in twin.SPECIAL.items()}
     start = [by_name[name] for name in ("<s>", "[INST]", "[BEGIN_AUDIO]")]
-    assert tokens == [*start, *[by_name["[AUDIO]"]] * 375 * sounds, by_name["[/INST]"], by_name["[TRANSCRIBE]"]]
-    assert len(sound) == sounds * WINDOW_S * SAMPLE_RATE
-    assert len(tokens) + voxtral.SPARE_TOKENS + voxtral.TOKENS_PER_S * seconds < voxtral.WINDOW
+    for seconds, sounds in ((0.5, 1), (WINDOW_S, 1), (WINDOW_S + 0.001, 2)):
+        tokens, sound = prompt_of(engine._tokenizer, np.zeros(round(seconds * SAMPLE_RATE), np.float32), None)
+        assert tokens == [*start, *[by_name["[AUDIO]"]] * 375 * sounds, by_name["[/INST]"], by_name["[TRANSCRIBE]"]]
+        assert len(sound) == sounds * WINDOW_S * SAMPLE_RATE
+        assert len(tokens) + voxtral.SPARE_TOKENS + voxtral.TOKENS_PER_S * seconds < voxtral.WINDOW
 
 
 def test_every_language_that_production_offers_can_be_said(engine: Voxtral) -> None:
