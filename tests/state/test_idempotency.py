@@ -1,4 +1,7 @@
+"""Answers that are kept, nodes whose clock is an hour off, and facts that several processes revise."""
+
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -10,13 +13,20 @@ from contract.limits import SPARE_BYTES
 from state import replies as replies_sql
 from state.accounts import api_keys
 from state.accounts.organisations import create
-from state.database.base import Database
+from state.billing.ledger import Ledger
+from state.blobs.base import Blobs
+from state.database.base import Clock, Database, connect
 from state.database.tables import organisations, replies, reply_quotas
+from state.drafts import Drafts
+from state.facts import revise
 from state.idempotency import MAX_BODY_BYTES, PURPOSE, Attempt, Idempotency, StoredReply
 from state.keys import Secrets, mint
 from state.replies import KEEP_S, LEASE_S
-from tests.state.books import SLACK_S, fault_of, of_key, pass_time, refusal, rows
+from state.tickets import Tickets
+from tests.state.books import SLACK_S, fault_of, make_caller, money, of_key, pass_time, refusal, reserve, rows
+from tests.state.crashing import make
 from tests.state.doubles import WatchedDatabase
+from tests.state.drafts import COST, PLAN
 
 KEYRING = Secrets((b"s" * 32,)).derive(PURPOSE)
 ROUTE = "POST /audio/voices/designs"
@@ -68,9 +78,7 @@ async def test_an_abandoned_key_is_free(store: Idempotency) -> None:
 
 
 @pytest.mark.parametrize(("passed_s", "free"), [(LEASE_S - SLACK_S, False), (LEASE_S, True)])
-async def test_a_crashed_run_frees_its_key_after_the_lease(
-    store: Idempotency, database: Database, passed_s: int, free: bool
-) -> None:
+async def test_a_crashed_run_frees_its_key(store: Idempotency, database: Database, passed_s: int, free: bool) -> None:
     late = await started(store)
     await pass_time(database, passed_s)
     if not free:
@@ -90,23 +98,16 @@ async def test_answers_are_kept_for_a_day(store: Idempotency, database: Database
     await store.forget_old()
 
 
-@pytest.mark.parametrize("body", [None, b"x" * (MAX_BODY_BYTES + 1)])
-async def test_an_answer_that_is_not_kept_is_still_not_done_twice(store: Idempotency, body: bytes | None) -> None:
-    await (await started(store)).finish(200, {}, body)
-    assert await fault_of(begin(store)) == "IDEMPOTENCY_FINISHED"
+@pytest.mark.parametrize("size", [None, MAX_BODY_BYTES - 1, MAX_BODY_BYTES, MAX_BODY_BYTES + 1])
+async def test_an_answer_that_is_not_kept_is_still_not_done_twice(store: Idempotency, size: int | None) -> None:
+    await (await started(store)).finish(200, {}, None if size is None else b"x" * size)
+    is_kept = size is not None and size <= MAX_BODY_BYTES
+    assert await fault_of(begin(store)) == (None if is_kept else "IDEMPOTENCY_FINISHED")
 
 
-async def test_a_body_of_the_largest_size_is_kept(store: Idempotency) -> None:
-    await (await started(store)).finish(200, {}, b"x" * MAX_BODY_BYTES)
-    assert isinstance(await begin(store), StoredReply)
-
-
-@pytest.mark.parametrize("key", ["", "a" * 256, "a b", "a\n", "é", "\x00"])
-async def test_malformed_keys_are_refused(store: Idempotency, key: str) -> None:
-    assert await fault_of(begin(store, key)) == "INVALID_REQUEST"
-
-
-async def test_the_longest_key_is_taken(store: Idempotency) -> None:
+async def test_malformed_keys_are_refused_and_the_longest_is_taken(store: Idempotency) -> None:
+    for key in ("", "a" * 256, "a b", "a\n", "é", "\x00"):
+        assert await fault_of(begin(store, key)) == "INVALID_REQUEST"
     await started(store, "~" * 255)
 
 
@@ -229,3 +230,91 @@ async def test_a_wrong_count_is_corrected_before_anybody_is_refused(
     # As an older version beside this one leaves it, which deletes rows without counting.
     await database.run(lambda c: c.execute(update(reply_quotas).values(replies=1000)) and None)
     await started(store, "k2")
+
+
+HOUR_S = 3600
+
+
+@pytest.mark.parametrize("off_s", [-HOUR_S, HOUR_S])
+async def test_a_node_whose_clock_is_an_hour_off_frees_and_loses_nothing(
+    database: Database, blobs: Blobs, monkeypatch: pytest.MonkeyPatch, off_s: int
+) -> None:
+    caller = await make_caller(database, 900)
+    right, wrong = Ledger(database), Ledger(database)
+    store = Idempotency(database, KEYRING)
+    hold = await reserve(right, caller, 30)
+    attempt = await started(store)
+    ticket = await Tickets(database, blobs).issue(caller, "audio/webm", 10)
+
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + off_s)
+    assert await wrong.reap() == 0
+    theirs = await reserve(wrong, caller, 40)
+    other = Idempotency(database, KEYRING)
+    assert await fault_of(begin(other)) == "IDEMPOTENCY_IN_PROGRESS"
+    await other.forget_old()
+    await Tickets(database, blobs).sweep()
+    clock = await Clock.by(database)
+    assert abs(clock() - real()) < 30
+
+    monkeypatch.setattr(time, "time", real)
+    assert await right.reap() == 0
+    assert await money(database, caller) == (0, 70)
+    assert await hold.settle(30, 1, "tokens") == 30
+    assert await theirs.settle(40, 1, "tokens") == 40
+    await attempt.finish(200, {}, b"done")
+    assert await begin(store) == StoredReply(200, {}, b"done")
+    found = await Tickets(database, blobs).find(ticket.id)
+    assert found is not None
+    assert found.state == "issued"
+
+
+@pytest.mark.parametrize("off_s", [-HOUR_S, HOUR_S])
+async def test_a_node_whose_clock_is_an_hour_off_takes_no_draft_from_its_worker(
+    database: Database, blobs: Blobs, monkeypatch: pytest.MonkeyPatch, off_s: int
+) -> None:
+    caller = await make_caller(database, 900)
+    right = Drafts(database, blobs, await Clock.by(database))
+    draft = await right.order(caller, PLAN, model="m", line="l", estimate_micro_eur=60, request_id="r")
+    held = await right.claim(draft.id)
+    assert held is not None
+
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + off_s)
+    wrong = Drafts(database, blobs, await Clock.by(database))
+    await wrong.expire()
+    await wrong.sweep()
+    assert await wrong.waiting(9) == []
+    assert await wrong.claim(draft.id) is None
+    assert await Ledger(database).reap() == 0
+    theirs = await wrong.order(caller, PLAN, model="m", line="l", estimate_micro_eur=60, request_id="r2")
+
+    monkeypatch.setattr(time, "time", real)
+    assert await make(right, blobs, held) is not None
+    assert await right.claim(theirs.id) is not None
+    assert await money(database, caller) == (COST, 60)
+
+
+def one_more(text: str | None) -> str:
+    return str(int(text or 0) + 1)
+
+
+async def test_revisions_of_many_at_once_are_all_there(database: Database, database_url: str) -> None:
+    others = [connect(database_url) for _ in range(3)]
+    await asyncio.gather(*(revise(one, {"b": one_more, "a": one_more}) for one in [database, *others] * 5))
+    assert await revise(database, {"a": one_more}) == {"a": "21"}
+    assert await revise(database, {"b": one_more}) == {"b": "21"}
+    for one in others:
+        await one.close()
+
+
+async def test_a_fact_that_is_not_there_is_none(database: Database) -> None:
+    seen: list[str | None] = []
+
+    def see(text: str | None) -> str:
+        seen.append(text)
+        return "x"
+
+    await revise(database, {"new": see})
+    await revise(database, {"new": see})
+    assert seen == [None, "x"]

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 
 from contract.errors import STATE_UNAVAILABLE, ApiError
-from state.billing import audit, postings, reservation, upkeep
 from state.billing import ledger as ledger_module
+from state.billing import postings, reservation, upkeep
 from state.billing.ledger import Ledger
 from state.billing.postings import LEASE_S
 from state.billing.reservation import Reservation
@@ -18,7 +18,7 @@ from state.billing.usage import Bill, Entry, Usage
 from state.database.base import Database, RowRefused
 from state.database.tables import reservations
 from tests.state.books import SLACK_S, fault_of, line_count, make_caller, money, opened, pass_time, reserve, rows
-from tests.state.doubles import WatchedDatabase
+from tests.state.doubles import LateDatabase, WatchedDatabase
 from tests.waiting import until
 
 OURS = KeyError("a fault of ours")
@@ -59,17 +59,6 @@ async def test_several_reapers_give_back_once(database: Database) -> None:
     assert await money(database, caller) == (0, 0)
 
 
-async def test_work_that_outlived_its_lease_is_still_billed_within_the_limit(database: Database) -> None:
-    caller, slow = await make_caller(database, 100), Ledger(database)
-    hold = await reserve(slow, caller, 60)
-    await pass_time(database, LEASE_S + 1)
-    other = Ledger(database)
-    assert await other.reap() == 1
-    await reserve(other, caller, 70)
-    assert await hold.settle(60, 1, "tokens") == 30
-    assert await money(database, caller) == (30, 70)
-
-
 async def test_ended_reservations_are_forgotten_after_a_day_and_lines_are_not(database: Database) -> None:
     caller, ledger = await make_caller(database, 100), Ledger(database)
     await (await reserve(ledger, caller, 10)).settle(10, 1, "tokens")
@@ -92,18 +81,6 @@ async def test_one_orphan_that_cannot_be_ended_never_stops_the_others(database: 
 
     assert await Ledger(WatchedDatabase(database, fault)).reap() == upkeep.AT_ONCE + 4
     assert await money(database, caller) == (0, 10)
-
-
-async def test_the_books_say_what_was_recovered(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reservation, "MARK_S", 0.0)
-    caller, dead = await make_caller(database, 100), Ledger(database)
-    holds = [await reserve(dead, caller, 20, f"r{n}") for n in range(2)]
-    holds[0].note(7, 3, "tokens")
-    await dead.mark()
-    await pass_time(database, LEASE_S + 1)
-    assert await Ledger(database).reap() == 2
-    assert await money(database, caller) == (7, 0)
-    assert await database.run(audit.recovered) == 1
 
 
 async def test_what_a_stream_has_used_is_marked_and_a_short_call_costs_no_row(
@@ -132,28 +109,6 @@ async def test_what_a_stream_has_used_is_marked_and_a_short_call_costs_no_row(
     await pass_time(database, LEASE_S + 1)
     assert await ledger.reap() == 0
     assert await line_count(database) == 0
-
-
-async def test_a_request_that_ends_while_it_is_marked_is_billed_once(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reservation, "MARK_S", 0.0)
-    free, limited = await make_caller(database), await make_caller(database, 10_000, org="limited")
-    ledger = Ledger(database)
-    for caller in (free, limited):
-        for turns in range(12):
-            hold = await reserve(ledger, caller, 10)
-            hold.note(3, 1, "tokens")
-            marking = asyncio.create_task(ledger.mark())
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            await (hold.settle(7, 1, "tokens") if turns % 2 else hold.void())
-            await marking
-    await pass_time(database, LEASE_S + 1)
-    await Ledger(database).reap()
-    for caller in (free, limited):
-        assert await money(database, caller) == (6 * 7, 0)
-    assert await line_count(database) == 12
 
 
 async def test_a_client_that_leaves_while_money_is_held_leaves_nothing_held(database: Database) -> None:
@@ -334,19 +289,10 @@ async def test_a_purse_that_is_known_to_be_gone_gives_nothing_more(database: Dat
 
 
 @pytest.mark.parametrize("is_settled", [False, True])
-async def test_an_end_comes_after_the_mark_that_is_on_its_way(
-    database: Database, monkeypatch: pytest.MonkeyPatch, is_settled: bool
-) -> None:
-    monkeypatch.setattr(reservation, "MARK_S", 0.0)
-    caller, may_write = await make_caller(database, 100_000), asyncio.Event()
-
-    class LateDatabase(WatchedDatabase):
-        async def run(self, transaction: Any, **how: Any) -> Any:
-            if getattr(transaction, "func", None) is upkeep.mark:
-                await may_write.wait()
-            return await super().run(transaction, **how)
-
-    ledger = Ledger(LateDatabase(database))
+@pytest.mark.usefixtures("marks_at_once")
+async def test_an_end_comes_after_the_mark_that_is_on_its_way(database: Database, is_settled: bool) -> None:
+    caller, late = await make_caller(database, 100_000), LateDatabase(database)
+    ledger = Ledger(late)
     hold = await reserve(ledger, caller, 10)
     hold.note(5, 2, "tokens")
     marking = asyncio.create_task(ledger.mark())
@@ -354,7 +300,7 @@ async def test_an_end_comes_after_the_mark_that_is_on_its_way(
     end = asyncio.create_task(hold.settle(7, 3, "tokens") if is_settled else hold.void())
     for _ in range(3):
         await money(database, caller)  # what the end has begun would be done before this
-    may_write.set()
+    late.may_write.set()
     await asyncio.gather(marking, end)
     await ledger.close()
     assert await money(database, caller) == (7 * is_settled, 0), "and leaves no row behind that holds money"
