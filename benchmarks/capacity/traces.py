@@ -64,7 +64,7 @@ def read(lines: Iterable[str], engines: Mapping[str, str], now_s: float) -> Simu
     if missing := {"at", "model"} - columns:
         raise TraceError(f"the trace has no column `{min(missing)}`; it has {', '.join(sorted(columns)) or 'none'}")
     if "work_s" not in columns and not {"took_ms", "waited_ms"} <= columns:
-        raise TraceError("the trace has no column `work_s`, so nobody knows how long calls take")
+        raise TraceError("the trace has no column `work_s`, so it is unknown how long calls take")
     names = tuple(dict.fromkeys(engines.values()))
     place, owners, gone = {name: number for number, name in enumerate(names)}, dict[str, int](), Counter[str]()
     rows: list[tuple[float, int, int, float]] = []
@@ -144,5 +144,5 @@ def _left_out(gone: Counter[str], future: int, timeless: int) -> str:
     if future:
         parts.append(f"{future} come in the future")
     if timeless:
-        parts.append(f"of {timeless} nobody kept how long they took")
+        parts.append(f"of {timeless} it was not kept how long they took")
     return ": " + "; ".join(parts) if parts else ""

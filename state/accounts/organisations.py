@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from sqlalchemy import BigInteger, Connection, Row, cast, func, insert, select, update
 
 from contract.access import TARIFFS, VOICES
-from state.billing.months import SPENT, whose
+from state.billing.months import SPENT, budget_of
 from state.database.base import NOW_S, insert_new
 from state.database.tables import PURSE, budgets, organisations, reservations, users
 
@@ -118,7 +118,7 @@ def set_limit(connection: Connection, org_id: int, user_id: int | None, limit_mi
     """Sets the spend limit of an organisation, or of one of its users; None removes it, 0 forbids all spending."""
     if limit_micro_eur is not None and not 0 <= limit_micro_eur <= MAX_LIMIT_MICRO_EUR:
         raise ValueError(f"a limit must be 0 to {MAX_LIMIT_MICRO_EUR} micro-EUR, not {limit_micro_eur}")
-    connection.execute(update(budgets).where(whose(org_id, user_id)).values(limit_micro_eur=limit_micro_eur))
+    connection.execute(update(budgets).where(budget_of(org_id, user_id)).values(limit_micro_eur=limit_micro_eur))
 
 
 def require(connection: Connection, org: str | None, user: str | None) -> None:

@@ -16,8 +16,8 @@ def faults(connection: Connection) -> list[str]:
         connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
     sentences = []
     for budget in connection.execute(select(budgets).order_by(budgets.c.id)):
-        used = _total(connection, usage_lines.c.cost_micro_eur, _whose(usage_lines, budget))
-        still_held = _whose(reservations, budget) & (reservations.c.state == "held")
+        used = _total(connection, usage_lines.c.cost_micro_eur, _rows_of(usage_lines, budget))
+        still_held = _rows_of(reservations, budget) & (reservations.c.state == "held")
         total_held = _total(connection, reservations.c.held_micro_eur, still_held)
         name = f"organisation {budget.org_id}" + ("" if budget.user_id is None else f", user {budget.user_id}")
         if used != budget.spent_micro_eur:
@@ -42,7 +42,7 @@ def in_advance(connection: Connection) -> int:
     return _total(connection, reservations.c.held_micro_eur, is_purse)
 
 
-def _whose(table: Table, budget: Row[Any]) -> ColumnElement[bool]:
+def _rows_of(table: Table, budget: Row[Any]) -> ColumnElement[bool]:
     if budget.user_id is None:
         return table.c.org_id == literal(budget.org_id)
     return table.c.user_id == literal(budget.user_id)

@@ -52,7 +52,7 @@ def month_at(at_s: float, zone: ZoneInfo) -> tuple[int, int]:
     return int(first.timestamp()), int(datetime(day.year + years, month + 1, 1, tzinfo=zone).timestamp())
 
 
-def whose(org_id: int, user_id: int | None) -> ColumnElement[bool]:
+def budget_of(org_id: int, user_id: int | None) -> ColumnElement[bool]:
     """The row of an organisation, or of a user of it."""
     return (budgets.c.org_id == org_id) & (
         budgets.c.user_id.is_(None) if user_id is None else budgets.c.user_id == user_id
@@ -61,14 +61,14 @@ def whose(org_id: int, user_id: int | None) -> ColumnElement[bool]:
 
 def renew(connection: Connection, org_id: int, user_id: int | None) -> None:
     """Begins the month of now where that of the budget is over. Another process may be faster."""
-    for row in connection.execute(_OVER.where(whose(org_id, user_id))).all():
+    for row in connection.execute(_OVER.where(budget_of(org_id, user_id))).all():
         until_s = month_at(row.now_s, zone_of(row.time_zone))[1]
         connection.execute(_RENEW, {"of_id": row.id, "until_s": until_s})
 
 
 def time_zone(connection: Connection, org_id: int, user_id: int | None) -> str | None:
     """Time zone by the months of which a budget renews; None: it never does."""
-    name: str | None = connection.execute(select(budgets.c.time_zone).where(whose(org_id, user_id))).scalar_one()
+    name: str | None = connection.execute(select(budgets.c.time_zone).where(budget_of(org_id, user_id))).scalar_one()
     return name
 
 
@@ -77,7 +77,7 @@ def set_renewal(connection: Connection, org_id: int, user_id: int | None, time_z
 
     What was spent this month already is summed from the usage lines. Raises ValueError for an unknown time zone.
     """
-    budget = connection.execute(select(budgets).where(whose(org_id, user_id)).with_for_update()).one()
+    budget = connection.execute(select(budgets).where(budget_of(org_id, user_id)).with_for_update()).one()
     if time_zone == budget.time_zone:
         return
     changes: dict[str, Any] = {"time_zone": time_zone, "renews_at": None, "spent_before_micro_eur": 0}

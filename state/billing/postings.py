@@ -197,10 +197,10 @@ def charges(connection: Connection, bills: Sequence[Bill], released: Mapping[str
     for bill in bills:
         id, cost, released_here = bill.entry.id, bill.used.cost_micro_eur, released.get(bill.entry.id, 0)
         limited = {None, bill.entry.user_id} & room.keys()
-        most = max(released_here, min((room[whose] for whose in limited), default=cost) + released_here)
+        most = max(released_here, min((room[payer] for payer in limited), default=cost) + released_here)
         charged[id] = min(cost, most)
-        for whose in limited:
-            room[whose] += released_here - charged[id]
+        for payer in limited:
+            room[payer] += released_here - charged[id]
     return charged
 
 
@@ -239,12 +239,12 @@ def move_budgets(
     """Takes what was held from the budgets of one organisation and its users, and adds what was charged."""
     sums: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
     for entry in entries:
-        for whose in {0, entry.user_id or 0}:  # 0 is the organisation
-            sums[whose][0] += released.get(entry.id, 0)
-            sums[whose][1] += charged.get(entry.id, 0)
-    for whose, (less, more) in sorted(sums.items()):
-        move, of = (_MOVE_USER, {"of_user": whose}) if whose else (_MOVE_ORG, {"of_org": entries[0].org_id})
+        for payer in {0, entry.user_id or 0}:  # 0 is the organisation
+            sums[payer][0] += released.get(entry.id, 0)
+            sums[payer][1] += charged.get(entry.id, 0)
+    for payer, (less, more) in sorted(sums.items()):
+        move, of = (_MOVE_USER, {"of_user": payer}) if payer else (_MOVE_ORG, {"of_org": entries[0].org_id})
         amounts = of | {"released": less, "charged": more}
         if not connection.execute(move, amounts).rowcount:
-            renew(connection, entries[0].org_id, whose or None)
+            renew(connection, entries[0].org_id, payer or None)
             connection.execute(move, amounts)

@@ -140,7 +140,7 @@ class Purses:
     def empty(self, org_id: int) -> set[asyncio.Task[None]]:
         """Closes the purses of an organisation. When these tasks are done, their money is free for others."""
         purses = [(owner, purse) for owner, purse in self._purses.items() if owner[0] == org_id]
-        closing = {task for task, whose in self._closing.items() if whose == org_id}
+        closing = {task for task, payer in self._closing.items() if payer == org_id}
         closing |= {self._start_closing(*each) for each in purses if each[1].is_open and not each[1].filling}
         return closing | {purse.filling for _, purse in purses if purse.filling}
 

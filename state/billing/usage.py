@@ -21,11 +21,11 @@ SPEND_LIMITS = {"organisation": ORG_SPEND_LIMIT, "user": USER_SPEND_LIMIT}
 
 
 class OverLimit(Exception):
-    """A spend limit has no room. `whose` is `organisation` or `user`."""
+    """A spend limit has no room. `payer` is `organisation` or `user`."""
 
-    def __init__(self, whose: str) -> None:
-        super().__init__(whose)
-        self.whose = whose
+    def __init__(self, payer: str) -> None:
+        super().__init__(payer)
+        self.payer = payer
 
 
 class PurseGone(Exception):
@@ -86,9 +86,9 @@ class Bill:
 
 def over_limit(refused: OverLimit, caller: Caller, fault: Fault | None = None) -> ApiError:
     """The 402 for a refusal; `fault` where it is not the one of that limit."""
-    name = caller.org if refused.whose == "organisation" else caller.user
-    return (fault or SPEND_LIMITS[refused.whose])(
-        f"this request can cost more than the spend limit of {refused.whose} `{name}` has left"
+    name = caller.org if refused.payer == "organisation" else caller.user
+    return (fault or SPEND_LIMITS[refused.payer])(
+        f"this request can cost more than the spend limit of {refused.payer} `{name}` has left"
     )
 
 

@@ -54,7 +54,7 @@ def key_list(connection: Connection, options: Namespace, _home: Path) -> str:
 
 
 def budget_list(connection: Connection, options: Namespace, _home: Path) -> str:
-    """Limits, spent and held of an organisation and its users, and when what was spent counts anew."""
+    """Limits, spent and held of an organisation and its users, and when spending counts from 0 again."""
     rows = organisations.list_budgets(connection, organisations.find(connection, options.org).id)
     money = ("limit_micro_eur", "spent_micro_eur", "held_micro_eur", "in_advance_micro_eur")
     shown = [

@@ -201,8 +201,8 @@ ENGINES = {"chat": "e0"}
     [
         ("", "no column `at`; it has none"),
         ("at,organisation\n", "no column `model`; it has at, organisation"),
-        ("at,model\n", "nobody knows how long calls take"),
-        ("at,model,took_ms,waited_ms\n1,chat,,\n", "played: of 1 nobody kept how long they took"),
+        ("at,model\n", "unknown how long calls take"),
+        ("at,model,took_ms,waited_ms\n1,chat,,\n", "played: of 1 it was not kept how long they took"),
         ("at,model,took_ms,waited_ms\n1,chat,5,9\n", "-0.004 is no time"),
         ("at,model,work_s\n", "no request that can be played"),
         ("at,model,work_s\nnoon,chat,1\n", "line 2 of the trace cannot be read: Invalid isoformat string: 'noon'"),
@@ -241,7 +241,7 @@ def test_usage_is_a_trace_of_when_requests_came_and_how_long_they_were_worked_on
     ]
     trace = read(lines, ENGINES, NOW_S)
     assert (trace.epoch_s, trace.at_s.tolist(), trace.work_s.tolist()) == (88, [0, 30], [10, 2])
-    assert "of 1 nobody kept how long they took" in trace.notes[0]
+    assert "of 1 it was not kept how long they took" in trace.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ class LedgerMachine(RuleBasedStateMachine):
             transaction(self.connection, *arguments)
         except OverLimit as refused:
             savepoint.rollback()
-            return refused.whose
+            return refused.payer
         savepoint.commit()
         return None
 

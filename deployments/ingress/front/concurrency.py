@@ -156,9 +156,9 @@ class ConcurrencyLimits:
         if isinstance(holder, Caller):
             most = holder.tariff.concurrent_streams * REQUESTS_PER_STREAM
         if of_key >= most:
-            raise _too_much(f"{_whose(holder)[0]} has {most} requests running, which is its limit")
+            raise _too_much(f"{_names(holder)[0]} has {most} requests running, which is its limit")
         if of_organisation >= (most := self.most_requests // 2):
-            raise _too_much(f"{_whose(holder)[1]} has {most} requests running, which is its limit")
+            raise _too_much(f"{_names(holder)[1]} has {most} requests running, which is its limit")
         return self.calls.hold(holder)
 
     @contextmanager
@@ -233,12 +233,12 @@ class ConcurrencyLimits:
         if any(self.body_bytes.of_key[owner.name] + count > most for owner in holder.derived):
             raise _too_many_bytes("the credentials that this key has issued", most)
         if of_key + count > (most := BODIES_OF_KEY_BYTES):
-            raise _too_many_bytes(_whose(holder)[0], most)
+            raise _too_many_bytes(_names(holder)[0], most)
         if of_organisation + count > (most := BODIES_OF_ORGANISATION_BYTES):
-            raise _too_many_bytes(_whose(holder)[1], most)
+            raise _too_many_bytes(_names(holder)[1], most)
 
 
-def _whose(holder: Holder) -> tuple[str, str]:
+def _names(holder: Holder) -> tuple[str, str]:
     return (
         ("this address", "the group of all clients without a key")
         if isinstance(holder, AnonymousClient)
@@ -250,8 +250,8 @@ def _too_much(message: str) -> ApiError:
     return TOO_MUCH_AT_ONCE(message, retry_after_s=_retry_after_s())
 
 
-def _too_many_bytes(whose: str, most_bytes: int) -> ApiError:
-    return _too_much(f"the bodies and replies of requests of {whose} take more than {most_bytes // MIB} MiB together")
+def _too_many_bytes(holder: str, most_bytes: int) -> ApiError:
+    return _too_much(f"the bodies and replies of requests of {holder} take more than {most_bytes // MIB} MiB together")
 
 
 def _retry_after_s() -> int:
