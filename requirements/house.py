@@ -22,7 +22,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 
 CODE_LINES = {
-    "contract": 5892,
+    "contract": 5887,
     "models": 6687,
     "deployments": 5861,
     "state": 4257,
