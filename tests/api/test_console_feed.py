@@ -59,10 +59,7 @@ class Graph:
     def __init__(self) -> None:
         self.picture = Picture({"chat-a": fields(), "chat-b": fields()})
         self.looks = 0
-        self.feed = Feed(self._look, ABOUT, now_ms=self._now_ms)
-
-    def _now_ms(self) -> int:
-        return round(1000 * asyncio.get_running_loop().time())
+        self.feed = Feed(self._look, ABOUT, now_ms=lambda: round(1000 * asyncio.get_running_loop().time()))
 
     def _look(self) -> Picture:
         self.looks += 1
@@ -369,10 +366,9 @@ def test_bands_are_of_the_last_hour_and_busy_ones_do_not_flicker() -> None:
     assert len(bands.runs) <= CONSOLE_BANDS_S + 1
 
 
-Loaded = tuple[int, float | None]
-
-
-def view(state: str, used: int, slots: int, loaded: Loaded = (0, None), **traffic: Any) -> ProcessView:
+def view(
+    state: str, used: int, slots: int, loaded: tuple[int, float | None] = (0, None), **traffic: Any
+) -> ProcessView:
     engine = fields(state, used=used, slots=slots, waiting=used, organisations=1, expected_load_s=2.0)
     engine |= {"loaded_ms": loaded[0], "last_load_s": loaded[1], "requests_per_minute": 3, "errors_per_minute": 1}
     return ProcessView({"chat-a": engine}, traffic)
