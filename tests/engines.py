@@ -12,8 +12,8 @@ import math
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -54,11 +54,28 @@ class Behaving:
         self.model: Any = model
         self.under_way = 0
 
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """The block is a call."""
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
+
     async def check_health(self) -> None:
         pass
 
     def close(self) -> None:
         pass
+
+
+def fail_or_die(verb: str) -> None:
+    """Obeys these two commands."""
+    if verb == "fail":
+        raise ValueError("a secret detail of the inside")
+    if verb == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class ObedientChat(Behaving):
@@ -70,11 +87,8 @@ class ObedientChat(Behaving):
 
     async def complete(self, job: ChatJob) -> ChatReply:
         request = job.request
-        self.under_way += 1
-        try:
+        with self.working():
             text = await self._obey(_last(request))
-        finally:
-            self.under_way -= 1
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
         body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request.model}
@@ -102,11 +116,8 @@ class ObedientChat(Behaving):
 
     async def write(self, job: CompletionJob) -> CompletionReply:
         """Each prompt is obeyed, as the last message of a chat."""
-        self.under_way += 1
-        try:
+        with self.working():
             texts = [await self._obey(str(prompt)) for prompt in job.request.prompt]
-        finally:
-            self.under_way -= 1
         choices = [
             {"index": index, "text": text, "logprobs": None, "finish_reason": "stop"}
             for index, text in enumerate(texts)
@@ -151,24 +162,18 @@ class ObedientChat(Behaving):
         return rest or "ok"
 
     async def _counted(self, text: str) -> AsyncGenerator[int, None]:
-        self.under_way += 1
-        try:
+        with self.working():
             verb, *rest = text.split()
             count, pause_s, *end = (*rest, "") if verb == "stream" else ("2", "0", "")
             for index in range(int(count)):
                 yield index
                 await asyncio.sleep(float(pause_s))
             await self._end(end[0])
-        finally:
-            self.under_way -= 1
 
     async def _end(self, verb: str) -> None:
-        if verb == "fail":
-            raise ValueError("a secret detail of the inside")
         if verb == "sicken":
             self.is_sick = True
-        if verb == "die":
-            os.kill(os.getpid(), signal.SIGKILL)
+        fail_or_die(verb)
 
 
 class BrokenChat:
@@ -209,8 +214,7 @@ class ObedientSpeaker(Behaving):
 
     async def speak(self, job: SpeechJob) -> AsyncGenerator[AudioBlock, None]:
         """Word by word."""
-        self.under_way += 1
-        try:
+        with self.working():
             words, spoken = job.text.split(), 0
             for index, word in enumerate(words):
                 await self._obey(word)
@@ -218,8 +222,6 @@ class ObedientSpeaker(Behaving):
                 head = _told(job) if index == 0 else b""
                 yield AudioBlock(head + f"{word} ".encode(), spoken, float(index + 1))
             yield AudioBlock(b"end", spoken, float(len(words)))
-        finally:
-            self.under_way -= 1
 
     async def speak_whole(self, job: SpeechJob) -> AudioBlock:
         """All words at once."""
@@ -229,12 +231,9 @@ class ObedientSpeaker(Behaving):
     async def _obey(self, word: str) -> None:
         if word == "hold":
             await asyncio.Event().wait()
-        if word == "fail":
-            raise ValueError("a secret detail of the inside")
         if word == "busy":
             raise PROVIDER_BUSY()
-        if word == "die":
-            os.kill(os.getpid(), signal.SIGKILL)
+        fail_or_die(word)
 
 
 def _told(job: SpeechJob) -> bytes:
@@ -261,11 +260,8 @@ class ObedientDesigner(Behaving):
 
     async def design(self, job: DesignJob) -> DesignResult:
         self.jobs.append(job)
-        self.under_way += 1
-        try:
+        with self.working():
             await self._obey(*job.instruct.split())
-        finally:
-            self.under_way -= 1
         f0_hz = 2.0 * job.target_hz if job.instruct == "far" else job.target_hz + 0.04
         return DesignResult(
             clip=Clip(b"\1\0" * 48_000, 24_000, job.text),
@@ -283,14 +279,12 @@ class ObedientDesigner(Behaving):
     async def _obey(self, verb: str, number: str = "", *_: str) -> None:
         if verb == "hold":
             await (asyncio.sleep(float(number)) if number else self.go.wait())
-        if verb == "fail" and (not number or len(self.jobs) <= int(number)):
-            raise ValueError("a secret detail of the inside")
+        if verb == "die" or (verb == "fail" and (not number or len(self.jobs) <= int(number))):
+            fail_or_die(verb)
         if verb == "busy":
             raise PROVIDER_BUSY()
         if verb == "unheard":
             raise UPSTREAM_ERROR()
-        if verb == "die":
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class TranscriberOptions(Frozen):
@@ -310,8 +304,7 @@ class ObedientTranscriber(Behaving):
     options_type = TranscriberOptions
 
     async def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
-        self.under_way += 1
-        try:
+        with self.working():
             lines = [line for line in _recording(job).splitlines() if line]
             commands = {line.split()[0]: line for line in lines}
             if "unreadable" in commands:
@@ -326,10 +319,8 @@ class ObedientTranscriber(Behaving):
                 match line.split():
                     case ["hold", seconds]:
                         await asyncio.sleep(float(seconds))
-                    case ["fail"]:
-                        raise RuntimeError("a secret of the inside")
-                    case ["die"]:
-                        os.kill(os.getpid(), signal.SIGKILL)
+                    case ["fail" | "die" as verb]:
+                        fail_or_die(verb)
                     case ["silence", seconds]:
                         at_s += float(seconds)
                     case ["told"]:
@@ -340,8 +331,6 @@ class ObedientTranscriber(Behaving):
                         yield TranscriptUpdate(duration_s, at_s + 1, language, (_segment(line, at_s, job.words),))
                         at_s += 1
             yield TranscriptUpdate(duration_s, duration_s, language)
-        finally:
-            self.under_way -= 1
 
 
 TRANSCRIBER_COMMANDS = ("hold", "fail", "die", "unreadable", "lasts", "silence", "speaks", "told")

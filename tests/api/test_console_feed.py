@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import replace
+from functools import wraps
 from itertools import pairwise
 from typing import Any
 
@@ -42,16 +43,23 @@ def fields(state: str = "cold", **changes: Any) -> dict[str, Any]:
     return {"state": state, "used": 0, "slots": 0} | changes
 
 
+def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a test in virtual time."""
+
+    @wraps(test)
+    def runs(**fixtures: Any) -> None:
+        run(test(**fixtures))
+
+    return runs
+
+
 class Graph:
     """What the feed looks at, and its clock, which is that of the loop."""
 
     def __init__(self) -> None:
         self.picture = Picture({"chat-a": fields(), "chat-b": fields()})
         self.looks = 0
-        self.feed = Feed(self._look, ABOUT, now_ms=self._now_ms)
-
-    def _now_ms(self) -> int:
-        return round(1000 * asyncio.get_running_loop().time())
+        self.feed = Feed(self._look, ABOUT, now_ms=lambda: round(1000 * asyncio.get_running_loop().time()))
 
     def _look(self) -> Picture:
         self.looks += 1
@@ -86,69 +94,63 @@ def names(data: dict[str, Any]) -> dict[str, Any]:
     return {engine.pop("name"): engine for engine in engines}
 
 
-def test_a_snapshot_comes_first_and_another_one_whenever_something_has_changed() -> None:
-    async def watching() -> None:
-        graph = Graph()
-        async with aclosing(graph.watch()) as events:
-            data = read(await anext(events))
-            assert set(names(data)) == {"chat-a", "chat-b"}
-            assert names(data)["chat-a"] == ABOUT["chat-a"] | fields() | {"bands": [[0, "cold"]]}
-            assert data["processes"] == 1
-            graph.set("chat-b", state="starting", used=1)
-            bands = {"bands": [[0, "cold"], [1000, "starting"]]}
-            expected = names(data) | {"chat-b": ABOUT["chat-b"] | fields("starting", used=1) | bands}
-            assert names(read(await anext(events))) == expected
-
-    run(watching())
+@virtual
+async def test_a_snapshot_comes_first_and_another_one_whenever_something_has_changed() -> None:
+    graph = Graph()
+    async with aclosing(graph.watch()) as events:
+        data = read(await anext(events))
+        assert set(names(data)) == {"chat-a", "chat-b"}
+        assert names(data)["chat-a"] == ABOUT["chat-a"] | fields() | {"bands": [[0, "cold"]]}
+        assert data["processes"] == 1
+        graph.set("chat-b", state="starting", used=1)
+        bands = {"bands": [[0, "cold"], [1000, "starting"]]}
+        expected = names(data) | {"chat-b": ABOUT["chat-b"] | fields("starting", used=1) | bands}
+        assert names(read(await anext(events))) == expected
 
 
-def test_at_most_one_snapshot_is_sent_in_a_second() -> None:
-    async def watching() -> None:
-        graph, clock = Graph(), asyncio.get_running_loop().time
-        times_s: list[float] = []
+@virtual
+async def test_at_most_one_snapshot_is_sent_in_a_second() -> None:
+    graph, clock = Graph(), asyncio.get_running_loop().time
+    times_s: list[float] = []
 
-        async def change() -> None:
-            for number in range(10_000):
-                graph.set("chat-a", used=number)
-                graph.move("org-1", number)
-                await asyncio.sleep(0.001)
+    async def change() -> None:
+        for number in range(10_000):
+            graph.set("chat-a", used=number)
+            graph.move("org-1", number)
+            await asyncio.sleep(0.001)
 
-        changing = asyncio.create_task(change())
-        async with aclosing(graph.watch()) as events:
+    changing = asyncio.create_task(change())
+    async with aclosing(graph.watch()) as events:
+        await anext(events)
+        while clock() < 9:
             await anext(events)
-            while clock() < 9:
-                await anext(events)
-                times_s.append(clock())
-                graph.feed.tick()  # the report of the process does so as well
-        changing.cancel()
-        assert len(times_s) in {9, 10}
-        assert min(after - before for before, after in pairwise(times_s)) >= 1 - 1e-6
-
-    run(watching())
+            times_s.append(clock())
+            graph.feed.tick()  # the report of the process does so as well
+    changing.cancel()
+    assert len(times_s) in {9, 10}
+    assert min(after - before for before, after in pairwise(times_s)) >= 1 - 1e-6
 
 
-def test_while_nothing_changes_nothing_is_told_or_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def watching() -> None:
-        made = counted(monkeypatch)
-        graph = Graph()
-        watchers = [graph.watch() for _ in range(50)]
-        for events in watchers:
-            await anext(events)
-        assert made == ["snapshot"]
-        waiting = [asyncio.create_task(anext(events)) for events in watchers]  # type: ignore[arg-type]
-        graph.looks = 0
-        await asyncio.sleep(59.9)
-        assert (made, graph.looks) == (["snapshot"], 59)
-        graph.set("chat-a", used=1)
-        texts = await asyncio.gather(*waiting)
-        assert (len(set(texts)), made) == (1, ["snapshot", "snapshot"])
-        for events in watchers:
-            await events.aclose()
-        graph.looks = 0
-        await asyncio.sleep(10)
-        assert graph.looks == 0
-
-    run(watching())
+@virtual
+async def test_while_nothing_changes_nothing_is_told_or_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = counted(monkeypatch)
+    graph = Graph()
+    watchers = [graph.watch() for _ in range(50)]
+    for events in watchers:
+        await anext(events)
+    assert made == ["snapshot"]
+    waiting = [asyncio.create_task(anext(events)) for events in watchers]  # type: ignore[arg-type]
+    graph.looks = 0
+    await asyncio.sleep(59.9)
+    assert (made, graph.looks) == (["snapshot"], 59)
+    graph.set("chat-a", used=1)
+    texts = await asyncio.gather(*waiting)
+    assert (len(set(texts)), made) == (1, ["snapshot", "snapshot"])
+    for events in watchers:
+        await events.aclose()
+    graph.looks = 0
+    await asyncio.sleep(10)
+    assert graph.looks == 0
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -159,90 +161,80 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-def test_an_event_is_made_once_for_all_who_may_see_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def watching() -> None:
-        graph, made = Graph(), counted(monkeypatch)
-        graph.picture = replace(graph.picture, traffic={"org-1": (1, 0, 0), "org-2": (2, 1, 0), EVERYBODY: (3, 1, 0)})
-        streams = [graph.watch(caller) for caller in (ACME, ACME, RIVAL, OPERATOR, OPERATOR)]
-        snapshots = [read(await anext(events)) for events in streams]
-        assert len(made) == 3
-        sums = [(data["organisation"], data["everybody"]) for data in snapshots]
-        acme, rival, everybody = (
-            {"requests_per_minute": requests, "errors_per_minute": errors, "waiting": 0}
-            for requests, errors in ((1, 0), (2, 1), (3, 1))
-        )
-        assert sums == [(acme, None), (acme, None), (rival, None), (acme, everybody), (acme, everybody)]
-        for events in streams:
-            await events.aclose()
-
-    run(watching())
+@virtual
+async def test_an_event_is_made_once_for_all_who_may_see_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, made = Graph(), counted(monkeypatch)
+    graph.picture = replace(graph.picture, traffic={"org-1": (1, 0, 0), "org-2": (2, 1, 0), EVERYBODY: (3, 1, 0)})
+    streams = [graph.watch(caller) for caller in (ACME, ACME, RIVAL, OPERATOR, OPERATOR)]
+    snapshots = [read(await anext(events)) for events in streams]
+    assert len(made) == 3
+    sums = [(data["organisation"], data["everybody"]) for data in snapshots]
+    acme, rival, everybody = (
+        {"requests_per_minute": requests, "errors_per_minute": errors, "waiting": 0}
+        for requests, errors in ((1, 0), (2, 1), (3, 1))
+    )
+    assert sums == [(acme, None), (acme, None), (rival, None), (acme, everybody), (acme, everybody)]
+    for events in streams:
+        await events.aclose()
 
 
-def test_calls_of_others_are_shown_to_operators_alone() -> None:
-    async def watching() -> None:
-        graph = Graph()
-        acme, operator = graph.watch(ACME), graph.watch()
-        await anext(acme), await anext(operator)
-        for field in ("used", "waiting", "organisations", "requests_per_minute", "errors_per_minute"):
-            graph.set("chat-a", **{field: 5})
-            assert names(read(await anext(operator)))["chat-a"][field] == 5
-        graph.move("org-2", 7)
-        graph.move(EVERYBODY, 7)
-        assert read(await anext(operator))["everybody"]["requests_per_minute"] == 7
-        told = asyncio.create_task(anext(acme))  # type: ignore[arg-type]
-        await asyncio.sleep(30)
-        assert not told.done()
-        graph.move("org-1", 1)
-        assert read(await told)["organisation"]["requests_per_minute"] == 1
-        await acme.aclose(), await operator.aclose()
-
-    run(watching())
+@virtual
+async def test_calls_of_others_are_shown_to_operators_alone() -> None:
+    graph = Graph()
+    acme, operator = graph.watch(ACME), graph.watch()
+    await anext(acme), await anext(operator)
+    for field in ("used", "waiting", "organisations", "requests_per_minute", "errors_per_minute"):
+        graph.set("chat-a", **{field: 5})
+        assert names(read(await anext(operator)))["chat-a"][field] == 5
+    graph.move("org-2", 7)
+    graph.move(EVERYBODY, 7)
+    assert read(await anext(operator))["everybody"]["requests_per_minute"] == 7
+    told = asyncio.create_task(anext(acme))  # type: ignore[arg-type]
+    await asyncio.sleep(30)
+    assert not told.done()
+    graph.move("org-1", 1)
+    assert read(await told)["organisation"]["requests_per_minute"] == 1
+    await acme.aclose(), await operator.aclose()
 
 
-def test_who_reads_slowly_gets_the_newest_snapshot_and_holds_up_nobody() -> None:
-    async def watching() -> None:
-        graph = Graph()
-        slow, quick = graph.watch(), graph.watch()
-        await anext(slow), await anext(quick)
-        for used in range(1, 30):
-            graph.set("chat-a", used=used)
-            assert names(read(await anext(quick)))["chat-a"]["used"] == used
-        assert names(read(await anext(slow)))["chat-a"]["used"] == 29
-        await slow.aclose(), await quick.aclose()
-
-    run(watching())
+@virtual
+async def test_who_reads_slowly_gets_the_newest_snapshot_and_holds_up_nobody() -> None:
+    graph = Graph()
+    slow, quick = graph.watch(), graph.watch()
+    await anext(slow), await anext(quick)
+    for used in range(1, 30):
+        graph.set("chat-a", used=used)
+        assert names(read(await anext(quick)))["chat-a"]["used"] == used
+    assert names(read(await anext(slow)))["chat-a"]["used"] == 29
+    await slow.aclose(), await quick.aclose()
 
 
-def test_a_key_that_ended_ends_the_feed_though_nothing_changes() -> None:
-    async def watching() -> None:
-        ends_s = 100
+@virtual
+async def test_a_key_that_ended_ends_the_feed_though_nothing_changes() -> None:
+    ends_s = 100
 
-        async def current(caller: Caller) -> Caller:
-            if asyncio.get_running_loop().time() > ends_s:
-                raise INVALID_API_KEY()
-            return caller
+    async def current(caller: Caller) -> Caller:
+        if asyncio.get_running_loop().time() > ends_s:
+            raise INVALID_API_KEY()
+        return caller
 
-        graph = Graph()
-        with pytest.raises(type(INVALID_API_KEY())):
-            async for _ in graph.feed.watch(ACME, current):
-                pass
-        assert asyncio.get_running_loop().time() <= ends_s + 6
-
-    run(watching())
+    graph = Graph()
+    with pytest.raises(type(INVALID_API_KEY())):
+        async for _ in graph.feed.watch(ACME, current):
+            pass
+    assert asyncio.get_running_loop().time() <= ends_s + 6
 
 
-def test_a_process_that_is_to_end_ends_all_feeds() -> None:
-    async def watching() -> None:
-        graph = Graph()
-        streams = [graph.watch() for _ in range(3)]
-        for events in streams:
-            await anext(events)
-        ends = [asyncio.create_task(anext(events, None)) for events in streams]  # type: ignore[arg-type]
-        await asyncio.sleep(1)
-        graph.feed.close()
-        assert await asyncio.gather(*ends) == [None, None, None]
-
-    run(watching())
+@virtual
+async def test_a_process_that_is_to_end_ends_all_feeds() -> None:
+    graph = Graph()
+    streams = [graph.watch() for _ in range(3)]
+    for events in streams:
+        await anext(events)
+    ends = [asyncio.create_task(anext(events, None)) for events in streams]  # type: ignore[arg-type]
+    await asyncio.sleep(1)
+    graph.feed.close()
+    assert await asyncio.gather(*ends) == [None, None, None]
 
 
 # --- the route -------------------------------------------------------------------------------------------------------
@@ -326,28 +318,26 @@ async def test_a_key_without_the_scope_of_operators_sees_no_calls_of_others(
     }
 
 
-def test_single_calls_do_not_show_in_the_state_of_an_engine_with_one_slot() -> None:
-    async def watching() -> None:
-        graph, states = Graph(), list[str]()
-        graph.set("chat-a", state="ready", slots=1)
+@virtual
+async def test_single_calls_do_not_show_in_the_state_of_an_engine_with_one_slot() -> None:
+    graph, states = Graph(), list[str]()
+    graph.set("chat-a", state="ready", slots=1)
 
-        async def watched() -> None:
-            async for event in graph.watch(RIVAL):
-                state = names(read(event))["chat-a"]["state"]
-                states.extend([] if states[-1:] == [state] else [state])
+    async def watched() -> None:
+        async for event in graph.watch(RIVAL):
+            state = names(read(event))["chat-a"]["state"]
+            states.extend([] if states[-1:] == [state] else [state])
 
-        watch = asyncio.create_task(watched())
-        for number in range(200):
-            graph.set("chat-a", state="ready" if number % 7 else "busy")
-            await asyncio.sleep(0.2)
-        graph.set("chat-a", state="failed")
-        await asyncio.sleep(2)
-        graph.feed.close()
-        await watch
-        assert states[-2:] == ["busy", "failed"]
-        assert len(states) <= 4, "busy for all these calls"
-
-    run(watching())
+    watch = asyncio.create_task(watched())
+    for number in range(200):
+        graph.set("chat-a", state="ready" if number % 7 else "busy")
+        await asyncio.sleep(0.2)
+    graph.set("chat-a", state="failed")
+    await asyncio.sleep(2)
+    graph.feed.close()
+    await watch
+    assert states[-2:] == ["busy", "failed"]
+    assert len(states) <= 4, "busy for all these calls"
 
 
 # --- what is counted -------------------------------------------------------------------------------------------------
@@ -376,10 +366,9 @@ def test_bands_are_of_the_last_hour_and_busy_ones_do_not_flicker() -> None:
     assert len(bands.runs) <= CONSOLE_BANDS_S + 1
 
 
-Loaded = tuple[int, float | None]
-
-
-def view(state: str, used: int, slots: int, loaded: Loaded = (0, None), **traffic: Any) -> ProcessView:
+def view(
+    state: str, used: int, slots: int, loaded: tuple[int, float | None] = (0, None), **traffic: Any
+) -> ProcessView:
     engine = fields(state, used=used, slots=slots, waiting=used, organisations=1, expected_load_s=2.0)
     engine |= {"loaded_ms": loaded[0], "last_load_s": loaded[1], "requests_per_minute": 3, "errors_per_minute": 1}
     return ProcessView({"chat-a": engine}, traffic)
