@@ -1,4 +1,4 @@
-"""Weights in 8 bits: what is turned computes the same, and what is rounded says nearly the same."""
+"""Weights in 8 bits: what is turned computes the same, what is rounded says nearly the same; and files of GGUF."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from models import cpu
@@ -36,19 +37,18 @@ def loaded(folder: Path, **changes: int) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **changes)
 
 
-@pytest.mark.parametrize("size", [1, 32, 64, 576, 896, 1536])
-def test_a_rotation_keeps_lengths_and_spreads_each_channel(size: int) -> None:
-    turned = rotation.turned(torch.eye(size, dtype=torch.float64))
-    assert torch.allclose(turned @ turned.T, torch.eye(size, dtype=torch.float64), atol=1e-12)
-    assert turned.abs().max() <= (2 / size) ** 0.5 + 1e-12
-    assert torch.equal(turned, rotation.turned(torch.eye(size, dtype=torch.float64)))
-
-
-@pytest.mark.parametrize("size", [1, 96, 256, 1280, 1536])
-def test_a_step_turns_inputs_in_blocks_and_keeps_lengths(size: int) -> None:
-    turned = rotation.InputTurn(size, torch.float64)(torch.eye(size, dtype=torch.float64))
-    assert torch.allclose(turned @ turned.T, torch.eye(size, dtype=torch.float64), atol=1e-12)
-    assert turned.count_nonzero(1).eq(min(size & -size, rotation.BLOCK)).all()
+def test_a_rotation_keeps_lengths_and_spreads_each_channel() -> None:
+    for size in (1, 32, 64, 576, 896, 1536):
+        one = torch.eye(size, dtype=torch.float64)
+        turned = rotation.turned(one)
+        assert torch.allclose(turned @ turned.T, one, atol=1e-12)
+        assert turned.abs().max() <= (2 / size) ** 0.5 + 1e-12
+        assert torch.equal(turned, rotation.turned(one))
+    for size in (1, 96, 256, 1280, 1536):  # a step turns its inputs in blocks
+        one = torch.eye(size, dtype=torch.float64)
+        turned = rotation.InputTurn(size, torch.float64)(one)
+        assert torch.allclose(turned @ turned.T, one, atol=1e-12)
+        assert turned.count_nonzero(1).eq(min(size & -size, rotation.BLOCK)).all()
 
 
 @pytest.mark.parametrize("make", [decoders.llama, decoders.qwen2])
@@ -101,19 +101,16 @@ def test_each_row_of_each_product_has_its_scale(tmp_path: Path) -> None:
             assert tensor.dtype == (torch.float32 if name.endswith("_scale") else torch.bfloat16)
 
 
-@pytest.mark.parametrize(
-    ("architecture", "width", "fits"),
-    [
+def test_only_known_decoders_are_turned() -> None:
+    for architecture, width, fits in (
         ("LlamaForCausalLM", 64, True),
         ("Qwen2ForCausalLM", 128, True),
         ("LlamaForCausalLM", 96, False),
         ("Qwen3ForCausalLM", 64, False),
-    ],
-)
-def test_only_known_decoders_are_turned(architecture: str, width: int, fits: bool) -> None:
-    config = SimpleNamespace(architectures=[architecture], hidden_size=4 * width, num_attention_heads=4)
-    assert quantization.fits(config, quantization.MOST_PARAMETERS) is fits
-    assert not quantization.fits(config, quantization.MOST_PARAMETERS + 1)
+    ):
+        config = SimpleNamespace(architectures=[architecture], hidden_size=4 * width, num_attention_heads=4)
+        assert quantization.fits(config, quantization.MOST_PARAMETERS) is fits
+        assert not quantization.fits(config, quantization.MOST_PARAMETERS + 1)
 
 
 SGL = {"avx512_vnni": True, "avx512_bf16": True, "avx2": True, "fma3": True}
@@ -200,6 +197,7 @@ async def test_the_embedded_model_in_8_bits_reads_alike(
     if cpu.int8_kernel("cpu", dtype) is None:
         pytest.skip(f"this processor has no kernel for 8 bits beside {dtype}")
     folder = fetched("smollm2-135m-instruct")
+    assert (folder / "int8/model.safetensors").stat().st_size < 0.75 * (folder / "model.safetensors").stat().st_size
     expected = await likelihoods(folder, dtype, quick)
     given = await likelihoods(request.getfixturevalue("rounded"), dtype, quick)
     differences = [one - other for one, other in zip(given, expected, strict=True)]
@@ -207,6 +205,53 @@ async def test_the_embedded_model_in_8_bits_reads_alike(
     assert abs(fmean(differences)) < 0.05
 
 
-async def test_a_converted_gguf_holds_both_forms(fetched: Fetched) -> None:
-    folder = fetched("smollm2-135m-instruct")
-    assert (folder / "int8/model.safetensors").stat().st_size < 0.75 * (folder / "model.safetensors").stat().st_size
+# GGUF, read as the package `gguf` reads it, and faster
+
+
+gguf = pytest.importorskip("gguf")
+
+from models.llm.gguf import ROWS, FastReader, dequantized  # noqa: E402
+
+GGUF_TOKENS = ["", "a", "Ġgrün", "日本", "\n" * 300]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("gguf") / "toy.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(1)
+    writer.add_string("general.name", "toy")
+    writer.add_token_list(GGUF_TOKENS)
+    writer.add_token_scores([0.5, -1.0, 2.0, 0.0, 1e-7])
+    writer.add_token_types([1, 2, 3, 1, 1])
+    writer.add_array("toy.flags", [True, False])
+    writer.add_array("toy.empty", [""])
+    values = np.random.default_rng(0).standard_normal((2 * ROWS + 5, 64), np.float32)
+    for kind in (gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q5_0, gguf.GGMLQuantizationType.Q4_1):
+        writer.add_tensor(kind.name, gguf.quants.quantize(values, kind), raw_dtype=kind)
+    writer.add_tensor("norm", values[0])
+    writer.add_tensor("plain", values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def plain(reader: Any) -> dict[str, Any]:
+    return {
+        name: (field.types, [bytes(field.parts[index]) for index in field.data])
+        for name, field in reader.fields.items()
+    }
+
+
+def test_fields_are_those_that_gguf_reads(file: Path) -> None:
+    fast = plain(FastReader(file))
+    assert fast == plain(gguf.GGUFReader(file))
+    assert [bytes(token).decode() for token in fast["tokenizer.ggml.tokens"][1]] == GGUF_TOKENS
+
+
+def test_tensors_are_those_that_gguf_dequantises(file: Path) -> None:
+    for ours, theirs in zip(FastReader(file).tensors, gguf.GGUFReader(file).tensors, strict=True):
+        expected = gguf.quants.dequantize(theirs.data, theirs.tensor_type)
+        assert np.array_equal(dequantized(ours.data, ours.tensor_type), expected), ours.name
