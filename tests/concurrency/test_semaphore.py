@@ -157,17 +157,6 @@ async def test_who_is_sent_away_at_the_moment_of_leaving_gives_no_place_back() -
     await visitors.send("a1", "a2")
 
 
-async def test_who_goes_while_waiting_leaves_no_gap() -> None:
-    visitors = Visitors(FairSemaphore(1, 8, 64))
-    await visitors.come("a1", "b1", "c1")
-    visitors.tasks["b1"].cancel()
-    await settled()
-    assert visitors.semaphore.waiting == 1
-    await visitors.send("a1")
-    assert visitors.inside == ["c1"]
-    await visitors.send("c1")
-
-
 async def test_who_goes_at_the_moment_of_being_let_in_passes_the_place_on() -> None:
     visitors = Visitors(FairSemaphore(1, 8, 64))
     await visitors.come("a1", "b1", "c1")
@@ -181,14 +170,6 @@ async def test_who_goes_at_the_moment_of_being_let_in_passes_the_place_on() -> N
     await visitors.come("d1")
     assert visitors.inside == ["d1"]
     await visitors.send("d1")
-
-
-async def test_an_error_inside_frees_the_place() -> None:
-    semaphore = FairSemaphore(1, 8, 64)
-    for _ in range(3):
-        with pytest.raises(ZeroDivisionError):
-            async with semaphore.of("a"):
-                raise ZeroDivisionError
 
 
 async def test_whatever_happens_no_place_is_lost() -> None:

@@ -244,21 +244,6 @@ def test_equals_fall_to_the_first_in_source_order() -> None:
     assert answer(TRUTH, reading(0.5, 0.5), 1.0, REVIEW)["value"] is True
 
 
-def test_a_temperature_flattens_and_leaves_the_mass() -> None:
-    sharp = answer(choice("a", "b"), reading(0.64, 0.16), 1.0, REVIEW)
-    fine = answer(choice("a", "b"), reading(0.64, 0.16), 2.0, REVIEW)
-    assert sharp["max_probability"] == pytest.approx(0.8)
-    assert fine["max_probability"] == pytest.approx(2 / 3)
-    assert fine["diagnostics"] == sharp["diagnostics"]
-
-
-def test_missing_labels_have_no_probability() -> None:
-    found = answer(choice("a", "b", "c"), Reading((None, math.log(0.5), -math.inf), 0.01), 1.0, REVIEW)
-    assert found["probabilities"] == {"a": 0.0, "b": 1.0, "c": 0.0}
-    assert found["diagnostics"]["missing_labels"] == ["a", "c"]
-    assert found["normalized_entropy"] == 0
-
-
 @pytest.mark.parametrize("logprobs", [(None, None), (math.nan, -1.0), (math.inf, -1.0), (-math.inf, -math.inf)])
 def test_what_cannot_be_normalised_is_a_fault_of_the_runtime(logprobs: tuple[float | None, ...]) -> None:
     refusal(answer, TRUTH, Reading(logprobs, 0.01), 1.0, REVIEW, fault=UPSTREAM_ERROR)

@@ -24,7 +24,6 @@ from sqlalchemy import Engine, event
 from contract.access import TARIFFS, Caller, Scope
 from contract.errors import ApiError
 from contract.limits import PENDING_DRAFTS
-from contract.voice_design.draft import VoiceSpec
 from deployments.ingress.flows.uploads import store
 from deployments.ingress.front.concurrency import ConcurrencyLimits
 from state import keys
@@ -33,11 +32,11 @@ from state.accounts.authentication import PEPPER
 from state.billing.ledger import Ledger
 from state.blobs.base import Blobs, open_blobs
 from state.database.base import Database, connect, open_database
-from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim, Drafts
+from state.drafts import Adoption, Draft, DraftClaim, Drafts
 from state.keys import Secrets
 from state.tickets import Tickets
-from state.voices import own
-from tests.state.drafts import add_voice
+from tests.state.books import of_key
+from tests.state.drafts import COST, PLAN, made
 
 DIED = 77
 WORKERS = 5
@@ -121,34 +120,14 @@ async def migrate(url: str, done: Callable[..., Any], _seed: int) -> None:
     done("migrated")
 
 
-async def keep(url: str, done: Callable[..., Any], _seed: int) -> None:
-    """Stores bytes, and gives them to voices of organisation 1."""
-    database, blobs = connect(url), open_blobs(Path(url.removeprefix("sqlite:///")).parent)
-    about = {"provider": "qwen", "label": "x", "gender": "f", "age_group": "30", "primary_language": "de"}
-
-    async def voice(number: int) -> None:
-        slug = f"voice-{number}"
-        clip, sample = f"voices/{slug}/clip.wav", f"voices/{slug}/sample.mp3"
-        await blobs.put(clip, _in_pieces(clip))
-        done("put", clip)
-        await blobs.put(sample, bytes_of(sample))
-        done("put", sample)
-        await add_voice(database, 1, own(slug=slug, **about), clip_blob=clip, sample_blob=sample)
-        done("added", slug)
-
-    await asyncio.gather(*(voice(number) for number in range(WORKERS)))
-    await database.close()
-
-
 async def upload(url: str, done: Callable[..., Any], _seed: int) -> None:
     """Takes recordings under tickets of organisation 1, and uses some of those up."""
     database, blobs = connect(url), open_blobs(Path(url.removeprefix("sqlite:///")).parent)
     tickets = Tickets(database, blobs)
     service: Any = SimpleNamespace(state=SimpleNamespace(tickets=tickets, blobs=blobs), concurrency=ConcurrencyLimits())
-    caller = Caller(1, "acme", "key", TARIFFS["pro"], frozenset(Scope), None, None)
 
     async def recording(number: int) -> None:
-        ticket = await tickets.issue(caller, "audio/webm", len(bytes_of("upl_" + "x" * 26)))
+        ticket = await tickets.issue(of_key(), "audio/webm", len(bytes_of("upl_" + "x" * 26)))
         done("issued", ticket.id)
         await store(service, ticket, _in_pieces(ticket.id))
         done("uploaded", ticket.id)
@@ -189,18 +168,11 @@ async def design(url: str, done: Callable[..., Any], _seed: int) -> None:
     await database.close()
 
 
-async def make(drafts: Drafts, blobs: Blobs, held: DraftClaim) -> Draft | None:
-    clip, sample = f"{held.folder}/clip.wav", f"{held.folder}/sample.mp3"
-    await blobs.put(clip, _in_pieces(clip))
-    await blobs.put(sample, bytes_of(sample))
-    about = {"transcript": "x", "recipe": None, "runtime": "obedient", "seconds": 1.5, "synthesis_ms": 1500}
-    pitch = {"f0_hz": 200.0, "p25_hz": 190.0, "p75_hz": 210.0, "voiced_windows": 90}
-    made = DesignedVoice(clip_blob=clip, sample_blob=sample, in_band=True, attempts_used=1, **about, **pitch)
-    return await drafts.finish(held, made, DRAFT_MICRO_EUR)
-
-
-DRAFT_MICRO_EUR = 15
-PLAN = VoiceSpec("f", 34, "de", {}, 1.0, "x", 200, (190.0, 210.0), 7, label="Anna", slug=None, auto_adopt=False)
+async def make(drafts: Drafts, blobs: Blobs, claim: DraftClaim) -> Draft | None:
+    voice = made(claim)
+    await blobs.put(voice.clip_blob, _in_pieces(voice.clip_blob))
+    await blobs.put(voice.sample_blob, bytes_of(voice.sample_blob))
+    return await drafts.finish(claim, voice, COST)
 
 
 def bytes_of(name: str) -> bytes:
@@ -219,7 +191,7 @@ def _add_failpoints_around_statements() -> None:
         event.listen(Engine, moment, lambda *_: failpoints.failpoint())
 
 
-WORK = {"bill": bill, "migrate": migrate, "keep": keep, "upload": upload, "design": design}
+WORK = {"bill": bill, "migrate": migrate, "upload": upload, "design": design}
 
 if __name__ == "__main__":
     for line in sys.stdin:

@@ -74,8 +74,13 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def authenticating(database: Database, clock: ManualClock) -> Accounts:
-    return Accounts(database, pepper(), clock)
+def watched(database: Database) -> WatchedDatabase:
+    return WatchedDatabase(database)
+
+
+@pytest.fixture
+def authenticating(watched: WatchedDatabase, clock: ManualClock) -> Accounts:
+    return Accounts(watched, pepper(), clock)
 
 
 async def test_a_key_becomes_its_caller(database: Database) -> None:
@@ -88,7 +93,7 @@ async def test_a_key_becomes_its_caller(database: Database) -> None:
     assert not caller.org_limited
 
 
-async def test_an_organisation_can_have_its_own_limits_and_models(
+async def test_an_organisation_has_limits_and_models(
     authenticating: Accounts, database: Database, key: keys.Key
 ) -> None:
     columns = {"requests_per_minute": 7, "models": frozenset({"a", "b"}), "decision_model": "decision-v2"}
@@ -114,11 +119,11 @@ async def test_a_key_with_the_id_of_another_is_refused(authenticating: Accounts,
     assert await fault_of(authenticating.authenticate(f"Bearer {forged}")) == "INVALID_API_KEY"
 
 
-async def test_a_key_that_expires_ends_at_its_second_for_new_requests_and_for_those_under_way(
-    database: Database, clock: ManualClock
+async def test_a_key_ends_at_its_second_for_new_requests_and_those_under_way(
+    database: Database, watched: WatchedDatabase, clock: ManualClock
 ) -> None:
     key, wall = await make_key(database, expires_at=1_800_000_010), ManualClock(1_800_000_000)
-    fresh = Accounts(database, pepper(), clock, wall)
+    fresh = Accounts(watched, pepper(), clock, wall)
     caller = await fresh.authenticate(bearer(key))
     wall.now_s += 9.99
     assert await fresh.current(await fresh.authenticate(bearer(key))) == caller
@@ -129,20 +134,20 @@ async def test_a_key_that_expires_ends_at_its_second_for_new_requests_and_for_th
         assert (error.fault.name, error.fault.status) == ("EXPIRED_API_KEY", 401)
         assert error.message == "the API key expired at 2027-01-15T08:00:10Z; create another"
     # A flood of requests with it asks the database as seldom as with a valid key.
-    fresh._database = watched = WatchedDatabase(database)
+    watched.ran = 0
     clock.now_s += 5
     for _ in range(50):
         assert await fault_of(fresh.authenticate(bearer(key))) == "EXPIRED_API_KEY"
     assert watched.ran == 1
 
 
-async def test_an_expired_key_ends_what_has_begun_although_the_database_does_not_answer(
-    database: Database, clock: ManualClock
+async def test_an_expired_key_ends_what_has_begun_without_the_database(
+    database: Database, watched: WatchedDatabase, clock: ManualClock
 ) -> None:
     key, wall = await make_key(database, expires_at=1_800_000_010), ManualClock(1_800_000_000)
-    fresh = Accounts(database, pepper(), clock, wall)
+    fresh = Accounts(watched, pepper(), clock, wall)
     caller = await fresh.authenticate(bearer(key))
-    fresh._database = WatchedDatabase(database, lambda _: STATE_UNAVAILABLE())
+    watched.fault = lambda _: STATE_UNAVAILABLE()
     clock.now_s += 5
     wall.now_s += 10
     assert await fault_of(fresh.current(caller)) == "EXPIRED_API_KEY"
@@ -176,35 +181,35 @@ async def test_a_revoked_key_dies_within_five_seconds_for_new_requests_and_for_t
         assert await authenticating.current(caller) == caller
 
 
-async def test_a_database_that_does_not_answer_ends_nothing_that_has_begun(
-    authenticating: Accounts, database: Database, key: keys.Key, clock: ManualClock
+async def test_a_database_that_does_not_answer_ends_nothing(
+    authenticating: Accounts, database: Database, watched: WatchedDatabase, key: keys.Key, clock: ManualClock
 ) -> None:
     caller = await authenticating.authenticate(bearer(key))
-    authenticating._database = away = WatchedDatabase(database, lambda _: STATE_UNAVAILABLE())
+    watched.fault = lambda _: STATE_UNAVAILABLE()
     clock.now_s += 5
     assert await authenticating.current(caller) is caller
-    away.fault = lambda _: None
+    watched.fault = lambda _: None
     await revoke(database, key)
     clock.now_s += 5
     assert await fault_of(authenticating.current(caller)) == "INVALID_API_KEY"
 
 
 async def test_streams_of_one_key_share_a_look_up(
-    authenticating: Accounts, database: Database, key: keys.Key, clock: ManualClock
+    authenticating: Accounts, database: Database, watched: WatchedDatabase, key: keys.Key, clock: ManualClock
 ) -> None:
     caller = await authenticating.authenticate(bearer(key))
-    authenticating._database = counting = WatchedDatabase(database)
+    watched.ran = 0
     clock.now_s += 5
     first, *others = [asyncio.create_task(authenticating.current(caller)) for _ in range(50)]
     await asyncio.sleep(0)
     first.cancel()
     assert await asyncio.gather(*others) == [caller] * 49
-    assert counting.ran == 1
+    assert watched.ran == 1
     await revoke(database, key)
     clock.now_s += 5
     answers = await asyncio.gather(*(authenticating.current(caller) for _ in range(50)), return_exceptions=True)
     assert all(isinstance(answer, ApiError) for answer in answers)
-    assert counting.ran == 2
+    assert watched.ran == 2
 
 
 async def test_a_limit_is_known_to_what_was_begun_without_one(

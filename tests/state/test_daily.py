@@ -144,9 +144,7 @@ async def test_what_is_billed_between_two_pages_is_in_the_total_and_moves_no_row
     assert [(row["day"], row["model"]) for row in new] == [("1970-01-21", "z")]
 
 
-async def test_a_page_costs_what_its_own_days_have_and_a_sum(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_page_costs_what_its_days_have_and_a_sum(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     caller, lines = await fill(database, 4_000)
     monkeypatch.setattr(daily, "SLICE_LINES", 100)
     watched = WatchedDatabase(database)

@@ -68,6 +68,14 @@ async def test_slug_and_label_of_the_adoption_come_before_those_of_the_order(wor
     assert (own.voice.slug, own.voice.label) == ("wished", "Bea")
 
 
+async def test_a_round_is_bounded(workshop: Workshop) -> None:
+    for _ in range(SWEPT_AT_ONCE + 1):
+        await workshop.ready()
+    workshop.clock.now_s += DRAFT_KEPT_S
+    await workshop.store.sweep()
+    assert await workshop.rows() == 1
+
+
 async def test_adoption_that_is_refused_changes_nothing(workshop: Workshop) -> None:
     for number in range(OWN_VOICES):
         await workshop.adopt(await workshop.ready(slug=f"voice-{number}"))
@@ -76,14 +84,6 @@ async def test_adoption_that_is_refused_changes_nothing(workshop: Workshop) -> N
         assert await fault_of(workshop.adopt(draft, slug=slug)) == "VOICE_LIMIT_REACHED"
         assert await workshop.find(draft) == draft
     assert (await refusal(workshop.adopt(draft, slug="-"))).param == "slug"
-
-
-async def test_of_many_adoptions_one_wins(workshop: Workshop) -> None:
-    draft = await workshop.ready()
-    adoptions = (workshop.adopt(draft, slug=f"voice-{number}") for number in range(10))
-    answers = await asyncio.gather(*adoptions, return_exceptions=True)
-    (won,) = [answer for answer in answers if isinstance(answer, tuple)]
-    assert await workshop.voices() == [won[1]]
 
 
 async def test_drafts_adopted_at_once_get_slugs_of_their_own(workshop: Workshop) -> None:
@@ -171,11 +171,3 @@ async def test_bytes_that_cannot_be_deleted_keep_no_other_draft(workshop: Worksh
     await failing.store.sweep()
     assert await workshop.rows() == 0
     assert await workshop.has_bytes(first) == [False, False]
-
-
-async def test_a_round_is_bounded(workshop: Workshop) -> None:
-    for _ in range(SWEPT_AT_ONCE + 1):
-        await workshop.ready()
-    workshop.clock.now_s += DRAFT_KEPT_S
-    await workshop.store.sweep()
-    assert await workshop.rows() == 1

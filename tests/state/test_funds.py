@@ -267,9 +267,8 @@ class History:
 
 
 @pytest.fixture
-async def histories(database: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
-    """A database in which each history has an organisation of its own; what is noted is marked, retries come soon."""
-    monkeypatch.setattr("state.billing.reservation.MARK_S", 0.0)
+async def histories(database: Database, marks_at_once: None, monkeypatch: pytest.MonkeyPatch) -> Database:
+    """A database in which each history has an organisation of its own, and retries come soon."""
     monkeypatch.setattr(ledger_module, "RETRY_S", 0.001)
     monkeypatch.setattr(ledger_module, "MAX_RETRY_S", 0.001)
     return database

@@ -61,9 +61,6 @@ async def spent(time: VirtualTime, caller: Caller) -> tuple[int, int]:
     return row.spent_micro_eur, row.held_micro_eur
 
 
-# --- months ----------------------------------------------------------------------------------------------------------
-
-
 @given(zone=st.sampled_from(sorted(available_timezones())), at_s=st.integers(0, at("2100-01-01T00:00:00")))
 def test_a_month_is_from_its_first_moment_to_that_of_the_next(zone: str, at_s: int) -> None:
     place = zone_of(zone)
@@ -86,9 +83,6 @@ def test_a_month_in_which_clocks_change_has_an_hour_less_or_more(day: str, hours
     assert iso_s(until_s, zone_of(BERLIN))[8:19] == "01T00:00:00"
 
 
-# --- budgets ---------------------------------------------------------------------------------------------------------
-
-
 async def test_what_was_spent_counts_up_to_the_first_moment_of_the_next_month_of_its_zone(time: VirtualTime) -> None:
     caller, ledger = await renewing(time, 100), Ledger(time.database)
     await (await reserve(ledger, caller, 100)).settle(100, 1, "tokens")
@@ -109,34 +103,6 @@ async def test_what_was_spent_counts_up_to_the_first_moment_of_the_next_month_of
     assert iso_s(month_at(row.now_s, zone_of(BERLIN))[1], zone_of(BERLIN)) == "2027-01-01T00:00:00+01:00"
 
 
-async def test_what_is_under_way_at_the_boundary_counts_in_the_month_in_which_it_is_recorded(time: VirtualTime) -> None:
-    caller, ledger = await renewing(time, 100), Ledger(time.database)
-    await (await reserve(ledger, caller, 50)).settle(50, 1, "tokens")
-    hold = await reserve(ledger, caller, 50)
-    await time.set(at("2026-04-01T00:00:00"))
-    assert await spent(time, caller) == (0, 50)
-    assert await fault_of(reserve(ledger, caller, 51)) == "ORG_SPEND_LIMIT"
-    other = await reserve(ledger, caller, 50)
-    assert await hold.settle(50, 1, "tokens") == 50
-    # More than was held, and than April has left: a limit holds whatever an engine does.
-    assert await other.settle(80, 1, "tokens") == 50
-    assert await spent(time, caller) == (100, 0)
-
-
-async def test_money_held_in_advance_does_not_pass_the_limit_of_the_new_month(time: VirtualTime) -> None:
-    caller, ledger = await renewing(time, 16_000), Ledger(time.database)
-    first = await reserve(ledger, caller, 10)
-    assert first.purse
-    await time.set(at("2026-04-01T00:00:00"))
-    assert (await spent(time, caller))[0] == 0
-    rest = await reserve(ledger, caller, 15_990)
-    assert await fault_of(reserve(ledger, caller, 1)) == "ORG_SPEND_LIMIT"
-    assert await first.settle(10, 1, "tokens") == 10
-    assert await rest.settle(15_990, 1, "tokens") == 15_990
-    assert await spent(time, caller) == (16_000, 0)
-    await ledger.close()
-
-
 async def test_a_budget_that_is_made_to_renew_counts_this_month_from_its_usage_lines(time: VirtualTime) -> None:
     await time.set(at("2026-02-28T23:59:59"))
     caller, ledger = await make_caller(time.database, 1000, 1000), Ledger(time.database)
@@ -152,7 +118,7 @@ async def test_a_budget_that_is_made_to_renew_counts_this_month_from_its_usage_l
             assert await time.database.run(audit.faults) == []
 
 
-async def test_two_replicas_at_the_boundary_renew_once_and_share_what_there_is(
+async def test_two_replicas_at_the_boundary_renew_once_and_share(
     postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     time = await VirtualTime.over(postgres_url, at("2026-03-31T23:59:59"))
@@ -172,8 +138,6 @@ async def test_two_replicas_at_the_boundary_renew_once_and_share_what_there_is(
             await ledger.close()
     await time.database.close()
 
-
-# --- any history -----------------------------------------------------------------------------------------------------
 
 STEPS = st.lists(
     st.one_of(
@@ -292,9 +256,8 @@ def _organisations(connection: Connection) -> int:
 
 
 @pytest.fixture
-async def history_url(database_url: str, database: Database, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database with its schema, in which each history has an organisation of its own. What is noted is marked."""
-    monkeypatch.setattr("state.billing.reservation.MARK_S", 0.0)
+async def history_url(database_url: str, database: Database, marks_at_once: None) -> str:
+    """A database with its schema, in which each history has an organisation of its own."""
     return database_url
 
 
