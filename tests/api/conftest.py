@@ -24,7 +24,6 @@ from autoscaling.engine import Engine
 from contract.access import Caller, Scope
 from contract.catalog import Catalog, Model
 from contract.limits import KEY_CACHE_S
-from contract.speech import verdict as contract_verdict
 from deployments.ingress.app import build_app
 from deployments.ingress.console import Console
 from deployments.ingress.context import Service
@@ -297,19 +296,3 @@ async def document(api: Api) -> dict[str, Any]:
     """The OpenAPI document."""
     document: dict[str, Any] = (await api.client.get("/openapi.json")).json()
     return document
-
-
-@pytest.fixture
-def good_ears(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are measured to be good in English, with the voices of these tests."""
-    good = {"sentences": 100, "found": 1.0, "false_alarms": 0.0, "weak_voices": ["F5"]}
-    monkeypatch.setattr(contract_verdict, "measured", lambda: {"obedient": {"obedient": {"en": good}}})
-
-
-@pytest.fixture
-async def ears(api: Api) -> Api:
-    """The same app with a transcriber and a speech detector that follow a script."""
-    from tests.api.live import hearing, scripted
-
-    hearing(api)
-    return scripted(api)

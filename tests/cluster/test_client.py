@@ -26,10 +26,10 @@ assert vectors.shape == (2, 384) and vectors.dtype == "float32"
 wav = g.speech["supertonic-3"].speak("Good morning.", "en", voice="M1")
 assert wav.startswith(b"RIFF"), wav[:20]
 assert list(g.speech["supertonic-3"].stream("Good morning.", "en"))[-1].seconds > 0
-ears, memo = g.transcription["voxtral-mini-transcribe"], Path(sys.argv[1])
+transcriber, memo = g.transcription["voxtral-mini-transcribe"], Path(sys.argv[1])
 memo.write_bytes(wav)
-assert "morning" in ears.transcribe(memo, language="en").text.lower()
-*_, last = ears.stream(wav, language="en")
+assert "morning" in transcriber.transcribe(memo, language="en").text.lower()
+*_, last = transcriber.stream(wav, language="en")
 assert last.done_s == last.duration_s > 0
 made = g.voice_design["qwen3-tts"].design("m", age_years=48, language="en", target_hz=110, seed=1)
 assert made.in_band and 100 < made.f0_hz < 120 and made.recipe, made.f0_hz

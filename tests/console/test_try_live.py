@@ -1,4 +1,4 @@
-"""The playground's ears: a person speaks, and reads what was heard and what became of each second."""
+"""Live transcription in the playground: a person speaks, and reads what was heard and what became of each second."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ async def words(seconds: float) -> str:
 
 
 @pytest.fixture
-async def ears(stage: Stage) -> AsyncIterator[ScriptedTranscriber]:
-    ears = ScriptedTranscriber(words)
+async def transcriber(stage: Stage) -> AsyncIterator[ScriptedTranscriber]:
+    transcriber = ScriptedTranscriber(words)
     for model in stage.catalog.transcription.values():
         engine: Any = stage.engines[model.deployment]
-        engine.adapter = ears
-    yield ears
+        engine.adapter = transcriber
+    yield transcriber
     await stage.service.live.listener.close()
 
 
@@ -88,7 +88,7 @@ async def listening(tab: Tab, key: str) -> Panel:
     return panel
 
 
-async def test_one_speaks_reads_and_stops(open_tab: OpenTab, key: str, ears: ScriptedTranscriber) -> None:
+async def test_one_speaks_reads_and_stops(open_tab: OpenTab, key: str, transcriber: ScriptedTranscriber) -> None:
     panel = await listening(await open_tab(theme="dark"), key)
     text, seconds = panel.output.get_by_role("log"), panel.output.locator(".muted")
     await panel.expect(text).to_contain_text("word0 word1", timeout=15_000)
@@ -107,7 +107,7 @@ async def test_one_speaks_reads_and_stops(open_tab: OpenTab, key: str, ears: Scr
 
 
 async def test_it_ends_with_the_key_and_by_keyboard(
-    tab: Tab, stage: Stage, key: str, ears: ScriptedTranscriber
+    tab: Tab, stage: Stage, key: str, transcriber: ScriptedTranscriber
 ) -> None:
     panel = await listening(tab, key)
     await panel.root.get_by_role("button", name="Speak").focus()
@@ -131,7 +131,7 @@ async def test_a_key_that_may_not_is_told_before_the_microphone_opens(tab: Tab, 
 
 
 async def test_a_budget_that_ends_amid_a_session_closes_it(
-    tab: Tab, stage: Stage, key: str, ears: ScriptedTranscriber
+    tab: Tab, stage: Stage, key: str, transcriber: ScriptedTranscriber
 ) -> None:
     await stage.api.limit(1)  # enough to open one, and not for the first minute
     await tab.page.add_init_script(TRACKS)
@@ -160,7 +160,7 @@ async def test_a_session_that_is_not_opened_is_told(tab: Tab, key: str, stage: S
 
 
 async def test_a_server_that_goes_says_when_it_ends_the_session(
-    tab: Tab, stage: Stage, key: str, ears: ScriptedTranscriber, monkeypatch: pytest.MonkeyPatch
+    tab: Tab, stage: Stage, key: str, transcriber: ScriptedTranscriber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(realtime, "DRAIN_S", 1)
     panel = await listening(tab, key)

@@ -158,10 +158,10 @@ def test_a_call_is_waited_for_or_awaited_or_both_within_a_running_loop(g: Connec
 
 
 def test_a_stream_is_iterated_in_a_notebook_and_in_an_asynchronous_program(g: Connection) -> None:
-    ears = g.transcription["voxtral-mini-transcribe"]
+    transcriber = g.transcription["voxtral-mini-transcribe"]
 
     async def cell() -> tuple[list[Any], list[Any]]:
-        return list(ears.stream(b"one\ntwo")), [part async for part in ears.stream(b"one\ntwo")]
+        return list(transcriber.stream(b"one\ntwo")), [part async for part in transcriber.stream(b"one\ntwo")]
 
     waited, awaited = asyncio.run(cell())
     assert waited == awaited
@@ -184,7 +184,7 @@ def test_a_stream_that_is_left_early_is_cancelled_and_one_that_ends_is_not(g: Co
         (lambda g: g.chat["smollm2-135m-instruct"].complete("a", [b"no image"]), "invalid_request_error", "images"),
         (lambda g: g.embeddings["all-minilm-l6-v2"].embed(["a"], dimensions=9), "invalid_request_error", "dimensions"),
         (lambda g: g.speech["supertonic-3"].speak("a", "en", Clip(b"", 24_000)), "cloning_not_supported", "voice"),
-        (lambda g: ears(g).transcribe(b"a", format_text=True), "invalid_request_error", "format_text"),
+        (lambda g: transcriber(g).transcribe(b"a", format_text=True), "invalid_request_error", "format_text"),
     ],
 )
 def test_what_only_a_handle_can_be_asked_is_refused_by_its_field(
@@ -195,7 +195,7 @@ def test_what_only_a_handle_can_be_asked_is_refused_by_its_field(
     assert (refusal.value.fault.code, refusal.value.param) == (code, field)
 
 
-def ears(g: Connection) -> Any:
+def transcriber(g: Connection) -> Any:
     return g.transcription["voxtral-mini-transcribe"]
 
 
