@@ -43,7 +43,7 @@ def mouth(g: Connection) -> Any:
     return next(handle for handle in g.speech.values() if handle.model.provider == "supertonic")
 
 
-def transcriber(g: Connection) -> Any:
+def voxtral(g: Connection) -> Any:
     return g.transcription["voxtral-mini-transcribe"]
 
 
@@ -95,14 +95,14 @@ REFUSED: list[tuple[str, dict[str, Any], Ask]] = [
     ("/audio/speech", spoken(LONG), lambda g: mouth(g).speak(LONG)),
     ("/audio/speech", spoken("a", response_format="x"), lambda g: mouth(g).speak("a", response_format="x")),
     ("/audio/speech", spoken("a", language="xx"), lambda g: mouth(g).speak("a", "xx")),
-    ("/audio/transcriptions", heard(b"a", language="x"), lambda g: transcriber(g).transcribe(b"a", language="x")),
-    ("/audio/transcriptions", heard(b"unreadable"), lambda g: transcriber(g).transcribe(b"unreadable")),
+    ("/audio/transcriptions", heard(b"a", language="x"), lambda g: voxtral(g).transcribe(b"a", language="x")),
+    ("/audio/transcriptions", heard(b"unreadable"), lambda g: voxtral(g).transcribe(b"unreadable")),
     (
         "/audio/transcriptions",
         heard(b"a", context_bias=TERMS),
-        lambda g: transcriber(g).transcribe(b"a", context_bias=TERMS),
+        lambda g: voxtral(g).transcribe(b"a", context_bias=TERMS),
     ),
-    ("/audio/transcriptions", heard(b"a", **OPUS), lambda g: transcriber(g).transcribe(b"a", **OPUS)),
+    ("/audio/transcriptions", heard(b"a", **OPUS), lambda g: voxtral(g).transcribe(b"a", **OPUS)),
     ("/audio/voices/designs", {"gender": "f"}, lambda g: artist(g).design("f")),
     ("/audio/voices/designs", ORDER | {"timbre": "x"}, lambda g: artist(g).design("f", age_years=30, timbre="x")),
     ("/audio/voices/designs", ORDER | {"timber": "x"}, lambda g: artist(g).design("f", age_years=30, timber="x")),
