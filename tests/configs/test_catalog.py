@@ -1,4 +1,4 @@
-"""The catalogue as shipped, traits and designers, what the loader says of a wrong stanza, and another profile."""
+"""The catalogue as shipped, traits, designers, what the loader says of a wrong stanza, and the place of a profile."""
 
 from __future__ import annotations
 
