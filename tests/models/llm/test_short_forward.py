@@ -86,17 +86,15 @@ async def differences(folder: Path, **spec: Any) -> list[float]:
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2"])
-async def test_in_float32_every_token_is_as_likely_as_before(twin: Twin, name: str) -> None:
+async def test_in_float32_every_token_is_as_likely_as_before_and_in_bfloat16_only_rounding_differs(
+    twin: Twin, name: str
+) -> None:
     assert max(await differences(twin(name))) < 1e-3
+    assert mean(await differences(twin(name), dtype="bfloat16")) < 0.1
 
 
 async def test_the_embedded_model_answers_as_before(fetched: Fetched) -> None:
     assert max(await differences(fetched("smollm2-135m-instruct"))) < 1e-3
-
-
-@pytest.mark.parametrize("name", ["llama", "qwen2"])
-async def test_in_bfloat16_only_rounding_differs(twin: Twin, name: str) -> None:
-    assert mean(await differences(twin(name), dtype="bfloat16")) < 0.1
 
 
 @pytest.mark.parametrize("name", ["llama-int8", "qwen2-int8"])
@@ -162,22 +160,22 @@ OF_LAYERS = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "sentence"), OF_LAYERS)
-def test_what_a_layer_does_besides_is_left_to_vllm(
-    quick: Any, path: str, value: Any, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_layer_does_besides_is_left_to_vllm(quick: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A layer of LoRA, too: it takes the place of a product, and is of a type of its own."""
     from models.llm.vllm_internals.cpu import obstacles
 
-    decoder = decoder_of(quick)
-    assert list(obstacles(decoder)) == []
-    parent, _, name = f"layers.1.{path}".rpartition(".")
-    part = attrgetter(parent)(decoder)
-    if isinstance(value, Other):
-        monkeypatch.setitem(vars(part)["_modules"], name, value)
-    else:
-        monkeypatch.setattr(part, name, value)
-    assert list(obstacles(decoder)) == [sentence]
+    decoder, named = decoder_of(quick), []
+    for path, value, _ in OF_LAYERS:
+        parent, _, name = f"layers.1.{path}".rpartition(".")
+        part = attrgetter(parent)(decoder)
+        with monkeypatch.context() as patch:
+            if isinstance(value, Other):
+                patch.setitem(vars(part)["_modules"], name, value)
+            else:
+                patch.setattr(part, name, value)
+            named.append(list(obstacles(decoder)))
+        assert list(obstacles(decoder)) == []
+    assert named == [[sentence] for *_, sentence in OF_LAYERS]
 
 
 OF_SETUPS = [
@@ -190,30 +188,22 @@ OF_SETUPS = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "sentence"), OF_SETUPS)
-def test_what_an_engine_is_set_up_to_do_besides_is_left_to_vllm(
-    quick: Any, path: str, value: Any, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from models.llm.vllm_internals.cpu import obstacles_of_setup
-
-    config = copy.copy(quick.vllm_config)
-    assert list(obstacles_of_setup(config)) == []
-    parent, _, name = path.rpartition(".")
-    monkeypatch.setattr(attrgetter(parent)(config) if parent else config, name, value)
-    assert list(obstacles_of_setup(config)) == [sentence]
-
-
-def test_hidden_states_of_layers_are_vllms_to_give(quick: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from models.llm.vllm_internals.cpu import obstacles
-
-    decoder = decoder_of(quick)
-    monkeypatch.setattr(decoder, "aux_hidden_state_layers", (1,))
-    assert list(obstacles(decoder)) == ["hidden states of layers are wanted"]
-
-
-def test_a_processor_without_the_operators_takes_vllms_way(quick: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_engine_is_set_up_to_do_besides_is_left_to_vllm(quick: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And hidden states of layers, and all steps on a processor without the operators."""
     from models.llm.vllm_internals import cpu
 
+    named, config = [], copy.copy(quick.vllm_config)
+    for path, value, _ in OF_SETUPS:
+        parent, _, name = path.rpartition(".")
+        with monkeypatch.context() as patch:
+            patch.setattr(attrgetter(parent)(config) if parent else config, name, value)
+            named.append(list(cpu.obstacles_of_setup(config)))
+        assert list(cpu.obstacles_of_setup(config)) == []
+    assert named == [[sentence] for *_, sentence in OF_SETUPS]
+    decoder = decoder_of(quick)
+    with monkeypatch.context() as patch:
+        patch.setattr(decoder, "aux_hidden_state_layers", (1,))
+        assert list(cpu.obstacles(decoder)) == ["hidden states of layers are wanted"]
     monkeypatch.setattr(cpu, "OPERATORS", (*cpu.OPERATORS, "of_another_processor"))
     assert list(cpu.obstacles_of_setup(quick.vllm_config)) == ["vLLM has no C++ for this processor"]
 
