@@ -27,6 +27,11 @@ def outcomes_of(child: str, home: Path) -> dict[str, str]:
     return dict(json.loads(run.stdout.splitlines()[-1]))
 
 
+def checks_of(module: dict[str, Any]) -> list[Callable[[Any], None]]:
+    """The functions of a child that take its `subject` and nothing else."""
+    return [item for item in module.values() if list(getattr(item, "__annotations__", ())) == ["subject", "return"]]
+
+
 def run_checks(variant: str, start: Callable[[Path], Any], checks: Sequence[Callable[[Any], None]]) -> None:
     """Of a child: makes the twin of `variant` in the folder of its command line, and checks what `start` returns."""
     twin = Path(sys.argv[1]) / variant

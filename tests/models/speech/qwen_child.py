@@ -20,7 +20,7 @@ import numpy as np
 
 from contract.catalog import Serving, SpeechModel
 from contract.speech.engine import Clip, SpeechJob
-from tests.models.qwen import counted, error, relabelled, run_checks
+from tests.models.qwen import checks_of, counted, error, relabelled, run_checks
 
 TONE = (np.sin(np.arange(24_000) / 20) * 9_000).astype("<i2").tobytes()
 HUM = (np.sin(np.arange(16_000) / 90) * 9_000).astype("<i2").tobytes()
@@ -190,20 +190,7 @@ def what_does_not_fit_is_refused(subject: Subject) -> None:
     assert "speak at 24000 Hz, but its stanza says 16000" in rate
 
 
-CHECKS = (
-    same_random_numbers_make_the_same_sound,
-    everything_that_is_asked_for_matters,
-    languages_are_named,
-    stored_voices_are_listened_to_at_start_and_clips_once_for_each_organisation,
-    a_long_text_is_spoken_as_batches,
-    a_client_gets_a_wav_file,
-    requests_that_wait_are_spoken_together,
-    control_tokens_of_a_client_are_text,
-    a_passage_that_cannot_be_spoken_fails_alone,
-    a_failed_batch_fails_its_requests_and_no_others,
-    a_text_that_runs_on_is_incomplete,
-    what_does_not_fit_is_refused,
-)
+CHECKS = checks_of(globals())
 
 if __name__ == "__main__":
     run_checks("base", Subject, CHECKS)

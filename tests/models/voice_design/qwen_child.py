@@ -16,7 +16,7 @@ import numpy as np
 from contract.catalog import Serving, VoiceDesignModel
 from contract.voice_design.engine import DesignJob
 from models import qwen_tts
-from tests.models.qwen import counted, error, relabelled, run_checks
+from tests.models.qwen import checks_of, counted, error, relabelled, run_checks
 from tests.models.voice_design.jobs import job
 
 JOB = job("de", 110, text="Guten Tag.", instruct="A deep man.", gender="m", age_years=40, attempts=3, seed=7)
@@ -32,50 +32,44 @@ def load(twin: Path) -> Any:
     return QwenDesigner(model, twin)
 
 
-def a_description_makes_a_voice(designer: Any) -> None:
-    first = designer.propose(JOB, [])
-    samples = designer.speak(JOB, first)
+def a_description_makes_a_voice(subject: Any) -> None:
+    first = subject.propose(JOB, [])
+    samples = subject.speak(JOB, first)
     assert (samples.dtype, samples.ndim, len(samples) % 1_920) == (np.float32, 1, 0)
     assert 0 < np.abs(samples).max() <= 1
-    assert designer.recipe(first) is None
+    assert subject.recipe(first) is None
 
 
-def seed_description_language_and_temperature_decide(designer: Any) -> None:
+def seed_description_language_and_temperature_decide(subject: Any) -> None:
     def sound(job: DesignJob = JOB, **changes: Any) -> str:
-        first = designer.propose(job, [])
-        return hashlib.sha256(designer.speak(job, replace(first, **changes)).tobytes()).hexdigest()
+        first = subject.propose(job, [])
+        return hashlib.sha256(subject.speak(job, replace(first, **changes)).tobytes()).hexdigest()
 
     assert sound() == sound()
     changes: list[dict[str, Any]] = [{"seed": 8}, {"instruct": "A bright woman."}, {"temperature": 1.0}]
     assert sound() not in [*(sound(**change) for change in changes), sound(replace(JOB, language="fr"))]
 
 
-def a_sentence_without_end_is_no_voice(designer: Any) -> None:
+def a_sentence_without_end_is_no_voice(subject: Any) -> None:
     limits = qwen_tts.SPARE_FRAMES, qwen_tts.FRAMES_PER_CHAR
     qwen_tts.SPARE_FRAMES, qwen_tts.FRAMES_PER_CHAR = 1, 1
-    samples = designer.speak(replace(JOB, text="A"), designer.propose(JOB, []))
+    samples = subject.speak(replace(JOB, text="A"), subject.propose(JOB, []))
     qwen_tts.SPARE_FRAMES, qwen_tts.FRAMES_PER_CHAR = limits
     assert len(samples) == 0
 
 
-def noise_is_tried_anew_and_never_delivered(designer: Any) -> None:
-    asked = counted(designer._tts, "generate_voice_design")
-    assert error(lambda: asyncio.run(designer.design(JOB))) == "ApiError: UPSTREAM_ERROR"
+def noise_is_tried_anew_and_never_delivered(subject: Any) -> None:
+    asked = counted(subject._tts, "generate_voice_design")
+    assert error(lambda: asyncio.run(subject.design(JOB))) == "ApiError: UPSTREAM_ERROR"
     told = [[call["instruct"], call["language"], call["temperature"]] for call in asked]
     assert told == [["A deep man.", "German", temperature] for temperature in (0.9, 1.0, 1.0)]
 
 
-def other_weights_are_refused(designer: Any) -> None:
-    assert "contains `base`, but `voice_design` is needed" in error(lambda: load(relabelled(designer.twin, "base")))
+def other_weights_are_refused(subject: Any) -> None:
+    assert "contains `base`, but `voice_design` is needed" in error(lambda: load(relabelled(subject.twin, "base")))
 
 
-CHECKS = (
-    a_description_makes_a_voice,
-    seed_description_language_and_temperature_decide,
-    a_sentence_without_end_is_no_voice,
-    noise_is_tried_anew_and_never_delivered,
-    other_weights_are_refused,
-)
+CHECKS = checks_of(globals())
 
 
 def start(twin: Path) -> Any:
