@@ -81,6 +81,7 @@ class LocalHandle:
         self.may_start = asyncio.Event()
         self.asked: list[str] = []
         self.given = 0
+        self.closing: asyncio.Future[Any] | None = None
 
     def options(self, stream: bool, **_: str) -> LocalHandle:
         return self
