@@ -21,6 +21,7 @@ from sqlalchemy import Connection, select
 from starlette.middleware import Middleware
 
 from autoscaling.engine import Engine
+from autoscaling.gate import Gate
 from contract.access import Caller, Scope
 from contract.catalog import Catalog, Model
 from contract.limits import KEY_CACHE_S
@@ -203,11 +204,31 @@ async def serving(catalog: Catalog, state: State, **options: Any) -> AsyncIterat
     engines = options.pop("engines", None) or local_engines(catalog)
     service = Service(catalog, engines, state, **{"console": Console(catalog, engines)} | options)
     service.drafts.pause_s = 0.001
+    before = _tasks()
     api = Api(service, client_of(service))
     await api.organisation("acme")
     api.everything = await api.key(*Scope)
     yield api
     await service.drafts.close()
+    await _cancel(_tasks() - before)
+    assert census(service) == {}, "something is still held after the last request"
+
+
+def census(service: Service) -> dict[str, int]:
+    """Everything that requests hold of a service and that is not zero."""
+    limits, live = service.concurrency, service.live
+    counts = {
+        "requests": limits.requests,
+        "calls": limits.calls.total,
+        "uploads": limits.uploads.total,
+        "bytes of bodies": limits.body_bytes.total,
+        "live sessions": len(live),
+        "bytes of sound": live.sound_bytes.total,
+    }
+    for name, engine in service.engines.items():
+        if isinstance(engine, Gate):
+            counts |= {f"{name} at work": engine.queue.at_work, f"{name} waiting": engine.queue.waiting}
+    return {name: count for name, count in counts.items() if count}
 
 
 @dataclass(frozen=True)
@@ -253,6 +274,12 @@ def _tasks() -> set[asyncio.Task[Any]]:
     return {task for task in asyncio.all_tasks() if "TestRunner" not in repr(task.get_coro())}
 
 
+async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @pytest.fixture
 async def state(ground: GrammarProbe, tmp_path: Path) -> AsyncIterator[State]:
     """A state with an empty database, counters and caches of its own; its bytes are in `tmp_path`."""
@@ -262,10 +289,7 @@ async def state(ground: GrammarProbe, tmp_path: Path) -> AsyncIterator[State]:
     yield opened
     await opened.close()
     # What a test left running would write into the next one's database.
-    left = _tasks() - before
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
+    await _cancel(_tasks() - before)
 
 
 @pytest.fixture
