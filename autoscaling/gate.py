@@ -7,7 +7,7 @@
                        when_busy = queue     waits in `autoscaling.room`, which serves organisations in turn; 429 BUSY
                                              once `max_queued` of this process wait, for those that have most waiting
     deadline passed                          504 UPSTREAM_TIMEOUT
-    replica died or raised                   502 UPSTREAM_ERROR
+    replica died or raised                   502 UPSTREAM_ERROR, or the ApiError that it raised
 
 Serve answers some of its exceptions itself, as plain text, so none may leave this file: no route calls `.remote()`.
 """

@@ -222,7 +222,7 @@ class RequestContext:
 
             async with await context.bill(model, {"input_tokens": 900, "output_tokens": 1024}) as account:
                 ...
-                await account.progress(input_tokens=12, output_tokens=40)      # streams: tops up beforehand
+                await account.progress(input_tokens=12, output_tokens=40)      # streams: tops up when needed
 
         Leaving the block settles what `progress` last said: also when the client went away, and when this server has to
         stop. A client that went away before anything was counted pays what the engine had `begun`, if the call had gone

@@ -2,7 +2,7 @@
 
     async with await ledger.reserve(caller, line="chat:x", model="x", estimate_micro_eur=40, request_id=...) as hold:
         hold.note(31, quantity=190, unit="tokens")          a stream, as it goes
-        await hold.top_up(25)                               and before each further slice
+        await hold.top_up(25)                               once that exceeds what is reserved
         await hold.settle(52, quantity=310, unit="tokens")  once; a block left without it voids
 
 Callers without a limit hold nothing; their usage line is written all the same. What a stream has noted is recorded

@@ -30,7 +30,7 @@ MARK_S = 1.0
 MAX_TEXT_CHARS = 255
 
 TIME_LIMITS = frozenset({UPSTREAM_TIMEOUT, RECORDING_TIMEOUT, WARMING_UP})
-"""Duration up to which an answer is a gift depends on the request: what a stream has sent is billed."""
+"""Faults that a client can provoke by the length of its request: what a stream has sent by then is billed."""
 
 
 class Funds(Enum):

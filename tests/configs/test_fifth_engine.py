@@ -1,6 +1,6 @@
 """The drill: a fifth speech engine, with a language of its own, is a stanza, voices, a sentence and one adapter file.
 
-It starts from the catalogue as shipped. Nothing else of the repository is touched.
+It starts from the catalogue as shipped. No code of the product changes.
 """
 
 from __future__ import annotations

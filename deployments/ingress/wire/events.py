@@ -100,9 +100,9 @@ async def event_stream(
 ) -> StreamedReply:
     """A response over `source`, once it has its first item: an error until then is an ordinary error reply.
 
-    A source that is silent for `keepalive_s` (an engine that loads) is answered 200 with comments meanwhile; an error
-    that comes later is an `error` event, and the stream ends without `[DONE]`. So is one that has to wait and reports
-    it. `headers` are read when the status is decided, so that `source` can fill them until its first item.
+    A source that is silent for `keepalive_s` (an engine that loads), or that reports its wait, is answered 200 with
+    comments or reports meanwhile. An error that comes later is an event, and the stream ends without `[DONE]`.
+    `headers` are read when the status is decided, so that `source` can fill them until its first item.
     """
     first, watch = asyncio.ensure_future(anext(source)), trace.timings.watch
     body = _body(trace, first, source, stream_format)
