@@ -15,10 +15,12 @@ from state.accounts.demo import create_demo
 from state.billing.daily import DailyUsage
 from state.billing.ledger import Ledger
 from state.billing.reservation import MARK_S
-from state.blobs.base import BLOBS_VARIABLE, Blobs, open_blobs
+from state.blobs.base import Blobs
 from state.blobs.folder import free_bytes
+from state.blobs.open import BLOBS_VARIABLE, open_blobs
 from state.blobs.signatures import FILES_PURPOSE, Signatures
-from state.database.base import Clock, Database, insert_new, open_database
+from state.database.base import Clock, Database, insert_new
+from state.database.open import open_database
 from state.database.tables import facts
 from state.drafts import Drafts
 from state.idempotency import PURPOSE as IDEMPOTENCY_PURPOSE

@@ -11,7 +11,7 @@ import pytest
 
 from autoscaling.observation import HEADERS_VARIABLES
 from deployments.replicas import INGRESS_SECRETS, Replica
-from state.blobs.base import BLOBS_VARIABLE
+from state.blobs.open import BLOBS_VARIABLE
 from state.keys import SECRET_VARIABLE
 from state.open import DATABASE_VARIABLE
 from tests.catalogs import chat

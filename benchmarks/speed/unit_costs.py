@@ -37,7 +37,7 @@ from autoscaling.policy import Facts, ScalingPolicy, Terms
 from autoscaling.policy.reports import Reader
 from benchmarks.servers import make_customer, working_folder
 from state import open_state
-from state.database.base import migrate
+from state.database.open import migrate
 from state.keys import SECRET_VARIABLE
 
 KEPT = Path(__file__).with_name("results") / "unit_costs.json"

@@ -22,7 +22,7 @@ from deployments.ingress.front.proxies import VARIABLE as PROXIES_VARIABLE
 from launch.check.cost import replica_of
 from models import options
 from models.weights import store
-from state.blobs.base import BLOBS_VARIABLE
+from state.blobs.open import BLOBS_VARIABLE
 from state.keys import shared_secrets
 from state.open import DATABASE_VARIABLE, REDIS_VARIABLE, is_shared, splits
 

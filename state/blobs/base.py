@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
 
 CHUNK_BYTES = 1 << 20
 """Size of the pieces that are read."""
@@ -67,21 +65,3 @@ def checked(name: str) -> str:
     if len(name) > MAX_NAME_CHARS or not NAME_PATTERN.fullmatch(name):
         raise ValueError(f"{name[:MAX_NAME_CHARS]!r} is not a valid name of a blob")
     return name
-
-
-BLOBS_VARIABLE = "PARLANCE_BLOBS_URL"
-FOLDER = "bytes"
-
-
-def open_blobs(home: Path, url: str | None = None) -> Blobs:
-    """The store at `url`, or the folder `<home>/bytes`. Raises ValueError for an address of another kind."""
-    parts = urlsplit((home / FOLDER).resolve().as_uri() if url is None else url)
-    if parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"):
-        from state.blobs.folder import FolderBlobs
-
-        return FolderBlobs(Path(unquote(parts.path)))
-    if parts.scheme == "s3" and parts.netloc:
-        from state.blobs.s3 import S3Blobs
-
-        return S3Blobs(parts.netloc, parts.path.strip("/"))
-    raise ValueError(f"{BLOBS_VARIABLE} must look like s3://bucket/prefix or file:///folder")

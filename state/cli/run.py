@@ -10,7 +10,8 @@ from sqlalchemy import Connection, inspect
 
 from contract.errors import ApiError, without_text
 from state.accounts import acts
-from state.database.base import Database, connect, migrate, open_database
+from state.database.base import Database
+from state.database.open import connect, migrate, open_database
 from state.database.tables import acts as acts_table
 from state.open import default_database, is_shared
 

@@ -1,6 +1,7 @@
 """Rows: one small interface over SQLite and PostgreSQL.
 
-base.py         what a database does: the protocol `Database`; its time; the database that an address names
+base.py         what a database does: the protocol `Database`; its time
+open.py         the database that an address names, as it is or migrated
 sqlite.py       one writer thread, several transactions in one commit
 driver.py       which SQLite opens a file, and with which journal
 postgres.py     a pool of connections

@@ -31,8 +31,9 @@ from deployments.ingress.context import Service
 from state import State, keys
 from state.accounts import api_keys, organisations
 from state.accounts.authentication import PEPPER
-from state.blobs.base import open_blobs
-from state.database.base import Clock, Database, connect
+from state.blobs.open import open_blobs
+from state.database.base import Clock, Database
+from state.database.open import connect
 from state.database.tables import metadata, usage_lines
 from state.keys import Key, Secrets, open_secrets
 from state.open import default_database

@@ -20,8 +20,8 @@ from contract.limits import MIB, SPARE_BYTES, UPLOAD_S, UPLOADS_OF_ORGANISATION
 from deployments.ingress.flows.uploads import AT_ONCE
 from deployments.ingress.front.bodies import with_stall_limit
 from deployments.ingress.routes import files
-from state.blobs.base import open_blobs
 from state.blobs.folder import UNFINISHED, FolderBlobs
+from state.blobs.open import open_blobs
 from state.tickets import Ticket, Tickets
 from tests.api.conftest import Api, refused
 from tests.api.uploads import (

@@ -14,7 +14,8 @@ from state.accounts import organisations
 from state.billing import audit
 from state.billing.ledger import Ledger
 from state.billing.reservation import Reservation
-from state.database.base import Database, connect
+from state.database.base import Database
+from state.database.open import connect
 from state.database.tables import budgets, replies, reservations, tickets, usage_lines
 
 SLACK_S = 30

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from contract.access import Caller
-from state.blobs.base import Blobs, open_blobs
-from state.database.base import Database, connect, migrate
+from state.blobs.base import Blobs
+from state.blobs.open import open_blobs
+from state.database.base import Database
+from state.database.open import connect, migrate
 from tests.state.books import make_caller
 from tests.state.drafts import Workshop
 from tests.state.servers import Postgres, Redis, run_server, temporary_folder

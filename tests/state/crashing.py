@@ -30,8 +30,10 @@ from state import keys
 from state.accounts import api_keys
 from state.accounts.authentication import PEPPER
 from state.billing.ledger import Ledger
-from state.blobs.base import Blobs, open_blobs
-from state.database.base import Database, connect, open_database
+from state.blobs.base import Blobs
+from state.blobs.open import open_blobs
+from state.database.base import Database
+from state.database.open import connect, open_database
 from state.drafts import Adoption, Draft, DraftClaim, Drafts
 from state.keys import Secrets
 from state.tickets import Tickets

@@ -10,7 +10,8 @@ from sqlalchemy import Connection
 
 from state.billing import upkeep
 from state.blobs.base import Blobs
-from state.database.base import Database, T, connect
+from state.database.base import Database, T
+from state.database.open import connect
 
 
 class WatchedDatabase:

@@ -13,8 +13,9 @@ import pytest
 
 from contract.errors import ApiError
 from state.blobs import folder as folder_module
-from state.blobs.base import CHUNK_BYTES, MAX_NAME_CHARS, Blobs, open_blobs
+from state.blobs.base import CHUNK_BYTES, MAX_NAME_CHARS, Blobs
 from state.blobs.folder import UNFINISHED, UNFINISHED_S
+from state.blobs.open import open_blobs
 from tests.docs.pages import ROOT
 from tests.state.bucket import Bucket, run_bucket
 
@@ -265,7 +266,7 @@ def test_other_addresses_are_refused(tmp_path: Path, url: str) -> None:
 
 def test_memory_does_not_grow_with_the_length_of_a_stream(tmp_path: Path) -> None:
     code = (
-        "import asyncio, resource, sys; from pathlib import Path; from state.blobs.base import open_blobs\n"
+        "import asyncio, resource, sys; from pathlib import Path; from state.blobs.open import open_blobs\n"
         "async def pieces(n):\n"
         "    for _ in range(n): yield b'x' * 65536\n"
         "async def run():\n"

@@ -20,8 +20,10 @@ from state.accounts import organisations
 from state.billing import audit
 from state.billing.ledger import Ledger
 from state.billing.postings import LEASE_S
-from state.blobs.base import Blobs, open_blobs
-from state.database.base import Database, connect, open_database
+from state.blobs.base import Blobs
+from state.blobs.open import open_blobs
+from state.database.base import Database
+from state.database.open import connect, open_database
 from state.database.tables import api_keys, budgets, reservations, tickets, usage_lines
 from state.drafts import Draft, Drafts
 from state.drafts.store import LEASE_S as DRAFT_LEASE_S

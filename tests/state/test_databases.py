@@ -17,8 +17,9 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from contract.errors import ApiError
-from state.database.base import Database, RowRefused, connect, migrate, open_database
+from state.database.base import Database, RowRefused
 from state.database.driver import driver, journal_mode
+from state.database.open import connect, migrate, open_database
 from state.database.postgres import SSL_MODES
 from state.database.sqlite import SqliteDatabase
 from state.database.tables import metadata

@@ -15,7 +15,8 @@ from state.accounts import api_keys
 from state.accounts.organisations import create
 from state.billing.ledger import Ledger
 from state.blobs.base import Blobs
-from state.database.base import Clock, Database, connect
+from state.database.base import Clock, Database
+from state.database.open import connect
 from state.database.tables import organisations, replies, reply_quotas
 from state.drafts import Drafts
 from state.facts import revise

@@ -10,7 +10,8 @@ from sqlalchemy import select
 from contract.errors import ApiError
 from state.billing.ledger import Ledger
 from state.billing.reservation import Reservation
-from state.database.base import Database, now_s, open_database
+from state.database.base import Database, now_s
+from state.database.open import open_database
 from state.database.tables import usage_lines
 from tests.state.books import SLACK_S, fault_of, line_count, make_caller, money, refusal, reserve, set_limit
 from tests.state.doubles import LateDatabase

@@ -13,8 +13,9 @@ from sqlalchemy import Connection, Table, func, insert, inspect, select, text
 from state.accounts import organisations
 from state.billing import audit
 from state.database import tables
-from state.database.base import Database, connect, migrate, open_database
+from state.database.base import Database
 from state.database.migrate import STEPS, _revisions, upgrade_schema
+from state.database.open import connect, migrate, open_database
 
 ROWS, USERS = 1_000, 100
 

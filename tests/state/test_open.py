@@ -14,7 +14,8 @@ from state import keys, open_state
 from state import open as opening
 from state.accounts import api_keys, demo
 from state.accounts.authentication import PEPPER
-from state.database.base import Database, RowRefused, open_database
+from state.database.base import Database, RowRefused
+from state.database.open import open_database
 from state.database.tables import api_keys as keys_table
 from state.idempotency import Idempotency
 from state.keys import SECRET_VARIABLE, open_secrets, rotate
