@@ -24,7 +24,7 @@ def test_routes_need_no_ray() -> None:
     assert not loaded_by("import deployments.ingress.app") & (HEAVY | {"ray"})
 
 
-@pytest.mark.parametrize("capability", ["chat", "embeddings", "rerank", "speech", "decisions", "uploads"])
+@pytest.mark.parametrize("capability", ["chat", "encoders", "speech", "decisions", "uploads"])
 def test_flows_need_no_http(capability: str) -> None:
     loaded = loaded_by(f"import deployments.ingress.flows.{capability}")
     assert not loaded & (HEAVY | {"ray", "fastapi", "starlette", "uvicorn"})
