@@ -133,7 +133,7 @@ SLOTS = _gauge(
 ENGINE_STATE = _gauge(
     "parlance_engine_state",
     ("engine", "state"),
-    "1 for the present state, 0 for the others. Exported at zero replicas, too.",
+    "1 for the present `state` (cold, starting, ready, busy, failed), else 0. Exported at zero replicas, too.",
 )
 REQUESTS = _gauge("parlance_requests", (), "Running requests of an ingress process.")
 STREAMS = _gauge("parlance_open_streams", (), "Open streams of an ingress process.")
@@ -171,7 +171,7 @@ SCALING_FAILURES = _counter(
 FORK_SERVER = _gauge(
     "parlance_fork_server_bytes",
     (),
-    "Memory of the fork servers on the node of an ingress process, which their forks share.",
+    "Memory of the fork servers on the node of an ingress process, which their forks share; 0 if none runs.",
 )
 VERDICTS = _counter(
     "parlance_speech_verdicts",

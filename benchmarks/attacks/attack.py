@@ -52,7 +52,7 @@ NEEDS = {
     "stt": "no transcriber here",
     OTHER_KEY: "wants a key of another organisation",
 }
-"""What attacks may need, kinds of models among them, and what is said where it is not there."""
+"""Needs of attacks, kinds of models among them, and the answer where one is missing."""
 
 
 Try = Callable[[Target], Awaitable[Saw]]

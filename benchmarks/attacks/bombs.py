@@ -115,4 +115,4 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     "an archive": lambda: b"PK\3\4" + bytes(10_000),
     "numbers that are none": numbers_that_are_none,
 }
-"""What makes each file, by its name."""
+"""Makers of files, by name."""

@@ -21,7 +21,7 @@ WAIT_S = 3.0
 """What somebody else may wait at the worst. Far from both sides: calm is milliseconds, harm was 4 to 60 seconds."""
 
 HELD_UP_S = 0.3
-"""What somebody else may wait as a rule beside bodies that are only wrong."""
+"""Usual wait of another client beside bodies that are only wrong."""
 HELD_UP_SHORT_S = 1.5
 """The same where tests run beside it on the same processors. It was 9 s."""
 

@@ -127,7 +127,7 @@ def by_group(results: Sequence[Evaluated], title: str, key: Callable[[Verdict], 
 
 
 def released(results: Sequence[Evaluated]) -> str:
-    """What a policy with a threshold withholds, and how often the rest is right."""
+    """Share that a policy with a threshold withholds, and accuracy of the rest."""
     lines = [
         "| threshold | " + " | ".join(f"{each.model_id}: withheld | right of the rest" for each in results) + " |",
         "|---" * (1 + 2 * len(results)) + "|",

@@ -148,7 +148,7 @@ class LocalEngine(Gate):
 
     @property
     def adapter(self) -> Any:
-        """What the replica works with."""
+        """The adapter of the replica."""
         return self.handle.replica._adapter
 
     @adapter.setter

@@ -262,7 +262,7 @@ MORE: list[tuple[str, str, dict[str, Any] | None]] = [
         )
     ),
 ]
-"""What the bodies of the routes do not reach."""
+"""Schemas that the bodies of the routes do not reach."""
 
 
 @pytest.mark.parametrize("runs", [False, True], ids=["cold", "running"])

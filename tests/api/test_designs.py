@@ -102,7 +102,7 @@ async def test_an_adopted_draft_is_a_voice_at_once(api: Api) -> None:
 
 async def test_what_designed_a_voice_speaks_it_by_its_recipe_and_another_engine_imitates_its_clip(api: Api) -> None:
     async def spoken(slug: str) -> dict[str, Any]:
-        """What the engine is asked for a text in this voice."""
+        """The job of the engine for a text in this voice."""
         reply = await api.send("POST", "/v1/audio/speech", json={"input": "hello", "voice": slug})
         assert (reply.status_code, reply.headers["x-voice"]) == (200, slug)
         about: dict[str, Any] = json.loads(reply.content.split(b"\n")[0])

@@ -1,4 +1,4 @@
-"""What is listed: models, runtimes, and the pages of the site."""
+"""Lists of models and runtimes, and the pages of the site."""
 
 from __future__ import annotations
 

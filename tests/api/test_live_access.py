@@ -225,7 +225,7 @@ async def test_an_organisation_holds_half_of_the_sound(api: Api, monkeypatch: py
 
 
 async def test_a_client_that_loses_its_place_is_informed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which one: tests/api/test_live_turns.py."""
+    """The choice itself: tests/api/test_live_turns.py."""
     api.service.live.most = 2
     other = await api.stranger()
     await api.organisation("third")

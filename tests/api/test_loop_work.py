@@ -1,4 +1,4 @@
-"""What a request makes its event loop do, and how many files it opens."""
+"""Work of a request in the event loop, and the number of files that it enters."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ NO_MESSAGES: list[tuple[Any, dict[str, str], int]] = [
         for revision in ("2024-11-05", "2025-03-26", "2026-07-29", "latest", "", "x" * 5000)
     ),
 ]
-"""What is no JSON, no message, a batch, or of a revision that is not served, and the code of the refusal."""
+"""Bodies that are no JSON, no message, a batch, or of another revision, and the code of the refusal."""
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -239,7 +239,7 @@ PARTS = ("gateway", "queue", "load", "engine")
 
 
 class Seen:
-    """What the engine of a chat sees beside its job."""
+    """Fields that the engine of a chat gets beside its job."""
 
     def __init__(self, api: Api) -> None:
         NAMES.set(None)  # tests share a context, which requests in Serve do not

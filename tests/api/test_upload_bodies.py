@@ -133,7 +133,7 @@ async def test_503_more_uploads_at_once_than_a_process_may(api: Api) -> None:
 
 
 async def test_no_ticket_where_the_disk_must_keep_what_is_free(api: Api, tmp_path: Path) -> None:
-    """What stays free holds the database's own growth; half of the rest is for one organisation, used or not."""
+    """The free space is for the growth of the database; half of the rest is for one organisation."""
     left = [SPARE_BYTES + 1999]
     api.state.blobs = FolderBlobs(tmp_path / "bytes", lambda folder: left[0])
 
@@ -218,7 +218,7 @@ async def test_the_same_rules_hold_over_an_s3_store(api: Api, bucket: Bucket) ->
 
 
 def settings_of(server: Bucket) -> dict[str, str]:
-    """What a process has in its environment that keeps its bytes in `server`."""
+    """Environment of a process that keeps its bytes in `server`."""
     settings = {"ENDPOINT_URL": server.url, "ALLOW_HTTP": "true", "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x"}
     return {f"AWS_{name}": value for name, value in settings.items()}
 

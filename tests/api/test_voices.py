@@ -55,7 +55,7 @@ async def adopt(api: Api, org_id: int = 1) -> None:
 
 
 async def test_every_voice_of_the_catalogue_is_listed(api: Api) -> None:
-    """What the spec says of them: tests/contract/test_speech.py."""
+    """Their fields by the spec: tests/contract/test_speech.py."""
     body, found = await voices(api), await by_slug(api)
     assert found.keys() == api.service.catalog.voices.keys()
     assert {voice["scope"] for voice in found.values()} == {"platform"}

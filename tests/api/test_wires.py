@@ -1,4 +1,4 @@
-"""What the four wires of a chat have in common: bills, failures, models, what is left out, cut, or too long."""
+"""Promises of all four wires of a chat: bills, failures, models, and fields that are left out, cut or too long."""
 
 from __future__ import annotations
 

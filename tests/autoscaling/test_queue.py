@@ -239,7 +239,7 @@ FLOOD, VICTIM, THIRD = 1, 2, 3
 
 
 class Metrics:
-    """What one handle tells Serve's controller that waits at it."""
+    """Report of one handle to Serve's controller about its waiting calls."""
 
     def __init__(self) -> None:
         self.queued = 0

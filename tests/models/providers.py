@@ -29,7 +29,7 @@ KEY = "sk-of-the-test"
 KEY_VARIABLE = "TEST_PROVIDER_KEY"
 NOBODY = "http://127.0.0.1:1/v1"
 BROKEN = (*(f"status:{status}" for status in (204, 400, 401, 500, 503)), "moved:", "cut:")
-"""How a provider of any kind may behave that has failed."""
+"""Failures of a provider, of speech or of transcription."""
 
 
 def serving_of(adapter: str, address: str, options: dict[str, Any], deadline_s: float) -> Serving:

@@ -1,4 +1,4 @@
-"""How everything is opened and what survives closing, and fifty planted secrets that show up nowhere."""
+"""Opening and closing of the state, and fifty planted secrets that appear in no output."""
 
 import asyncio
 import logging

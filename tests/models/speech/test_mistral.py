@@ -41,7 +41,7 @@ def heard(engine: MistralSpeech, text: str, **fields: Any) -> np.ndarray[Any, An
     ],
 )
 def test_what_is_asked(provider: SpeechProvider, wire: str, voice: str, wanted: dict[str, Any]) -> None:
-    """Where no voice is asked for, the one of the language speaks, or that of the stanza's first."""
+    """Without a requested voice, the one of the language speaks, or the first of the stanza."""
     engine = MistralSpeech(speech_model(provider.address, wire=wire), None)
     for language, slug in (("de", "bib-f-20"), ("en", None), ("nl", None)):
         list(engine.render(SpeechJob("Guten Tag.", language, slug)))
