@@ -257,6 +257,16 @@ async def answer(api: Api, path: str, body: dict[str, Any]) -> Any:
     return reply.status_code, sorted(told)
 
 
+async def difference(api: Api, path: str, body: dict[str, Any], changed: dict[str, Any]) -> Any:
+    """The answer to `changed`, unless it is that to `body`. Where a second has begun between the two, times differ once."""
+    for _ in range(3):
+        expected = await answer(api, path, body)
+        assert expected[0] in (200, 202), expected
+        if (given := await answer(api, path, changed)) == expected:
+            return None
+    return given
+
+
 def schema_of(document: dict[str, Any], path: str) -> dict[str, Any]:
     node: dict[str, Any] = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
     return node
@@ -276,10 +286,8 @@ async def test_null_is_absent(api: Api, document: dict[str, Any], path: str) -> 
     let_decisions_see(api)
     wrong = {}
     for body in SAMPLES[path]:
-        absent = await answer(api, path, body)
-        assert absent[0] in (200, 202), absent
         for (schema, field), place in holes(body, schema_of(document, path), document["components"]["schemas"]):
-            if (given := await answer(api, path, with_null(body, field, place))) != absent:
+            if given := await difference(api, path, body, with_null(body, field, place)):
                 wrong[f"{schema}.{field} at {place}"] = given
     assert not wrong, json.dumps(wrong, indent=1, default=str)
 
