@@ -1,0 +1,98 @@
+"""Breaks a graph of its own in every way that docs/reliability.md speaks of, and counts what was lost.
+
+    python -m tests.campaign                     all parts: an hour
+    python -m tests.campaign --short --seed 7    ten minutes, the same faults in the same order each time
+    python -m tests.campaign deaths load         only these parts
+    python -m tests.campaign --publish           docs/made/campaign.json, of which docs/reliability.md is made, too
+
+Exit 0: nothing was lost. Each part is a module with one function, whose outcomes are printed as they come:
+
+    async def outcomes(seed: int, is_short: bool, place: Graph) -> AsyncIterator[Outcome]
+
+`place` of disks and of databases, which run no graph, is the `Path` of a folder that is empty, on a disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import platform
+import random
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.servers import working_folder
+from tests.campaign.graph import running
+from tests.campaign.record import Outcome, Record
+
+WITHOUT_GRAPH = ("disks", "databases")
+ON_A_GRAPH = ("deaths", "load", "inputs", "tenants")
+PUBLISHED = Path(__file__).parents[2] / "docs/made/campaign.json"
+
+Part = Callable[[int, bool, Any], AsyncIterator[Outcome]]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point. Exits with 1 if something was lost."""
+    options = _parser().parse_args(arguments)
+    print(f"seed {options.seed}", flush=True)
+    outcomes = asyncio.run(_run(options.parts or [*WITHOUT_GRAPH, *ON_A_GRAPH], options.seed, options.short))
+    day = datetime.now(UTC).date().isoformat()
+    record = Record(options.seed, options.short, day, _machine(), outcomes)
+    for path in filter(None, [options.keep, PUBLISHED if options.publish else None]):
+        record.write(path)
+    sys.exit(any(outcome.lost for outcome in outcomes))
+
+
+async def _run(parts: Sequence[str], seed: int, is_short: bool) -> list[Outcome]:
+    outcomes = []
+    with working_folder("campaign-") as folder:
+        for name in WITHOUT_GRAPH:
+            if name in parts:
+                (home := folder / name).mkdir()
+                outcomes += [outcome async for outcome in _shown(name, seed, is_short, home)]
+        if of_graph := [name for name in ON_A_GRAPH if name in parts]:
+            with running(folder) as graph:
+                for name in of_graph:
+                    outcomes += [outcome async for outcome in _shown(name, seed, is_short, graph)]
+    return outcomes
+
+
+async def _shown(name: str, seed: int, is_short: bool, place: Any) -> AsyncIterator[Outcome]:
+    """Outcomes of a part, each printed as a row as soon as it is known."""
+    part: Part = import_module(f"tests.campaign.{name}").outcomes
+    async for outcome in part(seed, is_short, place):
+        seen = ", ".join(f"{name} x{count}" for name, count in sorted(outcome.seen.items()))
+        within = "" if outcome.normal_s is None else f"{outcome.normal_s:.1f} s"
+        print(
+            f"| {outcome.part} | {outcome.fault} | {outcome.times} | {outcome.lost} | {within} | {seen} |", flush=True
+        )
+        yield outcome
+
+
+def _machine() -> str:
+    """Processors and memory in words."""
+    gib = psutil.virtual_memory().total / 2**30
+    return f"{psutil.cpu_count()} cores {platform.machine()}, {gib:.0f} GiB, Linux {platform.release()}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__, formatter_class=form)
+    choices = [*WITHOUT_GRAPH, *ON_A_GRAPH]
+    parser.add_argument("parts", nargs="*", choices=choices, metavar="PART", help=f"of {', '.join(choices)}")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), help="a random one else")
+    parser.add_argument("--short", action="store_true", help="one or two tries of each fault")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="where the record is written")
+    parser.add_argument("--publish", action="store_true", help=f"write {PUBLISHED.name} of the documentation, too")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
