@@ -6,6 +6,7 @@ LIBS    ?= $(if $(filter gpu,$(PROFILE)),gpu,cpu)
 QWEN    ?= .venv/qwen
 BATCH   ?= .venv/batch
 CLIENTS ?= .venv/conformance
+SCHEMATHESIS ?= .venv/campaign
 PLAYWRIGHT ?= .venv/browser
 PEERS := infinity kokoro litellm llama
 TESTERS ?= 2
@@ -175,6 +176,11 @@ tests/console/node_modules/done: tests/console/package-lock.json
 	@if command -v npm >/dev/null; then \
 		cd tests/console && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/done; \
 	else echo "no npm here: the accessibility of the console is not judged"; fi
+
+$(SCHEMATHESIS)/done: requirements/campaign.lock | .venv/bin/python
+	@$(BIN)/python -m venv --without-pip --clear $(SCHEMATHESIS)
+	@$(BIN)/pip --python $(SCHEMATHESIS)/bin/python install --quiet $(HASHED) -r $<
+	@touch $@
 
 .venv/audit/done: requirements/audit.lock | .venv/bin/python
 	@$(BIN)/python -m venv --without-pip --clear .venv/audit

@@ -145,6 +145,9 @@ def answer(
         return _refusal(
             INVALID_REQUEST, "the body is not a JSON-RPC 2.0 message: send an object with `jsonrpc`, `method`, `id`"
         )
+    # The SDK takes a message with such an `id` for a notification, which gets no answer.
+    if isinstance(message.get("id"), bool | float | list | dict):
+        return _refusal(INVALID_REQUEST, "`id` of a request is a string or an integer")
     wants_progress = accepts_stream and _has_progress_token(message)
     headers = MutableHeaders(raw=list(request.headers.raw))
     headers["content-type"] = "application/json"
