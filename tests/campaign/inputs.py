@@ -65,7 +65,7 @@ AUDIO = {
     "audio/x-m4a": ("ipod", "aac"),
     "audio/mp4": ("mp4", "aac"),
     "audio/aac": ("adts", "aac"),
-    "audio/ogg": ("ogg", "libvorbis"),
+    "audio/ogg": ("ogg", "flac"),
     "audio/opus": ("ogg", "libopus"),
     "audio/webm": ("webm", "libopus"),
 }
