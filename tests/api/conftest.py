@@ -58,6 +58,10 @@ class Api:
     def state(self) -> State:
         return self.service.state
 
+    @property
+    def app(self) -> Any:
+        return cast("Any", self.client)._transport.app
+
     def changed(self, base_url: str = ADDRESS, **changes: Any) -> Api:
         """The same over a service that differs in these attributes."""
         service = replace(self.service, **changes)

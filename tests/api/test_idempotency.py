@@ -120,7 +120,7 @@ async def test_the_official_sdk_sends_it_again_until_it_gets_the_first_answer(ap
             refused.append(reply)
             engine.go.set()
 
-    transport = httpx2.ASGITransport(api.client._transport.app)  # type: ignore[attr-defined]
+    transport = httpx2.ASGITransport(api.app)
     async with httpx2.AsyncClient(transport=transport, event_hooks={"response": [note]}) as http:
         client = openai.AsyncOpenAI(api_key=api.everything, base_url="http://test/v1", http_client=http)
         sent = client.chat.completions.with_raw_response

@@ -206,7 +206,7 @@ class History:
         await self.database.run(transaction)
         self.lost |= ids
 
-    def in_memory(self) -> tuple[object, ...]:
+    def in_memory(self) -> tuple[object, dict[str, int], object]:
         holds = [(hold.funds, hold.held_micro_eur, hold.has_ended) for hold in self.holds]
         purses = {purse.entry.id: purse.free_micro_eur for purse in self.ledger._purses._purses.values()}
         return holds, purses, set(self.ledger._unposted)
@@ -225,7 +225,7 @@ class History:
             if self.in_memory() == before:
                 break
             await self.quiet()
-        promised = {purse.entry.id: purse.free_micro_eur for purse in self.ledger._purses._purses.values()}
+        promised = dict(before[1])
         for hold in self.holds:
             assert (hold.purse is not None) == (hold.funds in HAS_PURSE)
             row = rows.get(hold.entry.id)
