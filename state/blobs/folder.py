@@ -65,7 +65,7 @@ class FolderBlobs:
         return size
 
     async def room(self) -> float:
-        return await _in_thread(self._room)
+        return await _in_thread(self._free_bytes, self._folder) - SPARE_BYTES
 
     async def find(self, name: str) -> bytes | None:
         blob = await self.stream(name)
@@ -79,10 +79,10 @@ class FolderBlobs:
         return await _in_thread(self._path(name).is_file)
 
     async def delete(self, name: str) -> None:
-        await _in_thread(_remove_file, self._path(name))
+        await _in_thread(_remove, self._path(name), os.unlink)
 
     async def delete_all(self, folder: str) -> None:
-        await _in_thread(_remove_folder, self._path(folder))
+        await _in_thread(_remove, self._path(folder), shutil.rmtree)
 
     async def drop_unfinished(self) -> None:
         await _in_thread(_remove_orphans, self._unfinished)
@@ -95,13 +95,10 @@ class FolderBlobs:
         return None
 
     def _write(self, file: BinaryIO, data: bytes) -> None:
-        if len(data) > self._room():
+        if len(data) > self._free_bytes(self._folder) - SPARE_BYTES:
             log.warning("the disk for recordings is full: uploads must leave %d bytes of it free", SPARE_BYTES)
             raise STORE_FULL()
         _write_all(file, data)
-
-    def _room(self) -> int:
-        return self._free_bytes(self._folder) - SPARE_BYTES
 
     def _path(self, name: str) -> Path:
         return self._folder / checked(name)
@@ -126,16 +123,10 @@ def _remove_orphans(folder: Path) -> None:
                 path.unlink()
 
 
-def _remove_file(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        path.unlink()
-        sync_folder(path.parent)
-
-
-def _remove_folder(path: Path) -> None:
+def _remove(path: Path, remove: Callable[[Path], None]) -> None:
     # Somebody else may be doing the same.
     with suppress(FileNotFoundError):
-        shutil.rmtree(path)
+        remove(path)
         sync_folder(path.parent)
 
 
