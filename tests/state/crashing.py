@@ -146,24 +146,24 @@ async def bill(url: str, done: Done, seed: int) -> None:
             event.listen(Engine, moment, moments)
     database = connect(url)
     chance, ledger = random.Random(seed), Ledger(database)
-    settled: dict[str, int] = {}
+    late: set[str] = set()
 
     async def worker(number: int) -> None:
         for turn in range(REQUESTS_EACH):
-            await answered(_one_request(ledger, chance, f"{number}-{turn}", settled, done), done)
+            await answered(_one_request(ledger, chance, f"{number}-{turn}", late, done), done)
             moments()
 
     await asyncio.gather(*(worker(number) for number in range(WORKERS)), answered(_manage_keys(database, done), done))
     heal()
     await until(lambda: not ledger._unposted)
-    for name, charged in settled.items():
-        done("settled", name, str(charged))
+    for name in late:
+        done("late", name)
     await ledger.close()
     await database.close()
     done("moments", str(moments.passed))
 
 
-async def _one_request(ledger: Ledger, chance: random.Random, name: str, settled: dict[str, int], done: Done) -> None:
+async def _one_request(ledger: Ledger, chance: random.Random, name: str, late: set[str], done: Done) -> None:
     user = chance.choice([None, 1])
     caller = Caller(1, "acme", "key", TARIFFS["pro"], frozenset(Scope), user, "eve" if user else None, org_limited=True)
     hold = await ledger.reserve(
@@ -176,8 +176,10 @@ async def _one_request(ledger: Ledger, chance: random.Random, name: str, settled
         await hold.void()
         done("voided", hold.entry.id)
         return
-    charged = settled[hold.entry.id] = await hold.settle(chance.randint(0, 90), 1, "tokens")
-    if hold.entry.id not in ledger._unposted:
+    charged = await hold.settle(chance.randint(0, 90), 1, "tokens")
+    if hold.entry.id in ledger._unposted:
+        late.add(hold.entry.id)
+    else:
         done("settled", hold.entry.id, str(charged))
 
 
@@ -204,8 +206,8 @@ async def start(url: str, done: Done, _seed: int) -> None:
 async def keep(url: str, done: Done, _seed: int) -> None:
     """Stores bytes of clips without a database, whose journal would make some names in its folder durable."""
     blobs = open_blobs(Path(url.removeprefix("sqlite:///")).parent)
-    heal()
-    for name in CLIPS:
+
+    async def clip(name: str) -> None:
         await blobs.put(name, _in_pieces(name))
         done("first", name)
         await blobs.put(name, bytes_of("other"))
@@ -214,6 +216,10 @@ async def keep(url: str, done: Done, _seed: int) -> None:
         done("deleted", name)
         await blobs.put(name, _in_pieces(name))
         done("first", name)
+
+    for name in CLIPS:
+        await answered(clip(name), done)
+    heal()
 
 
 async def upload(url: str, done: Done, _seed: int) -> None:

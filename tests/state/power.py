@@ -122,7 +122,8 @@ class Disk:
         `into` is what is found then; the notes before it are yielded.
         """
         told = [number for number, entry in enumerate(entries, 1) if entry.kind == "n"]
-        moments = sorted(chance.choices(range(1, len(entries) + 1), k=times // 2) + chance.choices(told, k=times // 2))
+        everywhere = range(1, len(entries) + 1)
+        moments = sorted(chance.choices(everywhere, k=times - times // 2) + chance.choices(told, k=times // 2))
         for number, entry in enumerate(entries, 1):
             self._apply(entry)
             while moments and moments[0] == number:

@@ -19,7 +19,7 @@ from state.database.tables import budgets
 from tests.state.books import make_caller, money, pass_time, reserve
 from tests.state.crashing import DIED, WORKERS, Job, Run, running
 from tests.state.power import Disk, notes, read_trace
-from tests.state.remains import CHECKS, LIMIT, books_are_right, costs, prepare
+from tests.state.remains import CHECKS, LIMIT, WITHOUT_DATABASE, books_are_right, costs, prepare
 from tests.state.servers import Postgres, temporary_folder
 from tests.waiting import until
 
@@ -43,7 +43,7 @@ def folder() -> Iterator[Path]:
 async def test_what_was_acknowledged_survives_death_and_a_loss_of_power(run: Run, folder: Path, work: str) -> None:
     home, after, trace, seed = folder / "home", folder / "after", folder / "trace", random.randrange(1000)
     home.mkdir()
-    if work not in ("keep", "start"):
+    if work not in WITHOUT_DATABASE:
         await prepare(f"sqlite:///{home / 'parlance.db'}")
     disk = Disk(home)
     assert run(Job(work, f"sqlite:///{home / 'parlance.db'}", str(trace), str(home), seed)) == 0
