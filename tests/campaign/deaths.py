@@ -36,13 +36,46 @@ BOTH = ("call", "call", "stream", "stream")
 
 
 @dataclass(frozen=True)
+class Promise:
+    """A sentence of the docs, and the test that holds it between campaigns."""
+
+    text: str
+    held_by: str = ""
+
+
+STREAM_ENDS = Promise(
+    "A stream whose engine dies ends with an error event, unbilled.",
+    "test_death_in_a_stream_is_an_error_event_without_done",
+)
+IS_502 = Promise("An engine that fails is 502 `upstream_error`, unbilled.", "test_dead_replica_is_502_and_replaced")
+GOES_ON = Promise("Requests go on without it, and it comes back.")
+ENDS_UNDER_WAY = Promise(
+    "Only answers under way end, with a closed connection or an error.",
+    "test_what_haproxy_answers_itself_is_of_the_table",
+)
+HEARD = Promise("No live sound is lost.", "test_a_child_that_dies_is_replaced_and_nothing_is_lost")
+STARTS = Promise(
+    "Engines start without it.", "test_a_server_that_is_killed_in_the_middle_of_a_start_is_no_clients_business"
+)
+REFUSED = Promise("Only that recording is refused.", "test_a_child_that_hangs_is_ended")
+SURVIVES = Promise(
+    "Nothing acknowledged is lost.",
+    "test_the_head_dies_and_comes_back_then_the_other_node_dies_and_nothing_is_lost",
+)
+REPLACED = Promise(
+    "An engine that hangs or breaks is replaced, its calls unbilled.",
+    "test_an_engine_that_finishes_nothing_is_replaced_and_the_next_request_answered",
+)
+
+
+@dataclass(frozen=True)
 class Fault:
     """One kind of death.
 
     Attributes:
-        title: part of the command line of its victims.
+        title: part of the command line of its victims; empty for every process of the graph.
         kinds: of the clients that ask meanwhile.
-        victims: how many of the processes with this title; None means all of them, and of their descendants.
+        victims: how many of the processes with this title; None means all of them.
         may_close: whether connections of clients may break.
         is_replaced: whether there are as many of them again afterwards, without a request.
         takes_all: whether the graph has to be started again.
@@ -51,42 +84,27 @@ class Fault:
     name: str
     title: str
     kinds: tuple[str, ...]
-    promise: str
+    promise: Promise
     victims: int | None = 1
     may_close: bool = False
-    is_replaced: bool = True
+    is_replaced: bool = False
     takes_all: bool = False
 
 
-GOES_ON = "Requests go on without it, and it comes back."
-ENDS_UNDER_WAY = "Only answers under way end: clients see a closed connection or an error of the table."
-
 FAULTS = (
-    Fault(
-        "engine amid streams",
-        ENGINE,
-        ("stream",) * 6,
-        "A stream ends with an error event, and is not billed.",
-        is_replaced=False,
-    ),
-    Fault("engine amid a batch", ENGINE, ("call",) * 20, "502 `upstream_error`, not billed.", is_replaced=False),
-    Fault("every ingress", INGRESS, BOTH, ENDS_UNDER_WAY, victims=None, may_close=True),
-    Fault("one of two ingress replicas", INGRESS, BOTH, ENDS_UNDER_WAY, may_close=True),
-    Fault("Serve's controller", "ray::ServeController", (*BOTH, "start"), GOES_ON),
-    Fault("HAProxy", "bin/haproxy", BOTH, ENDS_UNDER_WAY, victims=None, may_close=True),
-    Fault("HAProxy's manager", "ray::HAProxyManager", BOTH, ENDS_UNDER_WAY, may_close=True),
-    Fault("Ray's proxy actor", "ray::ProxyActor", BOTH, GOES_ON),
-    Fault("listener's child", "siblings import listening", ("live", "live"), "No sound is lost.", is_replaced=False),
-    Fault("fork server", "deployments.fork_server.server", ("start", "call"), GOES_ON, is_replaced=False),
-    Fault(
-        "decoder's child",
-        "siblings import decoding",
-        ("recording", "recording", "call"),
-        "That recording is refused; nobody else notices.",
-        is_replaced=False,
-    ),
-    Fault("raylet, then a start", "raylet/raylet", BOTH, "Nothing acknowledged is lost.", takes_all=True),
-    Fault("node, then a start", "", BOTH, "Nothing acknowledged is lost.", victims=None, takes_all=True),
+    Fault("engine amid streams", ENGINE, ("stream",) * 6, STREAM_ENDS),
+    Fault("engine amid a batch", ENGINE, ("call",) * 20, IS_502),
+    Fault("every ingress", INGRESS, BOTH, ENDS_UNDER_WAY, None, may_close=True, is_replaced=True),
+    Fault("one of two ingress replicas", INGRESS, BOTH, ENDS_UNDER_WAY, may_close=True, is_replaced=True),
+    Fault("Serve's controller", "ray::ServeController", (*BOTH, "start"), GOES_ON, is_replaced=True),
+    Fault("HAProxy", "bin/haproxy", BOTH, ENDS_UNDER_WAY, None, may_close=True, is_replaced=True),
+    Fault("HAProxy's manager", "ray::HAProxyManager", BOTH, ENDS_UNDER_WAY, may_close=True, is_replaced=True),
+    Fault("Ray's proxy actor", "ray::ProxyActor", BOTH, GOES_ON, is_replaced=True),
+    Fault("listener's child", "siblings import listening", ("live", "live"), HEARD),
+    Fault("fork server", "ForkServer", ("start", "call"), STARTS),
+    Fault("decoder's child", "siblings import decoding", ("recording", "recording", "call"), REFUSED),
+    Fault("raylet, then a start", "raylet/raylet", BOTH, SURVIVES, takes_all=True),
+    Fault("node, then a start", "", BOTH, SURVIVES, None, takes_all=True),
 )
 
 COMMANDS = {
@@ -110,9 +128,9 @@ class Tries:
         self.lost += 1
         self.seen[f"LOST: {what}"] += 1
 
-    def outcome(self, fault: str, promise: str, times: int) -> Outcome:
+    def outcome(self, fault: str, promise: Promise, times: int) -> Outcome:
         worst_s = round(max(self.normal_s), 1) if self.normal_s else None
-        return Outcome("deaths", fault, promise, times, self.lost, worst_s, self.seen)
+        return Outcome("deaths", fault, promise.text, times, self.lost, worst_s, self.seen, promise.held_by)
 
 
 async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Outcome]:
@@ -132,7 +150,7 @@ async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Out
         tries = Tries()
         for number in range(times):
             await _command(graph, f"{name}-{number}".replace(" ", "-"), command, tries)
-        yield tries.outcome(name, "502 `upstream_error`, not billed; the engine is replaced.", times)
+        yield tries.outcome(name, REPLACED, times)
 
 
 async def _try(graph: Graph, org: str, fault: Fault, hold_s: float | None, chance: random.Random, tries: Tries) -> None:
