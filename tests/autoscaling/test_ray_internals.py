@@ -93,6 +93,7 @@ SOURCES = {
     # What ray.env sets.
     "ray.serve._private.constants": [
         '"RAY_SERVE_CONTROL_LOOP_INTERVAL_S"',
+        '"RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S"',
         '"RAY_SERVE_AUTOSCALING_METRIC_RECORD_INTERVAL_FACTOR"',
         '"RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"',
         '"RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS"',

@@ -18,6 +18,7 @@ import argparse
 import asyncio
 import platform
 import random
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
@@ -41,6 +42,7 @@ Part = Callable[[int, bool, Any], AsyncIterator[Outcome]]
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point. Exits with 1 if something was lost."""
     options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the graph is stopped then, too
     print(f"seed {options.seed}", flush=True)
     outcomes = asyncio.run(_run(options.parts or [*WITHOUT_GRAPH, *ON_A_GRAPH], options.seed, options.short))
     day = datetime.now(UTC).date().isoformat()

@@ -5,17 +5,18 @@ Victims are found among the processes that this start has begun, by their titles
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
 from benchmarks.attacks.target import Target, opened
-from benchmarks.servers import customer, state
+from state.__main__ import main as run_command
 from tests.cluster.conftest import ROOT, STOP_S, Server, free_ports, launched
 from tests.state.servers import Postgres, Redis, run_server
 
@@ -34,7 +35,6 @@ class Graph:
     """
 
     home: Path
-    environment: dict[str, str]
     ports: list[int]
     server: Server
     keys: dict[str, str] = field(default_factory=dict)
@@ -47,12 +47,18 @@ class Graph:
     def key(self, org: str) -> str:
         """A key with every scope of an organisation, which is made where it is not there."""
         if org not in self.keys:
-            self.keys[org] = customer(self.environment, org, PLAN, *NO_LIMIT)
+            self.state("org", "create", org, "--plan", PLAN)
+            self.state("org", "change", org, *NO_LIMIT)
+            self.keys[org] = self.state("key", "create", "--org", org, "--scopes", "all")
         return self.keys[org]
 
     def state(self, *arguments: str) -> str:
-        """Output of `python -m state` beside the graph. Raises CalledProcessError."""
-        return state(self.environment, ROOT, *arguments)
+        """Output of `python -m state` beside the graph, run in this process. Raises RuntimeError with its errors."""
+        with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as errors:
+            status = run_command(arguments)
+        if status:
+            raise RuntimeError(errors.getvalue() or output.getvalue())
+        return output.getvalue().strip()
 
     async def target(self, is_short: bool) -> Target:
         """The graph as `benchmarks.attacks` knows it: attacker and bystander are two organisations."""
@@ -73,7 +79,7 @@ class Graph:
 
     def start(self) -> None:
         """Starts it, as after a machine has lost power."""
-        self.server = launched(CONFIG, self.home, self.ports, self.environment)
+        self.server = launched(CONFIG, self.home, self.ports, {})
 
     def kill(self) -> None:
         """Kills every process of it, and returns once all of them are gone."""
@@ -100,8 +106,9 @@ def running(folder: Path) -> Iterator[Graph]:
             "PARLANCE_SECRET": "5c" * 32,
             "PYTHONPATH": str(ROOT),
         }
+        os.environ |= environment  # of the graph, and of `python -m state` here
         ports = free_ports(2)
-        graph = Graph(home, environment, ports, launched(CONFIG, home, ports, environment))
+        graph = Graph(home, ports, launched(CONFIG, home, ports, {}))
         try:
             yield graph
             graph.server.process.send_signal(signal.SIGINT)

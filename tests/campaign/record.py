@@ -19,6 +19,7 @@ class Outcome:
         times: how often it was tried.
         lost: how many things that had been acknowledged or promised were lost; 0 keeps the promise.
         normal_s: seconds until a request was answered as before, the worst of all tries.
+        held_by: a test of `make test-all` that holds the promise between campaigns, by its name.
         seen: answers that clients got, by status and code, or by the name of what they saw.
     """
 
@@ -29,6 +30,7 @@ class Outcome:
     lost: int
     normal_s: float | None = None
     seen: Counter[str] = field(default_factory=Counter)
+    held_by: str = ""
 
 
 @dataclass(frozen=True)

@@ -119,9 +119,11 @@ def launched(config: str, home: Path, ports: list[int], environment: dict[str, s
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
     url = f"http://127.0.0.1:{port}"
     try:
-        eventually(lambda: _answers(url, process), START_S, f"the server did not start: {home}/serve.log")
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
+        eventually(lambda: _answers(url, process), START_S, "the server did not start")
+    except BaseException as error:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        error.add_note((home / "serve.log").read_text()[-3000:])
         raise
     return Server(url, home, (home / "demo.key").read_text().strip(), process, f"127.0.0.1:{metrics_port}")
 
