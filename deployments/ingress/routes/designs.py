@@ -9,7 +9,9 @@ from fastapi import APIRouter, Depends
 from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
+from contract.catalog import VoiceDesignModel
 from contract.speech.voices import VoiceObject
+from contract.voice_design.draft import VoiceSpec
 from contract.voice_design.order import AdoptRequest, DesignOrder, SuggestRequest
 from contract.voice_design.replies import DesignOptions, Measurements, SuggestReply, VoiceDesignList, VoiceDesignObject
 from deployments.ingress.flows import designs
@@ -42,11 +44,12 @@ async def get_options(admitted: AnyKey) -> Response:
 async def order(admitted: Designing) -> Response:
     """Order a voice. The draft is `pending`; poll it every few seconds."""
     request = await admitted.body(DesignOrder)
-    return await once(admitted, partial(_order, admitted, request))
+    model, spec = designs.prepare(admitted.context, request)
+    return await once(admitted, partial(_order, admitted, model, spec))
 
 
-async def _order(admitted: Admitted, request: DesignOrder) -> Response:
-    return JSONResponse(await _object(admitted, await designs.order(admitted.context, request), None), 202)
+async def _order(admitted: Admitted, model: VoiceDesignModel, spec: VoiceSpec) -> Response:
+    return JSONResponse(await _object(admitted, await designs.order(admitted.context, model, spec), None), 202)
 
 
 @router.get(DRAFTS, openapi_extra=documented(None, VoiceDesignList))
@@ -82,11 +85,12 @@ async def get_draft(admitted: Designing, design_id: str) -> Response:
 async def adopt(admitted: Designing, design_id: str) -> Response:
     """Make a ready draft a voice of your organisation."""
     request = await admitted.body(AdoptRequest, optional=True)
-    return await once(admitted, partial(_adopt, admitted, design_id, request))
+    draft = await designs.find_to_adopt(admitted.context, design_id)
+    return await once(admitted, partial(_adopt, admitted, draft, request))
 
 
-async def _adopt(admitted: Admitted, design_id: str, request: AdoptRequest) -> Response:
-    own: OwnVoice = await designs.adopt(admitted.context, design_id, request)
+async def _adopt(admitted: Admitted, draft: Draft, request: AdoptRequest) -> Response:
+    own: OwnVoice = await designs.adopt(admitted.context, draft, request)
     return JSONResponse(await own_entry(admitted, own))
 
 
