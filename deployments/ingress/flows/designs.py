@@ -86,9 +86,8 @@ async def find_to_adopt(context: RequestContext, draft_id: str) -> Draft:
 
 async def adopt(context: RequestContext, draft: Draft, request: AdoptRequest) -> OwnVoice:
     """The voice that a ready draft becomes. Raises INVALID_REQUEST unless it is ready, VOICE_LIMIT_REACHED."""
-    service = context.service
-    adoption = service.drafts.adoption(draft, request.slug, request.label)
-    _, own = await service.state.drafts.adopt(draft.org_id, draft.id, adoption)
+    adoption = context.service.drafts.adoption(draft, request.slug, request.label)
+    _, own = await context.service.state.drafts.adopt(draft.org_id, draft.id, adoption)
     return own
 
 

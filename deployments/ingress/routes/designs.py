@@ -59,8 +59,7 @@ async def list_drafts(admitted: Designing) -> Response:
     drafts = await state.drafts.of(org_id)
     voices = {own.voice.slug: own for own in await state.voices.of(org_id)}
     data = [await _object(admitted, draft, voices.get(draft.voice_slug or "")) for draft in drafts]
-    listed: VoiceDesignList = {"object": "list", "data": data}
-    return JSONResponse(listed)
+    return JSONResponse(VoiceDesignList(object="list", data=data))
 
 
 @router.post(f"{DRAFTS}/suggest", openapi_extra=documented(SuggestRequest, SuggestReply))
@@ -72,10 +71,8 @@ async def suggest(admitted: Designing) -> Response:
 @router.get(f"{DRAFTS}/{{design_id}}", openapi_extra=documented(None, VoiceDesignObject))
 async def get_draft(admitted: Designing, design_id: str) -> Response:
     """Say how far a draft is."""
-    draft = await designs.poll(admitted.context, design_id)
-    own = None
-    if draft.voice_slug:
-        own = await admitted.context.service.state.voices.find(draft.org_id, draft.voice_slug)
+    draft, voices = await designs.poll(admitted.context, design_id), admitted.context.service.state.voices
+    own = await voices.find(draft.org_id, draft.voice_slug) if draft.voice_slug else None
     return JSONResponse(await _object(admitted, draft, own))
 
 
@@ -90,8 +87,7 @@ async def adopt(admitted: Designing, design_id: str) -> Response:
 
 
 async def _adopt(admitted: Admitted, draft: Draft, request: AdoptRequest) -> Response:
-    own: OwnVoice = await designs.adopt(admitted.context, draft, request)
-    return JSONResponse(await own_entry(admitted, own))
+    return JSONResponse(await own_entry(admitted, await designs.adopt(admitted.context, draft, request)))
 
 
 @router.delete(f"{DRAFTS}/{{design_id}}", openapi_extra=documented(None, VoiceDesignObject))
