@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -27,6 +29,39 @@ RATE_HEADERS = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset
 async def test_body_is_checked_before_the_budget(api: Api) -> None:
     await api.limit(0)
     assert (await api.send("POST", "/v1/chat/completions", content=b"{")).status_code == 400
+
+
+ORDERS = "/audio/voices/designs"
+ADOPTIONS = f"{ORDERS}/x/adopt"
+
+FIRST = {
+    ("/chat/completions", "model", "repeated"): (404, "model_not_found"),
+    ("/chat/completions", "model", "budget"): (404, "model_not_found"),
+    ("/chat/completions", "repeated", "budget"): (409, "idempotency_in_progress"),
+    (ADOPTIONS, "draft", "plan"): (404, "not_found"),
+    (ADOPTIONS, "draft", "repeated"): (404, "not_found"),
+    (ORDERS, "plan", "repeated"): (403, "voice_not_in_plan"),
+    (ORDERS, "plan", "budget"): (403, "voice_not_in_plan"),
+    (ORDERS, "repeated", "budget"): (409, "idempotency_in_progress"),
+}
+"""What is answered where two things are wrong beyond the body: the first one decides."""
+
+
+async def test_model_plan_repetition_and_budget_are_looked_at_in_this_order(api: Api) -> None:
+    found = {}
+    for number, (path, *faults) in enumerate(FIRST):
+        org = f"org-{number}"
+        await api.organisation(org, "free" if "plan" in faults else "pro")
+        key = await api.key(*Scope, org=org)
+        body = json.dumps(BODIES[path] | ({"model": "unknown"} if "model" in faults else {})).encode()
+        if "repeated" in faults:
+            digest = hashlib.sha256(body).hexdigest()
+            await api.state.idempotency.begin(await api.caller(key), f"POST {path}", "k", digest)
+        if "budget" in faults:
+            await api.limit(0, org)
+        reply = await api.send("POST", f"/v1{path}", key, content=body, headers={"Idempotency-Key": "k"})
+        found[path, *faults] = (reply.status_code, reply.json()["error"]["code"])
+    assert found == FIRST
 
 
 async def test_every_authenticated_reply_tells_the_rate(api: Api) -> None:

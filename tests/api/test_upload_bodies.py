@@ -20,10 +20,12 @@ from contract.limits import MIB, SPARE_BYTES, UPLOAD_S, UPLOADS_OF_ORGANISATION
 from deployments.ingress.flows.uploads import AT_ONCE
 from deployments.ingress.front.bodies import with_stall_limit
 from deployments.ingress.routes import files
+from state import State
 from state.blobs.folder import UNFINISHED, FolderBlobs
 from state.blobs.open import open_blobs
+from state.rates import Rates
 from state.tickets import Ticket, Tickets
-from tests.api.conftest import Api, refused
+from tests.api.conftest import Api, Lent, refused
 from tests.api.uploads import (
     PATH,
     SOUND,
@@ -74,22 +76,26 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing(api: Api, tmp_p
 async def test_an_upload_ends_within_seconds_once_its_ticket_is_used(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, status: int
 ) -> None:
+    """By a request to another ingress replica."""
+    assert files.TICKET_POLL_S == 5
     monkeypatch.setattr(files, "TICKET_POLL_S", 60 if ending == "used at the end" else 0.05)
     ticket, body = await ticket_of(api), Body()
+    lent: Any = Lent(api.state.database)
+    other = api.changed(state=State(lent, api.state.secrets, Rates(), api.state.blobs, api.state.clock))
     async with under_way(api, [body], [ticket]) as (running,):
         await asyncio.sleep(0.2)
         assert not running.done(), "the ticket is good: a slow client may go on"
         if ending == "uploaded by another":
-            assert (await put(api, ticket)).status_code == 200
+            assert (await put(other, ticket)).status_code == 200
         elif ending == "expired":
             await pass_time(api.state.database, UPLOAD_S)
         else:
-            # In this process or another one: what is looked at is the row.
-            refused(await transcribe(api, ticket), 404, "not_found")
+            refused(await transcribe(other, ticket), 404, "not_found")
         if ending == "used at the end":
             body.end(SOUND[5:])
         assert await asyncio.wait_for(running, 10) == status
     assert len(stored(tmp_path)) == (status == 409)
+    await other.state.close()
 
 
 async def test_an_upload_goes_on_while_its_ticket_cannot_be_looked_at(
