@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 
+import os
+
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy import Connection, Table, func, select, update
 
 from contract.access import TARIFFS, Caller, Scope
@@ -17,6 +20,15 @@ from state.billing.reservation import Reservation
 from state.database.base import Database
 from state.database.open import connect
 from state.database.tables import budgets, replies, reservations, tickets, usage_lines
+
+
+def histories(number: int, steps: int) -> settings:
+    """That many histories of a machine, or as many as the environment says in HISTORIES."""
+    number = int(os.environ.get("HISTORIES", number))
+    return settings(
+        max_examples=number, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+
 
 SLACK_S = 30
 """The database's clock goes on while a test runs: limits are tried from so far away."""

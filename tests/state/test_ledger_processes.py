@@ -1,0 +1,464 @@
+"""The ledgers of two processes over one database, whose transactions run when a machine says so, if at all.
+
+Nothing here runs in parallel: every transaction waits in a list, and Hypothesis says which is next and what becomes of
+it, how far the tasks get meanwhile, what time it is, and which process dies. `test_ledger_model.py` holds the
+transactions themselves against an oracle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from sqlalchemy import Connection, select
+
+from contract.errors import STATE_UNAVAILABLE, ApiError
+from state.accounts import organisations
+from state.billing import audit, months
+from state.billing.ledger import Ledger
+from state.billing.months import SPENT, month_at
+from state.billing.postings import LEASE_S
+from state.billing.reservation import Funds, Reservation
+from state.database.driver import open_file
+from state.database.tables import budgets, metadata, reservations, usage_lines
+from tests.autoscaling.doubles import VirtualLoop
+from tests.state.books import histories, of_key
+from tests.state.doubles import VirtualTime
+
+BEGIN_S = 1_774_000_000
+"""The 20th of March 2026: in Berlin clocks change before this month ends."""
+
+ORG, EVE = 1, 1
+ZONES = (None, "Europe/Berlin", "America/New_York", "UTC")
+BAD = ("fails", "loses its answer", "is undone after its answer")
+FATES = st.sampled_from(("fine", "fine", "fine", "waits", "has not begun", *BAD))
+"""What becomes of the first transaction that a step leads to."""
+_LINES = select(usage_lines.c.reservation_id, usage_lines.c.user_id, usage_lines.c.cost_micro_eur)
+_ROWS = select(reservations.c.id, reservations.c.state, reservations.c.held_micro_eur)
+_BUDGETS = select(budgets.c.user_id, budgets.c.held_micro_eur, SPENT.label("spent"))
+NUMBERS = st.integers(0, 7)
+AMOUNTS = st.sampled_from([1, 5, 10, 60, 400, 3000]) | st.integers(1, 60)
+LIMITS = st.sampled_from([100_000, 100_000, 2_000, 100, 0, None]) | st.integers(0, 8_000)
+
+
+@dataclass(eq=False)
+class Call:
+    """A transaction that waits for the database."""
+
+    process: Process
+    transaction: Callable[[Connection], Any]
+    durable: bool
+    answer: asyncio.Future[Any]
+    waits: bool = False
+
+
+@dataclass(eq=False)
+class Process:
+    """One replica, which is its own connection to the database.
+
+    Attributes:
+        calls: those of all processes.
+        is_sure: everything it asked for was done, and its leases have not ended.
+        is_misled: it was told of something that was not committed.
+    """
+
+    calls: list[Call]
+    ledger: Ledger = field(init=False)
+    is_sure: bool = True
+    is_misled: bool = False
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self)
+
+    async def run(
+        self, transaction: Any, *, durable: bool = True, row: int | None = None, patient: bool = False
+    ) -> Any:
+        answer = asyncio.get_running_loop().create_future()
+        self.calls.append(Call(self, transaction, durable, answer))
+        return await answer
+
+    async def close(self) -> None:
+        """Ends nothing: the machine closes the database."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A bill that was recorded, and when this machine saw it."""
+
+    id: str
+    user_id: int | None
+    cost: int
+    at_s: int
+
+
+@dataclass(eq=False)
+class Request:
+    """A request as its client sees it."""
+
+    process: Process
+    asking: asyncio.Task[Reservation]
+    ending: asyncio.Task[Any] | None = None
+    cost: int | None = None
+    was_noted: bool = False
+
+    @property
+    def hold(self) -> Reservation | None:
+        is_there = self.asking.done() and not self.asking.cancelled() and not self.asking.exception()
+        return self.asking.result() if is_there else None
+
+
+class Processes(RuleBasedStateMachine):
+    """Requests of one organisation and a user of it; a client does the next thing before the one before has ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = VirtualLoop()
+        self.engine = open_file(":memory:", 1)
+        self.connection = self.engine.connect()
+        metadata.create_all(self.connection)
+        organisations.create(self.connection, "acme", "pro", (), 0)
+        organisations.ensure_user(self.connection, ORG, "eve", 0)
+        self.time = VirtualTime(None, BEGIN_S)  # type: ignore[arg-type]
+        self.time._replace_julianday(self.connection)
+        self.calls: list[Call] = []
+        self.alive = [Process(self.calls), Process(self.calls)]
+        self.has_died = False
+        self.requests: list[Request] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.limits: dict[int | None, int | None] = {None: None, EVE: None}
+        self.zones: dict[int | None, str | None] = {}
+        self.taken: dict[int | None, int] = {None: 0, EVE: 0}
+        self.lines: dict[str, Line] = {}
+        self.rows: dict[str, Any] = {}
+        self.is_new = True
+        self.acknowledged: set[str] = set()
+        self.gone: dict[str, int] = {}
+        """What requests had taken of a purse when it was known to be gone."""
+
+    # --- the database
+
+    def answer(self, call: Call, fate: str) -> None:
+        """The transaction runs or does not, and its process is told so or not."""
+        self.calls.remove(call)
+        result, error = None, None
+        if fate == "fails":
+            error = STATE_UNAVAILABLE()
+        else:
+            self.is_new = True
+            savepoint = self.connection.begin_nested()
+            try:
+                result = call.transaction(self.connection)
+            except Exception as refused:
+                error = refused
+            is_undone = fate == BAD[2] and not call.durable
+            call.process.is_misled |= is_undone
+            (savepoint.rollback if error or is_undone else savepoint.commit)()
+            if fate == BAD[1]:
+                error = STATE_UNAVAILABLE()
+        call.process.is_sure &= fate not in BAD
+        if call.answer.done():
+            return  # who asked has left
+        if error:
+            call.answer.set_exception(error)
+        else:
+            call.answer.set_result(result)
+
+    def turn(self) -> None:
+        """Every task that can go on does so once."""
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()
+
+    def quiet(self, fate: str = "fine") -> None:
+        """Goes on until everything waits: for time, or for a transaction that waits. The first one has this fate."""
+        if fate == "has not begun":
+            return
+        for _ in range(5000):
+            self.turn()  # also for what time has brought
+            while self.loop._ready:  # type: ignore[attr-defined]
+                self.turn()
+            calls = [call for call in self.calls if not call.waits]
+            if not calls:
+                return
+            if fate == "waits":
+                calls[0].waits = True
+            else:
+                self.answer(calls[0], fate)
+            fate = "fine"
+        raise AssertionError("it never ends")
+
+    def spawn(self, work: Coroutine[Any, Any, Any], fate: str = "fine") -> asyncio.Task[Any]:
+        task = self.loop.create_task(work)
+        self.tasks.append(task)
+        self.quiet(fate)
+        return task
+
+    @rule(number=NUMBERS, fate=FATES, turns=st.integers(0, 3))
+    def one_transaction(self, number: int, fate: str, turns: int) -> None:
+        """One of those that wait is done before the others, and what waited for it goes on so far."""
+        if self.calls and fate not in ("waits", "has not begun"):
+            self.answer(self.calls[number % len(self.calls)], fate)
+        for _ in range(turns):
+            self.turn()
+
+    @rule()
+    def heal(self) -> None:
+        for call in self.calls:
+            call.waits = False
+        self.quiet()
+
+    # --- what is asked of the ledgers
+
+    @initialize(limits=st.tuples(LIMITS, LIMITS), zones=st.tuples(*[st.sampled_from(ZONES)] * 2))
+    def begin(self, limits: tuple[int | None, ...], zones: tuple[str | None, ...]) -> None:
+        for user, limit, zone in zip((None, EVE), limits, zones, strict=True):
+            self.limit(user, limit)
+            months.set_renewal(self.connection, ORG, user, zone)
+            self.zones[user] = zone
+
+    @rule(user=st.sampled_from((None, EVE)), limit=LIMITS)
+    def limit(self, user: int | None, limit: int | None) -> None:
+        organisations.set_limit(self.connection, ORG, user, limit)
+        self.limits[user] = limit
+        self.is_new = True
+
+    @rule(of=st.integers(0, 1), user=st.sampled_from((None, EVE)), amount=AMOUNTS, times=st.integers(1, 3), fate=FATES)
+    def ask(self, of: int, user: int | None, amount: int, times: int, fate: str) -> None:
+        limited = [self.limits[payer] is not None for payer in (None, EVE)]
+        caller = replace(of_key(), user_id=user, user=user and "eve", org_limited=limited[0])  # type: ignore[arg-type]
+        caller = replace(caller, user_limited=limited[1] and user is not None)
+        process, about = self.alive[of], {"line": "chat:m", "model": "m", "request_id": "r"}
+        for _ in range(times):
+            work = process.ledger.reserve(caller, estimate_micro_eur=amount, **about)
+            self.requests.append(Request(process, self.spawn(work, fate)))
+            fate = "fine"
+
+    def ongoing(self, number: int) -> tuple[Request, Reservation] | None:
+        held = [(each, each.hold) for each in self.requests if each.process in self.alive and not each.ending]
+        there = [(request, hold) for request, hold in held if hold]
+        return there[number % len(there)] if there else None
+
+    @rule(number=NUMBERS, cost=AMOUNTS, fate=FATES)
+    def note_and_mark(self, number: int, cost: int, fate: str) -> None:
+        if found := self.ongoing(number):
+            request, hold = found
+            hold.note(hold.used.cost_micro_eur + cost, 1, "tokens")
+            request.was_noted = True
+            self.spawn(request.process.ledger.mark(), fate)
+
+    @rule(number=NUMBERS, amount=AMOUNTS, fate=FATES)
+    def top_up(self, number: int, amount: int, fate: str) -> None:
+        if found := self.ongoing(number):
+            self.spawn(found[1].top_up(amount), fate)
+
+    @rule(number=NUMBERS, amount=AMOUNTS, fate=FATES)
+    def learn_of_a_limit(self, number: int, amount: int, fate: str) -> None:
+        if found := self.ongoing(number):
+            self.spawn(found[1].limit(replace(found[1].caller, org_limited=True), amount), fate)
+
+    @rule(number=NUMBERS, cost=AMOUNTS | st.just(0), fate=FATES)
+    def settle(self, number: int, cost: int, fate: str) -> None:
+        if found := self.ongoing(number):
+            request, hold = found
+            request.cost = cost
+            request.ending = self.spawn(hold.settle(cost, 1, "tokens"), fate)
+
+    @rule(number=NUMBERS, fate=FATES)
+    def void(self, number: int, fate: str) -> None:
+        if found := self.ongoing(number):
+            found[0].ending = self.spawn(found[1].void(), fate)
+
+    @rule(number=NUMBERS)
+    def leave(self, number: int) -> None:
+        """The client goes while it is asked for, or billed."""
+        waiting = [task for task in self.tasks if not task.done()]
+        if waiting:
+            waiting[number % len(waiting)].cancel()
+
+    @rule(of=st.integers(0, 1), work=st.sampled_from(["tend", "renew", "reap", "forget_old", "empty"]), fate=FATES)
+    def look_after(self, of: int, work: str, fate: str) -> None:
+        if work == "empty":
+            self.loop.call_soon(self.alive[of].ledger._purses.empty, ORG)
+            self.quiet(fate)
+        else:
+            self.spawn(getattr(self.alive[of].ledger, work)(), fate)
+
+    @rule(seconds=st.sampled_from([1, 6, LEASE_S - 1, LEASE_S + 1, 86_400, 70 * 86_400, -3600]), fate=FATES)
+    def time_passes(self, seconds: int, fate: str) -> None:
+        """What expires with it is taken by one of the processes, from itself as from the other."""
+        before_s, self.time.now_s = self.time.now_s, self.time.now_s + seconds
+        if seconds < 0:  # a clock that is set back; not into a month that has ended
+            begins = [month_at(before_s, ZoneInfo(zone))[0] for zone in self.zones.values() if zone]
+            self.time.now_s = max(self.time.now_s, *begins, 0)
+        self.loop.now_s += max(0, seconds)
+        self._leases_may_end(seconds)
+        self.spawn(self.alive[0].ledger.reap(), fate)
+
+    @rule(user=st.sampled_from((None, EVE)), seconds=st.sampled_from([-1, 0, 1]))
+    def the_month_ends(self, user: int | None, seconds: int) -> None:
+        if zone := self.zones[user]:
+            self.time.now_s = max(self.time.now_s, month_at(self.time.now_s, ZoneInfo(zone))[1] + seconds)
+            self._leases_may_end(LEASE_S)
+
+    def _leases_may_end(self, seconds: int) -> None:
+        self.taken = self._taken()
+        for process in self.alive:
+            process.is_sure &= seconds < 60
+
+    @rule(of=st.integers(0, 1), still_run=st.integers(0, 2))
+    def die(self, of: int, still_run: int) -> None:
+        """A process ends between two steps; the database may still do what it was asked for."""
+        dead, self.alive[of] = self.alive[of], Process(self.calls)
+        for call in [call for call in self.calls if call.process is dead]:
+            if still_run:
+                self.answer(call, BAD[1])
+                still_run -= 1
+            else:
+                self.calls.remove(call)
+            call.answer.cancel()
+        self.has_died = True
+
+    # --- what holds
+
+    def _taken(self) -> dict[int | None, int]:
+        """What counts against each limit: the bills of this month as this machine saw them, and what is held."""
+        begins = {payer: zone and month_at(self.time.now_s, ZoneInfo(zone))[0] for payer, zone in self.zones.items()}
+        spent = dict.fromkeys(self.limits, 0)
+        for line in self.lines.values():
+            for payer in {None, line.user_id}:
+                spent[payer] += line.cost if line.at_s >= (begins.get(payer) or 0) else 0
+        rows = self.connection.execute(_BUDGETS).all()
+        assert {row.user_id: row.spent for row in rows} == spent
+        return {row.user_id: row.spent + row.held_micro_eur for row in rows}
+
+    def books_agree(self) -> None:
+        assert audit.faults(self.connection) == []
+        rows = self.connection.execute(_LINES).all()
+        costs = {row.reservation_id: row.cost_micro_eur for row in rows}
+        assert len(rows) == len(costs)
+        assert all(costs.get(id) == line.cost for id, line in self.lines.items()), "what is billed stays billed"
+        new = {row.reservation_id: Line(*row, self.time.now_s) for row in rows if row.reservation_id not in self.lines}
+        self.lines |= new
+        taken = self._taken()
+        for payer, limit in self.limits.items():
+            assert limit is None or taken[payer] <= max(limit, self.taken[payer]), "more than a limit allows"
+        self.taken = taken
+        self.rows = {row.id: row for row in self.connection.execute(_ROWS)}
+
+    @invariant()
+    def all_is_right(self) -> None:
+        if self.is_new:
+            self.books_agree()
+            self.is_new = False
+        self.what_was_acknowledged_is_recorded()
+        for process in self.alive:
+            self.what_it_holds_is_there(process)
+
+    def what_was_acknowledged_is_recorded(self) -> None:
+        for request in self.requests:
+            hold, ending = request.hold, request.ending
+            if not hold or not ending or not ending.done() or ending.cancelled() or hold.entry.id in self.acknowledged:
+                continue
+            self.acknowledged.add(hold.entry.id)
+            line = self.lines.get(hold.entry.id)
+            if request.cost is None:
+                assert line is None or request.was_noted, "nothing is billed that was given back"
+            elif hold.entry.id not in request.process.ledger._late:
+                assert line
+                assert line.cost == ending.result()
+                assert not request.process.is_sure or line.cost >= min(request.cost, hold.held_micro_eur)
+                assert request.was_noted or line.cost <= request.cost
+
+    def what_it_holds_is_there(self, process: Process) -> None:
+        """Each request has its money in one place, and a purse promises no more than its row holds."""
+        rows, ledger = self.rows, process.ledger
+        promised = {purse.entry.id: purse.free_micro_eur for purse in ledger._purses._purses.values()}
+        gone: Counter[str] = Counter()
+        for hold in [each.hold for each in self.requests if each.process is process and each.hold]:
+            assert (hold.purse is not None) == (hold.funds in (Funds.PURSE, Funds.MOVING))
+            if hold.has_ended:
+                continue
+            row = rows.get(hold.entry.id)
+            assert hold.may_have_row or row is None
+            assert hold.held_micro_eur == 0 or hold.funds not in (Funds.NONE, Funds.OPENING)
+            if hold.funds is Funds.ROW and process.is_sure:
+                assert row
+                assert row.held_micro_eur >= hold.held_micro_eur
+            if hold.purse and row is None and hold.purse.entry.id in promised:
+                promised[hold.purse.entry.id] += hold.held_micro_eur
+            if hold.purse and hold.purse.is_gone:
+                gone[hold.purse.entry.id] += hold.held_micro_eur
+        for bill, _ in ledger._unposted.values():
+            if bill.purse_id in promised and bill.entry.id not in self.lines and bill.entry.id not in rows:
+                promised[bill.purse_id] += bill.covered_micro_eur
+        for id, total in promised.items():
+            is_held = id in rows and rows[id].state == "held"
+            if total and not process.is_misled and (is_held or process.is_sure):
+                assert is_held
+                assert rows[id].held_micro_eur >= total
+        for id, total in gone.items():
+            assert total <= self.gone.setdefault(id, total), "a purse that is gone gives nothing"
+
+    # --- and in the end
+
+    def pass_time_until(self, done: Callable[[], bool]) -> None:
+        for _ in range(100):
+            self.quiet()
+            if done():
+                return
+            self.loop.now_s += 1
+        raise AssertionError("something waits for ever")
+
+    def teardown(self) -> None:
+        try:
+            self.everything_ends()
+        finally:
+            self.connection.close()
+            self.engine.dispose()
+            for task in asyncio.all_tasks(self.loop):
+                task.cancel()
+            self.turn()
+            self.loop.close()
+
+    def everything_ends(self) -> None:
+        """Once the database is well, all that was held is billed or free again, whoever has left or died."""
+        self.heal()
+        for request in self.requests:
+            if request.hold and not request.hold.has_ended:
+                request.ending = None  # its client left before it could end it
+        while found := self.ongoing(0):
+            found[0].cost = 3
+            found[0].ending = self.spawn(found[1].settle(3, 1, "tokens"))
+        mine = [task for each in self.requests if each.process in self.alive for task in (each.asking, each.ending)]
+        self.pass_time_until(lambda: all(task.done() for task in mine if task))
+        self.pass_time_until(lambda: not any(process.ledger._unposted for process in self.alive))
+        errors = [task.exception() for task in self.tasks if task.done() and not task.cancelled()]
+        assert all(error is None or isinstance(error, ApiError) for error in errors), errors
+        self.all_is_right()
+        is_sure = not self.has_died and all(process.is_sure for process in self.alive)
+        closing = [self.spawn(process.ledger.close(), "has not begun") for process in self.alive]
+        self.pass_time_until(lambda: all(task.done() for task in closing))
+        if is_sure:
+            self.nothing_is_held()
+        self.time.now_s += LEASE_S + 1
+        self.taken = self._taken()
+        self.spawn(Process(self.calls).ledger.reap())
+        self.nothing_is_held()
+        for request in self.requests:
+            if request.process in self.alive and request.hold and request.cost is not None:
+                assert request.hold.entry.id in self.lines, "whatever happened, each is billed"
+
+    def nothing_is_held(self) -> None:
+        self.books_agree()
+        assert {row.held_micro_eur for row in self.connection.execute(_BUDGETS)} == {0}
+
+
+@pytest.mark.usefixtures("marks_at_once")
+def test_no_history_of_two_processes_loses_money_promises_it_twice_or_passes_a_limit() -> None:
+    run_state_machine_as_test(Processes, settings=histories(50, steps=40))  # type: ignore[no-untyped-call]
