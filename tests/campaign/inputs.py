@@ -65,8 +65,8 @@ AUDIO = {
     "audio/x-m4a": ("ipod", "aac"),
     "audio/mp4": ("mp4", "aac"),
     "audio/aac": ("adts", "aac"),
-    "audio/ogg": ("ogg", "flac"),
-    "audio/opus": ("ogg", "libopus"),
+    "audio/ogg": ("ogg", "libopus"),
+    "audio/opus": ("opus", "libopus"),
     "audio/webm": ("webm", "libopus"),
 }
 """Container and codec of each kind that may be uploaded."""
