@@ -210,9 +210,9 @@ async def test_the_same_rules_hold_over_an_s3_store(api: Api, bucket: Bucket) ->
     refused(await put(api, ticket, sound + b"x"), 413, "request_too_large")
     refused(await put(api, ticket, in_pieces(sound, b"x")), 413, "request_too_large")
     refused(await put(api, ticket, sound, **{"content-type": "audio/ogg"}), 415, "unsupported_media_type")
-    bucket.broken = True
+    bucket.fault = "refuses"
     refused(await put(api, ticket, sound), 503, "state_unavailable")
-    bucket.broken = False
+    bucket.fault = ""
     assert (bucket.objects, await state_of(api, ticket)) == ({}, "issued")
     assert (await put(api, ticket, in_pieces(sound[:7_000_000], sound[7_000_000:]))).status_code == 200
     refused(await put(api, ticket, sound), 409, "already_uploaded")

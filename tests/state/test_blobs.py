@@ -23,12 +23,7 @@ NAME = "samples/espeak-ng/M1-de.mp3"
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     with run_bucket() as server:
-        for name, value in {
-            "AWS_ENDPOINT_URL": server.url,
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_ACCESS_KEY_ID": "x",
-            "AWS_SECRET_ACCESS_KEY": "x",
-        }.items():
+        for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         yield server
 
@@ -219,7 +214,7 @@ async def test_a_store_that_does_not_work_is_a_503_without_its_reasons(
     bucket: Bucket, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     blobs = open_blobs(tmp_path, "s3://store")
-    bucket.broken = True
+    bucket.fault = "refuses"
     uses = (blobs.put(NAME, b"x"), blobs.find(NAME), blobs.exists(NAME), blobs.delete(NAME))
     for failed in await asyncio.gather(*uses, return_exceptions=True):
         assert isinstance(failed, ApiError)
