@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import httpx
@@ -29,6 +29,8 @@ from tests.waiting import until
 REPLY_S = 150
 AGAIN_S = 0.2
 """After an answer that was none."""
+PROBES = 6
+"""Calls that are answered together where both ingress replicas work."""
 EVENTS, PAUSE_S = 30, 0.1
 """Of a stream."""
 STREAM_MICRO_EUR, CALL_MICRO_EUR = 7 + 2 * EVENTS, 13
@@ -93,17 +95,17 @@ class Crowd:
             return Seen(kind, f"{CLOSED}: {type(error).__name__}")
 
     async def is_served(self, kinds: Iterable[str]) -> bool:
-        """Whether each of `kinds` is answered as ever, and calls by every ingress."""
-        asked = {*kinds, "call"}
-        seen = await asyncio.gather(*(self.ask(kind) for kind in [*asked, *["call"] * 3]))
+        """Whether each of `kinds` is answered as ever, and short calls by every ingress."""
+        asked = [self.ask(kind) for kind in {*kinds} - {"call", "stream"}]
+        seen = await asyncio.gather(*asked, *(self.ask("short call") for _ in range(PROBES)))
         return {each.answer for each in seen} <= WHOLE
 
     async def until_served(self, kinds: Iterable[str], within_s: float) -> float | None:
-        """The moment from which on all are answered; None if that is not `within_s`."""
-        kinds, end_s = set(kinds), time.monotonic() + within_s
-        while (began_s := time.monotonic()) < end_s:
+        """The moment at which all have been answered; None if that is not `within_s`."""
+        end_s = time.monotonic() + within_s
+        while time.monotonic() < end_s:
             if await self.is_served(kinds):
-                return began_s
+                return time.monotonic()
             await asyncio.sleep(AGAIN_S)
         return None
 
@@ -195,6 +197,7 @@ async def live(crowd: Crowd) -> Seen:
 
 KINDS: dict[str, Callable[[Crowd], Awaitable[Seen]]] = {
     "call": call,
+    "short call": partial(call, text="say hi"),
     "stream": stream,
     "start": start,
     "recording": recording,
