@@ -23,7 +23,7 @@ import psutil
 from tests.campaign.clients import CLOSED, TABLE, WHOLE, Crowd, Seen, call
 from tests.campaign.graph import Graph
 from tests.campaign.record import Outcome
-from tests.cluster.survival import find, leave
+from tests.cluster.survival import Estate, find, leave
 from tests.waiting import until
 
 NORMAL_S = 300
