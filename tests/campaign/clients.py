@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
 import secrets
 import time
@@ -18,6 +19,8 @@ from typing import Any
 
 import httpx
 import numpy as np
+import soundfile
+import soxr
 from websockets.exceptions import WebSocketException
 
 from benchmarks.attacks.bombs import encoded
@@ -170,17 +173,19 @@ async def recording(crowd: Crowd) -> Seen:
 
 @cache
 def long_silence() -> bytes:
-    """Of half an hour, in a few kilobytes."""
-    return encoded("flac", "flac", np.zeros(16_000 * 1_800, np.float32))
+    """Of ten minutes, in a few kilobytes."""
+    return encoded("flac", "flac", np.zeros(16_000 * 600, np.float32))
 
 
 async def live(crowd: Crowd) -> Seen:
     """A live session of one sentence at the pace of speech."""
-    body = {"input": "Good morning.", "language": "en", "response_format": "pcm"}
+    body = {"input": "Good morning.", "language": "en", "response_format": "wav"}
     spoken = await crowd.http.post("/v1/audio/speech", json=body)
     if spoken.status_code != 200:
         return Seen("live", answer_of(spoken))
-    sound = bytes(RATE) + spoken.content + bytes(RATE)
+    samples, rate = soundfile.read(io.BytesIO(spoken.content), dtype="float32")
+    words = (soxr.resample(samples, rate, RATE) * 32_767).astype("<i2").tobytes()
+    sound = bytes(RATE) + words + bytes(RATE)
     async with session(crowd.target) as socket:
         size = int(PIECE_S * RATE) * 2
         for at in range(0, len(sound), size):

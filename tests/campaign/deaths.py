@@ -145,7 +145,10 @@ async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Out
             chance, tries = random.Random(f"{seed} {name}"), Tries()
             for number in range(times):
                 org = f"{fault.name}-{how}-{number}".lower().replace(" ", "-").replace("'", "").replace(",", "")
-                await _try(graph, org, fault, hold_s, chance, tries)
+                try:
+                    await _try(graph, org, fault, hold_s, chance, tries)
+                except (TimeoutError, AssertionError, httpx.HTTPError, RuntimeError) as error:
+                    tries.lose(f"the try: {type(error).__name__} {error}"[:200])
             yield tries.outcome(name, fault.promise, times)
     for name, command in COMMANDS.items():
         tries = Tries()
