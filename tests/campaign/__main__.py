@@ -20,6 +20,8 @@ import platform
 import random
 import signal
 import sys
+import traceback
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
@@ -44,38 +46,45 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the graph is stopped then, too
     print(f"seed {options.seed}", flush=True)
-    outcomes = asyncio.run(_run(options.parts or [*WITHOUT_GRAPH, *ON_A_GRAPH], options.seed, options.short))
     day = datetime.now(UTC).date().isoformat()
-    record = Record(options.seed, options.short, day, _machine(), outcomes)
-    for path in filter(None, [options.keep, PUBLISHED if options.publish else None]):
-        record.write(path)
-    sys.exit(any(outcome.lost for outcome in outcomes))
+    record = Record(options.seed, options.short, day, _machine(), [])
+    asyncio.run(_run(options.parts or [*WITHOUT_GRAPH, *ON_A_GRAPH], record, options.keep))
+    if options.publish:
+        record.write(PUBLISHED)
+    sys.exit(any(outcome.lost for outcome in record.outcomes))
 
 
-async def _run(parts: Sequence[str], seed: int, is_short: bool) -> list[Outcome]:
-    outcomes = []
+async def _run(parts: Sequence[str], record: Record, keep: Path | None) -> None:
     with working_folder("campaign-") as folder:
         for name in WITHOUT_GRAPH:
             if name in parts:
                 (home := folder / name).mkdir()
-                outcomes += [outcome async for outcome in _shown(name, seed, is_short, home)]
+                await _part(name, record, home, keep)
         if of_graph := [name for name in ON_A_GRAPH if name in parts]:
             with running(folder) as graph:
                 for name in of_graph:
-                    outcomes += [outcome async for outcome in _shown(name, seed, is_short, graph)]
-    return outcomes
+                    await _part(name, record, graph, keep)
 
 
-async def _shown(name: str, seed: int, is_short: bool, place: Any) -> AsyncIterator[Outcome]:
-    """Outcomes of a part, each printed as a row as soon as it is known."""
+async def _part(name: str, record: Record, place: Any, keep: Path | None) -> None:
+    """Adds the outcomes of a part, each printed as a row and kept as soon as it is known."""
     part: Part = import_module(f"tests.campaign.{name}").outcomes
-    async for outcome in part(seed, is_short, place):
-        seen = ", ".join(f"{name} x{count}" for name, count in sorted(outcome.seen.items()))
-        within = "" if outcome.normal_s is None else f"{outcome.normal_s:.1f} s"
-        print(
-            f"| {outcome.part} | {outcome.fault} | {outcome.times} | {outcome.lost} | {within} | {seen} |", flush=True
-        )
-        yield outcome
+    try:
+        async for outcome in part(record.seed, record.is_short, place):
+            _add(record, outcome, keep)
+    except Exception as error:  # the other parts have something to say, too
+        traceback.print_exc()
+        seen = Counter([f"LOST: {type(error).__name__}"])
+        _add(record, Outcome(name, "the part was not finished", "It is.", 1, 1, None, seen), keep)
+
+
+def _add(record: Record, outcome: Outcome, keep: Path | None) -> None:
+    seen = ", ".join(f"{name} x{count}" for name, count in sorted(outcome.seen.items()))
+    within = "" if outcome.normal_s is None else f"{outcome.normal_s:.1f} s"
+    print(f"| {outcome.part} | {outcome.fault} | {outcome.times} | {outcome.lost} | {within} | {seen} |", flush=True)
+    record.outcomes.append(outcome)
+    if keep:
+        record.write(keep)
 
 
 def _machine() -> str:

@@ -266,7 +266,11 @@ async def _slow(crowd: Crowd) -> Seen:
 
 
 class Trends:
-    """Memory, descriptors and threads of each process over time."""
+    """Memory, descriptors and threads of each process over time.
+
+    Memory is what a process has for itself: a chat engine without a GPU has its prompt cache in shared pages, which it
+    takes when they are first written, up to `kv_cache_memory_bytes`.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -278,7 +282,8 @@ class Trends:
         minute = (time.monotonic() - self._began_s) / 60
         for process in self._graph.family():
             with suppress(psutil.Error, OSError):
-                kib = process.memory_info().rss / 1024
+                memory = process.memory_info()
+                kib = (memory.rss - memory.shared) / 1024
                 point = (minute, kib, process.num_fds(), process.num_threads())
                 self._points[title(process), process.pid].append(point)
 

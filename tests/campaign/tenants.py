@@ -45,7 +45,7 @@ OF_REQUESTS: tuple[Ask, ...] = (
 async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Outcome]:
     """Ids of each kind; then what the owner still has."""
     chance, times = random.Random(f"{seed} tenants"), 4 if is_short else 20
-    owner, other = (await asyncio.to_thread(graph.key, org) for org in (OWNER, OTHER))
+    owner, other = await asyncio.to_thread(graph.key, OWNER), await asyncio.to_thread(graph.key, OTHER)
     with graph.server.http(owner) as client:
         estate = await asyncio.to_thread(leave, client, graph.state, OWNER, "obedient")
         for name, asks, ids in _ids(estate):
