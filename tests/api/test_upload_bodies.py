@@ -17,7 +17,6 @@ import pytest
 
 from contract.errors import STATE_UNAVAILABLE, ApiError
 from contract.limits import MIB, SPARE_BYTES, UPLOAD_S, UPLOADS_OF_ORGANISATION
-from deployments.ingress.flows.uploads import AT_ONCE
 from deployments.ingress.front.bodies import with_stall_limit
 from deployments.ingress.routes import files
 from state import State
@@ -44,30 +43,6 @@ from tests.state.bucket import Bucket, run_bucket
 from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-async def test_many_puts_at_once_are_not_all_taken(api: Api, tmp_path: Path) -> None:
-    ticket, bodies = await ticket_of(api), [Body() for _ in range(AT_ONCE)]
-    async with under_way(api, bodies, [ticket] * AT_ONCE) as running:
-        refused(await put(api, ticket), 429, "busy")
-        bodies[0].end(b"faster")
-        assert await running[0] == 200
-        bodies[1].end(SOUND[5:])
-        assert await running[1] == 409
-    refused(await put(api, ticket), 409, "already_uploaded")
-    assert [path.read_bytes() for path in stored(tmp_path)] == [SOUND[:5] + b"faster"]
-
-
-@pytest.mark.parametrize("is_cancelled", [False, True])
-async def test_a_client_that_leaves_in_the_middle_leaves_nothing(api: Api, tmp_path: Path, is_cancelled: bool) -> None:
-    ticket, body = await ticket_of(api), Body()
-    async with under_way(api, [body], [ticket]) as (running,):
-        assert len(list((tmp_path / "bytes" / UNFINISHED).iterdir())) == 1
-        if not is_cancelled:
-            body.leave()
-            assert await running == 400
-    assert (await state_of(api, ticket), stored(tmp_path)) == ("issued", [])
-    assert (await put(api, ticket)).status_code == 200
 
 
 @pytest.mark.parametrize(
