@@ -297,12 +297,16 @@ class Interleaved(RuleBasedStateMachine):
         try:
             self.everything_ends()
         finally:
+            self.is_calm = False
+            while tasks := asyncio.all_tasks(self.loop):
+                for task in tasks:
+                    task.cancel()
+                for call in list(self.calls):
+                    self.answer(call, "fails")
+                self.turn()
+            self.loop.close()
             self.connection.close()
             self.engine.dispose()
-            for task in asyncio.all_tasks(self.loop):
-                task.cancel()
-            self.turn()
-            self.loop.close()
 
     def everything_ends(self) -> None:
         """What must be so in the end, once the database is well."""

@@ -108,7 +108,13 @@ class Processes(Interleaved):
         self.limits[user] = limit
         self.is_new = True
 
-    @rule(of=st.integers(0, 1), user=st.sampled_from((None, EVE)), amount=AMOUNTS, times=st.integers(1, 2), fate=FATES)
+    @rule(
+        of=st.sampled_from((1, 1, 0)),
+        user=st.sampled_from((None, None, EVE)),
+        amount=AMOUNTS,
+        times=st.integers(1, 2),
+        fate=FATES,
+    )
     def ask(self, of: int, user: int | None, amount: int, times: int, fate: str) -> None:
         limited = [self.limits[payer] is not None for payer in (None, EVE)]
         caller = replace(of_key(), user_id=user, user=user and "eve", org_limited=limited[0])  # type: ignore[arg-type]
@@ -173,9 +179,9 @@ class Processes(Interleaved):
         else:
             self.spawn(getattr(self.alive[of].ledger, work)(), fate)
 
-    @rule(seconds=st.sampled_from([1, 6, LEASE_S - 1, LEASE_S + 1, 86_400, 70 * 86_400, -3600]), fate=FATES)
+    @rule(seconds=st.sampled_from([1, 6, LEASE_S + 1, LEASE_S + 1, 70 * 86_400, -3600]), fate=FATES)
     def time_passes(self, seconds: int, fate: str) -> None:
-        """What expires with it is taken by one of the processes, from itself as from the other."""
+        """The first process takes what has expired of the other one."""
         if self.is_calm:
             seconds = min(seconds, 6)
         before_s, self.time.now_s = self.time.now_s, self.time.now_s + seconds
@@ -325,4 +331,4 @@ class Processes(Interleaved):
 
 @pytest.mark.usefixtures("marks_at_once")
 def test_no_history_of_two_processes_loses_money_promises_it_twice_or_passes_a_limit() -> None:
-    run_state_machine_as_test(Processes, settings=histories(50, steps=40))  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(Processes, settings=histories(50, steps=60))  # type: ignore[no-untyped-call]
