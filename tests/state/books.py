@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-
-import os
 
 import pytest
 from hypothesis import HealthCheck, settings

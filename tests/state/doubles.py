@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
 from sqlalchemy import Connection
 
+from contract.errors import STATE_UNAVAILABLE
 from state.billing import upkeep
 from state.blobs.base import Blobs
 from state.database.base import Database, T
+from state.database.driver import open_file
 from state.database.open import connect
+from state.database.tables import metadata
+from tests.autoscaling.doubles import VirtualLoop
 
 
 class WatchedDatabase:
@@ -123,3 +131,188 @@ class VirtualTime:
                 connection.exec_driver_sql(f"UPDATE virtual.clock SET now_s = {now_s}")
 
         await self.database.run(update)
+
+
+BAD = ("fails", "loses its answer", "is undone after its answer")
+FATES = st.sampled_from(("fine", "fine", "fine", "waits", "has not begun", *BAD))
+"""What becomes of the first transaction that a step leads to. Only one that is not durable can be undone."""
+
+NUMBERS = st.just(-1) | st.integers(-4, 3)
+"""One of those that are there, most often the last one: what happens to the same thing in a row tells most."""
+
+
+@dataclass(eq=False)
+class Call:
+    """A transaction that waits for the database."""
+
+    process: Replica
+    transaction: Callable[[Connection], Any]
+    durable: bool
+    answer: asyncio.Future[Any]
+    waits: bool = False
+
+
+class Replica:
+    """The connection of one process to the database of a machine.
+
+    Attributes:
+        calls: those of all processes.
+        is_sure: everything it asked for was done.
+        is_misled: it was told of something that was not committed.
+    """
+
+    def __init__(self, calls: list[Call]) -> None:
+        self.calls = calls
+        self.is_sure, self.is_misled, self.is_dead = True, False, False
+
+    async def run(self, transaction: Any, *, durable: bool = True, **_: Any) -> Any:
+        answer = asyncio.get_running_loop().create_future()
+        if not self.is_dead:
+            self.calls.append(Call(self, transaction, durable, answer))
+        return await answer
+
+    async def close(self) -> None:
+        """Ends nothing: the machine closes the database."""
+
+
+@cache
+def _schema() -> list[str]:
+    """The statements that make all tables: SQLAlchemy takes longer over them than a history does."""
+    with open_file(":memory:", 1).connect() as connection:
+        metadata.create_all(connection)
+        made = connection.exec_driver_sql(
+            "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
+        )
+        return list(made.scalars())
+
+
+class Interleaved(RuleBasedStateMachine):
+    """Processes over one database in memory, in virtual time.
+
+    Nothing runs in parallel: every transaction waits in a list, and Hypothesis says which is next, what becomes of it,
+    and how far the tasks get meanwhile.
+
+    Attributes:
+        is_new: the database may have changed since it was looked at.
+        is_calm: things are slow, but nothing fails.
+    """
+
+    def __init__(self, now_s: int) -> None:
+        super().__init__()
+        self.loop = VirtualLoop()
+        self.engine = open_file(":memory:", 1)
+        self.connection = self.engine.connect()
+        for statement in _schema():
+            self.connection.exec_driver_sql(statement)
+        self.time = VirtualTime(None, now_s)  # type: ignore[arg-type]
+        self.time._replace_julianday(self.connection)
+        self.calls: list[Call] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.is_new = True
+        self.is_calm = False
+
+    def answer(self, call: Call, fate: str) -> None:
+        """The transaction runs or does not, and its process is told so or not."""
+        self.calls.remove(call)
+        result, error = None, None
+        fate = "fine" if self.is_calm else fate
+        if fate == "fails":
+            error = STATE_UNAVAILABLE()
+        else:
+            self.is_new = True
+            savepoint = self.connection.begin_nested()
+            try:
+                result = call.transaction(self.connection)
+            except Exception as refused:
+                error = refused
+            is_undone = fate == BAD[2] and not call.durable
+            call.process.is_misled |= is_undone
+            (savepoint.rollback if error or is_undone else savepoint.commit)()
+            if fate == BAD[1]:
+                error = STATE_UNAVAILABLE()
+        call.process.is_sure &= fate not in BAD
+        if call.answer.done() or call.process.is_dead:
+            return
+        if error:
+            call.answer.set_exception(error)
+        else:
+            call.answer.set_result(result)
+
+    def turn(self) -> None:
+        """Every task that can go on does so once."""
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()
+
+    def quiet(self, fate: str = "fine") -> None:
+        """Goes on until everything waits: for time, or for a transaction that waits. The first one has this fate."""
+        if fate == "has not begun":
+            return
+        for _ in range(5000):
+            self.turn()  # also for what time has brought
+            while self.loop._ready:  # type: ignore[attr-defined]
+                self.turn()
+            calls = [call for call in self.calls if not call.waits]
+            if not calls:
+                return
+            if fate == "waits":
+                calls[0].waits = True
+            else:
+                self.answer(calls[0], fate)
+            fate = "fine"
+        raise AssertionError("it never ends")
+
+    def spawn(self, work: Coroutine[Any, Any, Any], fate: str = "fine") -> asyncio.Task[Any]:
+        task = self.loop.create_task(work)
+        self.tasks.append(task)
+        self.quiet(fate)
+        return task
+
+    def kill(self, process: Replica, still_run: int) -> None:
+        """Ends a process between two steps; the database may still do the first things that it was asked for."""
+        for call in [call for call in self.calls if call.process is process]:
+            if still_run:
+                self.answer(call, BAD[1])
+                still_run -= 1
+            else:
+                self.calls.remove(call)
+        process.is_dead = True
+
+    @rule(number=NUMBERS, fate=FATES, turns=st.integers(0, 3))
+    def one_transaction(self, number: int, fate: str, turns: int) -> None:
+        """One of those that wait is done before the others, and what waited for it goes on so far."""
+        if self.calls and fate not in ("waits", "has not begun"):
+            self.answer(self.calls[number % len(self.calls)], fate)
+        for _ in range(turns):
+            self.turn()
+
+    @rule()
+    def heal(self) -> None:
+        for call in self.calls:
+            call.waits = False
+        self.quiet()
+
+    def pass_time_until(self, done: Callable[[], bool]) -> None:
+        for _ in range(100):
+            self.quiet()
+            if done():
+                return
+            self.loop.now_s += 1
+        raise AssertionError("something waits for ever")
+
+    def teardown(self) -> None:
+        try:
+            self.everything_ends()
+        finally:
+            self.is_calm = False
+            while tasks := asyncio.all_tasks(self.loop):
+                for task in tasks:
+                    task.cancel()
+                for call in list(self.calls):
+                    self.answer(call, "fails")
+                self.turn()
+            self.loop.close()
+            self.connection.close()
+            self.engine.dispose()
+
+    def everything_ends(self) -> None:
+        """What must be so in the end, once the database is well."""

@@ -1,91 +1,50 @@
 """The ledgers of two processes over one database, whose transactions run when a machine says so, if at all.
 
-Nothing here runs in parallel: every transaction waits in a list, and Hypothesis says which is next and what becomes of
-it, how far the tasks get meanwhile, what time it is, and which process dies. `test_ledger_model.py` holds the
-transactions themselves against an oracle.
+`test_ledger_model.py` holds the transactions themselves against an oracle.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from sqlalchemy import Connection, select
+from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
+from sqlalchemy import select
 
-from contract.errors import STATE_UNAVAILABLE, ApiError
+from contract.errors import ApiError
 from state.accounts import organisations
 from state.billing import audit, months
 from state.billing.ledger import Ledger
 from state.billing.months import SPENT, month_at
 from state.billing.postings import LEASE_S
 from state.billing.reservation import Funds, Reservation
-from state.database.driver import open_file
-from state.database.tables import budgets, metadata, reservations, usage_lines
-from tests.autoscaling.doubles import VirtualLoop
+from state.database.tables import budgets, reservations, usage_lines
 from tests.state.books import histories, of_key
-from tests.state.doubles import VirtualTime
+from tests.state.doubles import FATES, NUMBERS, Call, Interleaved, Replica
 
 BEGIN_S = 1_774_000_000
 """The 20th of March 2026: in Berlin clocks change before this month ends."""
 
 ORG, EVE = 1, 1
 ZONES = (None, "Europe/Berlin", "America/New_York", "UTC")
-BAD = ("fails", "loses its answer", "is undone after its answer")
-FATES = st.sampled_from(("fine", "fine", "fine", "waits", "has not begun", *BAD))
-"""What becomes of the first transaction that a step leads to."""
 _LINES = select(usage_lines.c.reservation_id, usage_lines.c.user_id, usage_lines.c.cost_micro_eur)
 _ROWS = select(reservations.c.id, reservations.c.state, reservations.c.held_micro_eur)
 _BUDGETS = select(budgets.c.user_id, budgets.c.held_micro_eur, SPENT.label("spent"))
-NUMBERS = st.integers(0, 7)
 AMOUNTS = st.sampled_from([1, 5, 10, 60, 400, 3000]) | st.integers(1, 60)
-LIMITS = st.sampled_from([100_000, 100_000, 2_000, 100, 0, None]) | st.integers(0, 8_000)
+LIMITS = st.sampled_from([100_000, 100_000, 100_000, 2_000, 100, 0, None]) | st.integers(0, 8_000)
 
 
-@dataclass(eq=False)
-class Call:
-    """A transaction that waits for the database."""
+class Process(Replica):
+    """One replica and its ledger."""
 
-    process: Process
-    transaction: Callable[[Connection], Any]
-    durable: bool
-    answer: asyncio.Future[Any]
-    waits: bool = False
-
-
-@dataclass(eq=False)
-class Process:
-    """One replica, which is its own connection to the database.
-
-    Attributes:
-        calls: those of all processes.
-        is_sure: everything it asked for was done, and its leases have not ended.
-        is_misled: it was told of something that was not committed.
-    """
-
-    calls: list[Call]
-    ledger: Ledger = field(init=False)
-    is_sure: bool = True
-    is_misled: bool = False
-
-    def __post_init__(self) -> None:
+    def __init__(self, calls: list[Call]) -> None:
+        super().__init__(calls)
         self.ledger = Ledger(self)
-
-    async def run(
-        self, transaction: Any, *, durable: bool = True, row: int | None = None, patient: bool = False
-    ) -> Any:
-        answer = asyncio.get_running_loop().create_future()
-        self.calls.append(Call(self, transaction, durable, answer))
-        return await answer
-
-    async def close(self) -> None:
-        """Ends nothing: the machine closes the database."""
 
 
 @dataclass(frozen=True)
@@ -114,109 +73,30 @@ class Request:
         return self.asking.result() if is_there else None
 
 
-class Processes(RuleBasedStateMachine):
+class Processes(Interleaved):
     """Requests of one organisation and a user of it; a client does the next thing before the one before has ended."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.loop = VirtualLoop()
-        self.engine = open_file(":memory:", 1)
-        self.connection = self.engine.connect()
-        metadata.create_all(self.connection)
+        super().__init__(BEGIN_S)
         organisations.create(self.connection, "acme", "pro", (), 0)
         organisations.ensure_user(self.connection, ORG, "eve", 0)
-        self.time = VirtualTime(None, BEGIN_S)  # type: ignore[arg-type]
-        self.time._replace_julianday(self.connection)
-        self.calls: list[Call] = []
         self.alive = [Process(self.calls), Process(self.calls)]
-        self.has_died = False
+        self.has_died, self.set_back = False, 0
         self.requests: list[Request] = []
-        self.tasks: list[asyncio.Task[Any]] = []
         self.limits: dict[int | None, int | None] = {None: None, EVE: None}
         self.zones: dict[int | None, str | None] = {}
         self.taken: dict[int | None, int] = {None: 0, EVE: 0}
         self.lines: dict[str, Line] = {}
         self.rows: dict[str, Any] = {}
-        self.is_new = True
         self.acknowledged: set[str] = set()
         self.gone: dict[str, int] = {}
         """What requests had taken of a purse when it was known to be gone."""
 
-    # --- the database
-
-    def answer(self, call: Call, fate: str) -> None:
-        """The transaction runs or does not, and its process is told so or not."""
-        self.calls.remove(call)
-        result, error = None, None
-        if fate == "fails":
-            error = STATE_UNAVAILABLE()
-        else:
-            self.is_new = True
-            savepoint = self.connection.begin_nested()
-            try:
-                result = call.transaction(self.connection)
-            except Exception as refused:
-                error = refused
-            is_undone = fate == BAD[2] and not call.durable
-            call.process.is_misled |= is_undone
-            (savepoint.rollback if error or is_undone else savepoint.commit)()
-            if fate == BAD[1]:
-                error = STATE_UNAVAILABLE()
-        call.process.is_sure &= fate not in BAD
-        if call.answer.done():
-            return  # who asked has left
-        if error:
-            call.answer.set_exception(error)
-        else:
-            call.answer.set_result(result)
-
-    def turn(self) -> None:
-        """Every task that can go on does so once."""
-        self.loop.call_soon(self.loop.stop)
-        self.loop.run_forever()
-
-    def quiet(self, fate: str = "fine") -> None:
-        """Goes on until everything waits: for time, or for a transaction that waits. The first one has this fate."""
-        if fate == "has not begun":
-            return
-        for _ in range(5000):
-            self.turn()  # also for what time has brought
-            while self.loop._ready:  # type: ignore[attr-defined]
-                self.turn()
-            calls = [call for call in self.calls if not call.waits]
-            if not calls:
-                return
-            if fate == "waits":
-                calls[0].waits = True
-            else:
-                self.answer(calls[0], fate)
-            fate = "fine"
-        raise AssertionError("it never ends")
-
-    def spawn(self, work: Coroutine[Any, Any, Any], fate: str = "fine") -> asyncio.Task[Any]:
-        task = self.loop.create_task(work)
-        self.tasks.append(task)
-        self.quiet(fate)
-        return task
-
-    @rule(number=NUMBERS, fate=FATES, turns=st.integers(0, 3))
-    def one_transaction(self, number: int, fate: str, turns: int) -> None:
-        """One of those that wait is done before the others, and what waited for it goes on so far."""
-        if self.calls and fate not in ("waits", "has not begun"):
-            self.answer(self.calls[number % len(self.calls)], fate)
-        for _ in range(turns):
-            self.turn()
-
-    @rule()
-    def heal(self) -> None:
-        for call in self.calls:
-            call.waits = False
-        self.quiet()
-
     # --- what is asked of the ledgers
 
-    @initialize(limits=st.tuples(LIMITS, LIMITS), zones=st.tuples(*[st.sampled_from(ZONES)] * 2))
-    def begin(self, limits: tuple[int | None, ...], zones: tuple[str | None, ...]) -> None:
+    @initialize(limits=st.tuples(LIMITS, LIMITS), zones=st.tuples(*[st.sampled_from(ZONES)] * 2), is_calm=st.booleans())
+    def begin(self, limits: tuple[int | None, ...], zones: tuple[str | None, ...], is_calm: bool) -> None:
+        self.is_calm = is_calm
         for user, limit, zone in zip((None, EVE), limits, zones, strict=True):
             self.limit(user, limit)
             months.set_renewal(self.connection, ORG, user, zone)
@@ -228,7 +108,13 @@ class Processes(RuleBasedStateMachine):
         self.limits[user] = limit
         self.is_new = True
 
-    @rule(of=st.integers(0, 1), user=st.sampled_from((None, EVE)), amount=AMOUNTS, times=st.integers(1, 3), fate=FATES)
+    @rule(
+        of=st.sampled_from((1, 1, 0)),
+        user=st.sampled_from((None, None, EVE)),
+        amount=AMOUNTS,
+        times=st.integers(1, 2),
+        fate=FATES,
+    )
     def ask(self, of: int, user: int | None, amount: int, times: int, fate: str) -> None:
         limited = [self.limits[payer] is not None for payer in (None, EVE)]
         caller = replace(of_key(), user_id=user, user=user and "eve", org_limited=limited[0])  # type: ignore[arg-type]
@@ -239,9 +125,13 @@ class Processes(RuleBasedStateMachine):
             self.requests.append(Request(process, self.spawn(work, fate)))
             fate = "fine"
 
-    def ongoing(self, number: int) -> tuple[Request, Reservation] | None:
+    def ongoing(self, number: int, ask: bool = True) -> tuple[Request, Reservation] | None:
+        """One of the requests that have begun; a new one where there is none."""
         held = [(each, each.hold) for each in self.requests if each.process in self.alive and not each.ending]
         there = [(request, hold) for request, hold in held if hold]
+        if not there and ask:
+            self.ask(of=number % 2, user=None, amount=20, times=2, fate="fine")
+            return self.ongoing(number, ask=False)
         return there[number % len(there)] if there else None
 
     @rule(number=NUMBERS, cost=AMOUNTS, fate=FATES)
@@ -281,7 +171,7 @@ class Processes(RuleBasedStateMachine):
         if waiting:
             waiting[number % len(waiting)].cancel()
 
-    @rule(of=st.integers(0, 1), work=st.sampled_from(["tend", "renew", "reap", "forget_old", "empty"]), fate=FATES)
+    @rule(of=st.integers(0, 1), work=st.sampled_from(["tend", "renew", "reap", "empty"]), fate=FATES)
     def look_after(self, of: int, work: str, fate: str) -> None:
         if work == "empty":
             self.loop.call_soon(self.alive[of].ledger._purses.empty, ORG)
@@ -289,11 +179,14 @@ class Processes(RuleBasedStateMachine):
         else:
             self.spawn(getattr(self.alive[of].ledger, work)(), fate)
 
-    @rule(seconds=st.sampled_from([1, 6, LEASE_S - 1, LEASE_S + 1, 86_400, 70 * 86_400, -3600]), fate=FATES)
+    @rule(seconds=st.sampled_from([1, 6, LEASE_S + 1, LEASE_S + 1, 70 * 86_400, -3600]), fate=FATES)
     def time_passes(self, seconds: int, fate: str) -> None:
-        """What expires with it is taken by one of the processes, from itself as from the other."""
+        """The first process takes what has expired of the other one."""
+        if self.is_calm:
+            seconds = min(seconds, 6)
         before_s, self.time.now_s = self.time.now_s, self.time.now_s + seconds
         if seconds < 0:  # a clock that is set back; not into a month that has ended
+            self.set_back += 1
             begins = [month_at(before_s, ZoneInfo(zone))[0] for zone in self.zones.values() if zone]
             self.time.now_s = max(self.time.now_s, *begins, 0)
         self.loop.now_s += max(0, seconds)
@@ -302,7 +195,7 @@ class Processes(RuleBasedStateMachine):
 
     @rule(user=st.sampled_from((None, EVE)), seconds=st.sampled_from([-1, 0, 1]))
     def the_month_ends(self, user: int | None, seconds: int) -> None:
-        if zone := self.zones[user]:
+        if (zone := self.zones[user]) and not self.is_calm:
             self.time.now_s = max(self.time.now_s, month_at(self.time.now_s, ZoneInfo(zone))[1] + seconds)
             self._leases_may_end(LEASE_S)
 
@@ -314,14 +207,10 @@ class Processes(RuleBasedStateMachine):
     @rule(of=st.integers(0, 1), still_run=st.integers(0, 2))
     def die(self, of: int, still_run: int) -> None:
         """A process ends between two steps; the database may still do what it was asked for."""
+        if self.is_calm:
+            return
         dead, self.alive[of] = self.alive[of], Process(self.calls)
-        for call in [call for call in self.calls if call.process is dead]:
-            if still_run:
-                self.answer(call, BAD[1])
-                still_run -= 1
-            else:
-                self.calls.remove(call)
-            call.answer.cancel()
+        self.kill(dead, still_run)
         self.has_died = True
 
     # --- what holds
@@ -407,32 +296,13 @@ class Processes(RuleBasedStateMachine):
 
     # --- and in the end
 
-    def pass_time_until(self, done: Callable[[], bool]) -> None:
-        for _ in range(100):
-            self.quiet()
-            if done():
-                return
-            self.loop.now_s += 1
-        raise AssertionError("something waits for ever")
-
-    def teardown(self) -> None:
-        try:
-            self.everything_ends()
-        finally:
-            self.connection.close()
-            self.engine.dispose()
-            for task in asyncio.all_tasks(self.loop):
-                task.cancel()
-            self.turn()
-            self.loop.close()
-
     def everything_ends(self) -> None:
         """Once the database is well, all that was held is billed or free again, whoever has left or died."""
         self.heal()
         for request in self.requests:
             if request.hold and not request.hold.has_ended:
                 request.ending = None  # its client left before it could end it
-        while found := self.ongoing(0):
+        while found := self.ongoing(0, ask=False):
             found[0].cost = 3
             found[0].ending = self.spawn(found[1].settle(3, 1, "tokens"))
         mine = [task for each in self.requests if each.process in self.alive for task in (each.asking, each.ending)]
@@ -446,7 +316,7 @@ class Processes(RuleBasedStateMachine):
         self.pass_time_until(lambda: all(task.done() for task in closing))
         if is_sure:
             self.nothing_is_held()
-        self.time.now_s += LEASE_S + 1
+        self.time.now_s += 3600 * self.set_back + LEASE_S + 1
         self.taken = self._taken()
         self.spawn(Process(self.calls).ledger.reap())
         self.nothing_is_held()
@@ -461,4 +331,4 @@ class Processes(RuleBasedStateMachine):
 
 @pytest.mark.usefixtures("marks_at_once")
 def test_no_history_of_two_processes_loses_money_promises_it_twice_or_passes_a_limit() -> None:
-    run_state_machine_as_test(Processes, settings=histories(50, steps=40))  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(Processes, settings=histories(50, steps=60))  # type: ignore[no-untyped-call]
