@@ -181,7 +181,7 @@ class Recorded:
 
     def __init__(self, contexts: Path, durations: Path) -> None:
         try:
-            from coverage import CoverageData
+            from coverage import CoverageData  # type: ignore[import-not-found, unused-ignore]
         except ImportError:
             sys.exit("Reading contexts needs coverage, which is in no lock: `pip install coverage pytest-cov`.")
         if not contexts.exists():
@@ -314,6 +314,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--record", type=Path, default=ROOT / "var/broken-lines.json", help="where the JSON goes")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # as Ctrl-C does: with the tests that run
     lines = dict(enumerate(picked(ROOT, options.seed, options.count), 1))
     if options.list:
         print("\n".join(f"{number:>3}  {way}" for number, way in lines.items()))

@@ -232,6 +232,7 @@ def test_a_newcomer_never_passes_a_call_that_is_lined_up() -> None:
     assert room.try_enter("two") is None, "all slots are taken"
     slots = 3
     assert room.try_enter("two"), "nothing waits any more"
+    assert room.line(slots).rates.keys() == {"one", "two"}, "those who need not wait come, too"
 
 
 CALL_S = 1.0

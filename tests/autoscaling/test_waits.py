@@ -281,6 +281,8 @@ def test_quantiles_are_those_of_the_times() -> None:
     made = durations(times, memory=4000)
     for share in (0.1, 0.5, 0.9, 0.99):
         assert made.quantile(share) == pytest.approx(sorted(times)[int(share * 4000)], rel=0.12)
+    # Three eighths end before 1.5 s; a fifth of the others makes it half of all.
+    assert durations([1.0, 2.0, 3.0]).left(1.5, 0.2) == pytest.approx(0.5)
 
 
 @given(TIMES, st.floats(0.0, 7200.0), SHARES, SHARES)
