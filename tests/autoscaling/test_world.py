@@ -195,7 +195,7 @@ def test_whatever_fails_requests_end_as_they_may_and_in_the_end_all_is_well(seed
             await until_census_is_empty(at)
             await all_slots_work(at, clients)
             if at.serving.when_busy == "queue" and len(at.running) * at.serving.max_ongoing_requests >= 4:
-                await nobody_waits_for_a_flood(at, clients)
+                await nobody_waits_for_a_flood(at, clients, FLOOD)
             await until_census_is_empty(at)
             await asyncio.sleep(120.0)
             assert (at.running, at.starting, at.leaving) == ({}, {}, {}), "an engine that nobody calls"
@@ -221,17 +221,70 @@ async def all_slots_work(at: World, clients: Clients) -> None:
         assert time.monotonic() - began_s < 2.5
 
 
-async def nobody_waits_for_a_flood(at: World, clients: Clients) -> None:
-    for ingress in range(len(at.ingresses)):
+async def nobody_waits_for_a_flood(at: World, clients: Clients, *floods: int) -> None:
+    """Who was here a moment ago waits for no call of others, in whatever process."""
+
+    async def without_end(organisation: int, ingress: int) -> None:
+        while True:
+            await clients.ask(organisation, 1.0, ingress=ingress)
+            await asyncio.sleep(0.001)
+
+    ingresses, slots = range(len(at.ingresses)), at.gate.view().slots
+    for ingress in ingresses:
         await clients.ask(HEALTHY, 0.0, ingress=ingress)
-    slots = at.gate.view().slots
-    flood = [asyncio.create_task(clients.ask(FLOOD, 4.0, ingress=n % len(at.ingresses))) for n in range(6 * slots)]
-    await asyncio.sleep(1.0)
-    for ingress in range(len(at.ingresses)):
-        began_s = time.monotonic()
-        assert await clients.ask(HEALTHY, 0.0, ingress=ingress) is None
-        assert time.monotonic() - began_s < 0.2, "it waits for calls of a flood"
-    await asyncio.gather(*flood)
+    flood = [
+        asyncio.create_task(without_end(organisation, number % len(ingresses)))
+        for organisation in floods
+        for number in range(6 * slots)
+    ]
+    # Of two that begin at once, the second holds few at first, so what is reserved is for it as well.
+    for later_s in (0.09, 1.4, 5.5) if len(floods) == 1 else (1.5, 5.5):
+        await asyncio.sleep(later_s)
+        for ingress in ingresses:
+            began_s = time.monotonic()
+            assert await clients.ask(HEALTHY, 0.0, ingress=ingress) is None
+            assert time.monotonic() - began_s < 0.1, "it waits for calls of a flood"
+    for one in flood:
+        one.cancel()
+    await asyncio.wait(flood)
+
+
+@pytest.mark.parametrize(
+    ("ingresses", "slots", "floods"),
+    [*((ingresses, slots, 1) for ingresses in (1, 2, 3) for slots in (4, 5, 64)), (2, 64, 2)],
+)
+def test_who_was_here_a_moment_ago_waits_for_no_call_of_a_flood(ingresses: int, slots: int, floods: int) -> None:
+    async def story() -> None:
+        with world(ingresses=ingresses, slots=slots, max_queued=1000) as at:
+            at.run_replica()
+            await asyncio.sleep(0.01)
+            await nobody_waits_for_a_flood(at, Clients(at), *range(1, floods + 1))
+
+    run(story())
+
+
+@pytest.mark.parametrize("ingresses", [1, 2])
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_all_that_waits_counts_for_serve_and_one_organisation_alone_has_every_slot(
+    ingresses: int, is_alone: bool
+) -> None:
+    async def story() -> None:
+        with world(ingresses=ingresses, slots=4, max_queued=1000) as at:
+            replica, clients = at.run_replica(), Clients(at)
+            await asyncio.sleep(0.01)
+            for ingress in range(0 if is_alone else ingresses):
+                await clients.ask(HEALTHY, 0.0, ingress=ingress)
+            began_s = time.monotonic()
+            asked = [asyncio.create_task(clients.ask(FLOOD, 1.0, ingress=n % ingresses)) for n in range(24)]
+            await asyncio.sleep(0.5)
+            queued = sum(ingress.metrics.queued for ingress in at.ingresses)
+            assert queued + len(replica.calls) == 24, "so the engine grows, whoever holds its slots"
+            assert len(replica.calls) == 4 or not is_alone
+            await asyncio.wait(asked)
+            assert time.monotonic() - began_s < 6.5 or not is_alone
+            assert at.census() == {}, "and what went away is forgotten"
+
+    run(story())
 
 
 @pytest.mark.parametrize("is_hung", [False, True])

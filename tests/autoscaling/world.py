@@ -93,17 +93,19 @@ def run(work: Coroutine[Any, Any, R]) -> R:
 
 
 class Some:
-    """A capability. A job has seconds for each item, and perhaps an error at its end."""
+    """A capability, as the gate is told to call it."""
 
-    async def answer(self, job: Job) -> str:
+    async def answer(self, job: Any) -> str:
         raise NotImplementedError
 
-    def items(self, job: Job) -> AsyncGenerator[str, None]:
+    def items(self, job: Any) -> AsyncGenerator[str, None]:
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Job:
+    """Seconds for each item, and perhaps an error after the last."""
+
     steps_s: tuple[float, ...] = (1.0,)
     error: BaseException | None = None
     begun: Callable[[], None] = lambda: None
