@@ -1,27 +1,16 @@
-"""Doubles for the gate: a capability, its replicas, what is known of their start, a scripted handle, a clock."""
+"""Doubles for the gate: its replicas, what is known of their start, a scripted handle."""
 
 from __future__ import annotations
 
 import asyncio
-import selectors
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from autoscaling.watch import Start, StartWatch
 from contract.tracing import Loading
 
 APP = "test"
-
-
-class Some:
-    """A capability: what the gate is told to call."""
-
-    async def answer(self, job: str) -> str:
-        raise NotImplementedError
-
-    def items(self, job: str) -> AsyncIterator[str]:
-        raise NotImplementedError
 
 
 @dataclass
@@ -122,32 +111,3 @@ class Handle:
         await asyncio.sleep(2 * self.model_s if self.model_s < 1 else 0)
         self.view.replicas = 1
         return Loading(process_s=0.5, model_s=self.model_s, import_s=0.25 * self.model_s, way="fork")
-
-
-R = TypeVar("R")
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """Runs whatever needs no network."""
-
-    def __init__(self) -> None:
-        super().__init__(_Impatient(self))
-        self.now_s = 0.0
-
-    def time(self) -> float:
-        return self.now_s
-
-
-class _Impatient(selectors.SelectSelector):
-    def __init__(self, loop: VirtualLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self._loop.now_s += timeout or 0.0
-        return super().select(0)
-
-
-def run(work: Coroutine[Any, Any, R]) -> R:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(work)

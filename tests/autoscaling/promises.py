@@ -24,8 +24,8 @@ from autoscaling.waits import Wait, WaitWatch
 from contract.catalog import Serving
 from contract.errors import ApiError
 from contract.tracing import Loading
-from tests.autoscaling.doubles import APP, Some, View, Watch
-from tests.autoscaling.test_queue import Metrics
+from tests.autoscaling.doubles import APP, View, Watch
+from tests.autoscaling.world import Metrics, Some
 
 LOOK_S = 2.0
 """Between two looks of one who waits."""
@@ -74,7 +74,7 @@ class Engine:
     @property
     def _router(self) -> Any:
         router = CurrentLoopRouter.__new__(CurrentLoopRouter)
-        router._asyncio_router = SimpleNamespace(_metrics_manager=Metrics())  # type: ignore[assignment]
+        router._asyncio_router = SimpleNamespace(_metrics_manager=Metrics(lambda: None))  # type: ignore[assignment]
         return router
 
     async def _answer(self, began: Callable[[], float]) -> None:

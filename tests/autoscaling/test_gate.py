@@ -20,7 +20,8 @@ from autoscaling.watch import Start
 from contract.catalog import Serving
 from contract.errors import INVALID_REQUEST, ApiError
 from contract.telemetry import EngineState
-from tests.autoscaling.doubles import APP, Handle, Response, Some, View
+from tests.autoscaling.doubles import APP, Handle, Response, View
+from tests.autoscaling.world import Some
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from autoscaling.queue import SlotQueue
 from autoscaling.room import Slot
 from autoscaling.turns import Grant, begins, turns
 from autoscaling.waits import Wait
-from tests.autoscaling.doubles import run
 from tests.autoscaling.promises import Crowd, Promise, crowd, errors, kept, lognormal
+from tests.autoscaling.world import run
 from tests.waiting import settled
 
 SERVICE_S, START_S = 2.0, 8.0
