@@ -23,6 +23,7 @@ from state.database.open import connect, migrate, open_database
 from state.database.postgres import SSL_MODES
 from state.database.sqlite import SqliteDatabase, _Transaction
 from state.database.tables import metadata
+from tests.state.books import WAIT_S
 from tests.state.servers import Postgres, find_binary, run_server
 from tests.waiting import settled, until
 
@@ -242,7 +243,7 @@ def url(postgres: Postgres) -> str:
 
 @pytest.fixture
 async def counter(url: str) -> AsyncIterator[Database]:
-    database = connect(url, wait_s=60)  # so that a machine that is busy with other things refuses nothing
+    database = connect(url, WAIT_S)
     await database.run(make_counter)
     yield database
     await database.close()
