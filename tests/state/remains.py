@@ -180,7 +180,11 @@ async def clips_are_there(url: str, acknowledged: list[str]) -> None:
     told = {name: word for word, name in map(str.split, acknowledged)}
     for name in CLIPS:
         first, other = bytes_of(name), bytes_of("other")
-        after = {"first": {first, other}, "other": {other, None}, "deleted": {None, first}}
+        after: dict[str, set[bytes | None]] = {
+            "first": {first, other},
+            "other": {other, None},
+            "deleted": {None, first},
+        }
         assert await blobs.find(name) in after.get(told.get(name, ""), {first, None})
 
 

@@ -269,15 +269,14 @@ async def test_transactions_of_one_row_take_turns_and_all_count(counter: Databas
     assert sorted(results) == list(range(1, 61))
 
 
-async def test_a_row_that_somebody_holds_refuses_soon_and_recovers(url: str) -> None:
+async def test_a_row_that_somebody_holds_refuses_soon_and_recovers(counter: Database, url: str) -> None:
     tried: list[int] = []
 
     def tries(connection: Connection) -> int:
         tried.append(1)
         return count(connection)
 
-    impatient = connect(url, wait_s=0.5)
-    await impatient.run(make_counter)
+    impatient = connect(url, wait_s=1.0)
     other = create_async_engine(url.replace("postgresql", "postgresql+asyncpg"))
     async with other.begin() as connection:
         await connection.execute(COUNT)
@@ -286,7 +285,7 @@ async def test_a_row_that_somebody_holds_refuses_soon_and_recovers(url: str) -> 
         assert len(tried) == 1
         assert {error.fault.name for error in refused if isinstance(error, ApiError)} == {"STATE_UNAVAILABLE"}
         assert all(isinstance(error, ApiError) for error in refused)
-    assert await impatient.run(count, row=1) == 2
+    assert await counter.run(count, row=1) == await impatient.run(value, row=1) == 2
     await impatient.close()
     await other.dispose()
 
