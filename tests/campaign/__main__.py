@@ -56,11 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 async def _run(parts: Sequence[str], record: Record, keep: Path | None) -> None:
     with working_folder("campaign-") as folder:
-        for name in WITHOUT_GRAPH:
-            if name in parts:
-                (home := folder / name).mkdir()
-                await _part(name, record, home, keep)
-        if of_graph := [name for name in ON_A_GRAPH if name in parts]:
+        for name in [name for name in parts if name in WITHOUT_GRAPH]:
+            (home := folder / name).mkdir()
+            await _part(name, record, home, keep)
+        if of_graph := [name for name in parts if name in ON_A_GRAPH]:
             with running(folder) as graph:
                 for name in of_graph:
                     await _part(name, record, graph, keep)

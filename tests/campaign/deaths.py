@@ -93,6 +93,9 @@ class Fault:
 
 
 FAULTS = (
+    Fault("listener's child", "siblings import listening", ("live", "live"), HEARD),
+    Fault("fork server", "ForkServer", ("start", "call"), STARTS),
+    Fault("decoder's child", "siblings import decoding", ("recording", "recording", "call"), REFUSED),
     Fault("engine amid streams", ENGINE, ("stream",) * 6, STREAM_ENDS),
     Fault("engine amid a batch", ENGINE, ("call",) * 20, IS_502),
     Fault("every ingress", INGRESS, BOTH, ENDS_UNDER_WAY, None, may_close=True, is_replaced=True),
@@ -101,9 +104,6 @@ FAULTS = (
     Fault("HAProxy", "bin/haproxy", BOTH, ENDS_UNDER_WAY, None, may_close=True, is_replaced=True),
     Fault("HAProxy's manager", "ray::HAProxyManager", BOTH, ENDS_UNDER_WAY, may_close=True, is_replaced=True),
     Fault("Ray's proxy actor", "ray::ProxyActor", BOTH, GOES_ON, is_replaced=True),
-    Fault("listener's child", "siblings import listening", ("live", "live"), HEARD),
-    Fault("fork server", "ForkServer", ("start", "call"), STARTS),
-    Fault("decoder's child", "siblings import decoding", ("recording", "recording", "call"), REFUSED),
     Fault("raylet, then a start", "raylet/raylet", BOTH, SURVIVES, takes_all=True),
     Fault("node, then a start", "", BOTH, SURVIVES, None, takes_all=True),
 )
@@ -135,8 +135,13 @@ class Tries:
 
 
 async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Outcome]:
-    """Each fault, killed and stopped, then what engines do by themselves."""
+    """What engines do by themselves, then each fault, killed and stopped: from the smallest to the largest."""
     times, stopped_s = (1, 5.0) if is_short else (20, 30.0)
+    for name, command in COMMANDS.items():
+        tries = Tries()
+        for number in range(times):
+            await _command(graph, f"{name}-{number}".replace(" ", "-"), command, tries)
+        yield tries.outcome(name, REPLACED, times)
     for fault in FAULTS:
         for how, hold_s in (("killed", None), ("stopped", stopped_s)):
             if fault.takes_all and hold_s:
@@ -150,11 +155,6 @@ async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Out
                 except (TimeoutError, AssertionError, httpx.HTTPError, RuntimeError) as error:
                     tries.lose(f"the try: {type(error).__name__} {error}"[:200])
             yield tries.outcome(name, fault.promise, times)
-    for name, command in COMMANDS.items():
-        tries = Tries()
-        for number in range(times):
-            await _command(graph, f"{name}-{number}".replace(" ", "-"), command, tries)
-        yield tries.outcome(name, REPLACED, times)
 
 
 async def _try(graph: Graph, org: str, fault: Fault, hold_s: float | None, chance: random.Random, tries: Tries) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -45,7 +45,8 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Writes the record as JSON that `read` understands."""
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        rows = [vars(outcome) for outcome in self.outcomes]  # `asdict` would count the pairs of a Counter
+        path.write_text(json.dumps(vars(self) | {"outcomes": rows}, indent=1) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Record:
