@@ -133,7 +133,7 @@ class LocalEngine(Gate):
     def __init__(self, model: Model) -> None:
         assert model.serving
         replica: Replica = object.__new__(REPLICAS[model.noun])
-        replica._adapter, replica.loading = models.load(model), Loading(0.0, 0.0, 0.0, "import")
+        replica.loading = Loading(0.0, 0.0, 0.0, "import")
         replica._calls, replica._labels = StallDetector(60, 60), (model.deployment,)
         handle: Any = LocalHandle(replica, model.serving.max_ongoing_requests)
         # Several of one name are there at a time: each stands for a process.
@@ -141,6 +141,7 @@ class LocalEngine(Gate):
         views.VIEWS[key] = handle
         weakref.finalize(self, views.VIEWS.pop, key)
         self.handle: LocalHandle = handle
+        self.adapter = models.load(model)
         self.callers: list[str] = []
         self.watch = Watch()
         self.warmed = 0
