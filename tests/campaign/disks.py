@@ -29,6 +29,8 @@ WORKS = {
 }
 ACKNOWLEDGED = "What was acknowledged survives a loss of power, and the books add up."
 ANSWERED = "A disk that fails or is full is answered with an error of the table; nothing acknowledged is lost."
+HELD_POWER = "test_what_was_acknowledged_survives_death_and_a_loss_of_power"
+HELD_FULL = "test_a_full_disk_refuses_the_group_and_recovers"
 ERRORS = (errno.EIO, errno.ENOSPC)
 FAILING = "wsrc"
 """Kinds of entries whose calls can fail: write, sync, rename, create."""
@@ -42,9 +44,9 @@ async def outcomes(seed: int, is_short: bool, place: Path) -> AsyncIterator[Outc
         for work, name in WORKS.items():
             bench = _Bench(run, work, place / work, chance)
             await bench.lose_power(*((1, 30) if is_short else (10, 100)))
-            yield bench.outcome(f"power lost amid {name}", ACKNOWLEDGED)
+            yield bench.outcome(f"power lost amid {name}", ACKNOWLEDGED, HELD_POWER)
             await bench.fail_calls(15 if is_short else None)
-            yield bench.outcome(f"EIO and ENOSPC amid {name}", ANSWERED)
+            yield bench.outcome(f"EIO and ENOSPC amid {name}", ANSWERED, HELD_FULL)
 
 
 @dataclass
@@ -59,9 +61,9 @@ class _Bench:
     lost: int = 0
     seen: Counter[str] = field(default_factory=Counter)
 
-    def outcome(self, fault: str, promise: str) -> Outcome:
+    def outcome(self, fault: str, promise: str, held_by: str) -> Outcome:
         """Everything since the last one."""
-        done = Outcome("disks", fault, promise, self.times, self.lost, None, self.seen)
+        done = Outcome("disks", fault, promise, self.times, self.lost, None, self.seen, held_by)
         self.times, self.lost, self.seen = 0, 0, Counter()
         return done
 

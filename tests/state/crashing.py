@@ -237,6 +237,8 @@ async def upload(url: str, done: Done, _seed: int) -> None:
             done("consuming", ticket.id)
             consumed = await tickets.consume(1, ticket.id)
             done("consumed", ticket.id)
+            if await blobs.find(consumed.blob) != bytes_of(ticket.id):
+                done("raised", "WrongBytes")
             await tickets.discard(consumed)
 
     await asyncio.gather(*(answered(recording(number), done) for number in range(WORKERS)))

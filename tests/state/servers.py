@@ -62,6 +62,11 @@ class Postgres:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def log(self) -> str:
+        """The end of its log."""
+        return (self._folder / "log").read_text("utf-8")[-2000:]
+
     def fresh(self, name: str = "fresh", template: str = "template0") -> str:
         """Makes a database anew, empty or as `template` is; returns its address."""
         self.run(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)", f"CREATE DATABASE {name} TEMPLATE {template}")
