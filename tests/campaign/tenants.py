@@ -20,6 +20,8 @@ from tests.campaign.graph import Graph
 from tests.campaign.record import Outcome
 from tests.cluster.survival import CHAT, DESIGNS, Estate, bills, find, leave
 
+FOREIGN = "The ids of another organisation are answered like ids that do not exist."
+HELD_BY = "test_404_ids_of_others_and_unknown_ones_in_the_same_words"
 LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
 OWNER, OTHER = "tenant-owner", "tenant-other"
 
@@ -53,7 +55,15 @@ async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Out
         yield await _borrowed_key(graph, other)
         still = await asyncio.to_thread(find, client, graph.state, estate)
     lost = Counter(f"LOST: {what}" for what, is_there in still.items() if not is_there)
-    yield Outcome("tenants", "what the owner still has", "All of it.", len(still), lost.total(), None, lost)
+    yield Outcome(
+        "tenants",
+        "what the owner still has",
+        "Nobody else takes or changes what it owns.",
+        len(still),
+        lost.total(),
+        None,
+        lost,
+    )
 
 
 def _ids(estate: Estate) -> list[tuple[str, tuple[Ask, ...], list[str]]]:
@@ -89,7 +99,7 @@ async def _asked(
                     seen[f"LOST: {ask[0]} {ask[1]}: {others}"] += 1
     middle_ms = {what: 1000 * statistics.median(each) for what, each in took_s.items()}
     seen[", ".join(f"{what} {ms:.1f} ms" for what, ms in sorted(middle_ms.items()))] = 1
-    return Outcome("tenants", fault, "The answer is that of an id that does not exist.", count, differing, None, seen)
+    return Outcome("tenants", fault, FOREIGN, count, differing, None, seen, HELD_BY)
 
 
 async def _send(client: httpx.AsyncClient, ask: Ask, name: str) -> httpx.Response:
@@ -108,4 +118,12 @@ async def _borrowed_key(graph: Graph, key: str) -> Outcome:
     after = await asyncio.to_thread(bills, graph.state, OTHER)
     lost = int(reply.status_code != 200 or len(after) != len(before) + 1)
     seen = Counter({str(reply.status_code): 1})
-    return Outcome("tenants", "an `Idempotency-Key` of another organisation", "A new request.", 1, lost, None, seen)
+    return Outcome(
+        "tenants",
+        "an `Idempotency-Key` of another organisation",
+        "It leads to a new request, not to a kept reply.",
+        1,
+        lost,
+        None,
+        seen,
+    )
