@@ -122,6 +122,9 @@ class Drafting(Interleaved):
     def begin(self, limit: int | None, is_calm: bool) -> None:
         self.is_calm, self.limit = is_calm, limit
         organisations.set_limit(self.connection, ORG, None, limit)
+        for of in (0, 1):
+            self.order(of, auto_adopt=of == 1, slug=None, fate="fine")
+        self.the_designer(number=-1, outcome="is done", fate="fine")
 
     @rule(of=st.integers(0, 1), auto_adopt=st.booleans(), slug=st.sampled_from([None, None, "ours"]), fate=FATES)
     def order(self, of: int, auto_adopt: bool, slug: str | None, fate: str) -> None:
@@ -134,13 +137,16 @@ class Drafting(Interleaved):
         about = {"model": "m", "line": "voice-design:m", "estimate_micro_eur": HOLD, "request_id": "r"}
         process.worker.enqueue((await process.drafts.order(caller, spec, **about)).id)  # type: ignore[arg-type]
 
-    def _of_one(self, number: int, work: Any, fate: str) -> None:
-        """Does `work` with one of the drafts; there is always one."""
-        if not self.ids:
+    def _of_one(self, number: int, work: Any, fate: str, *states: str) -> None:
+        """Does `work` with one of the drafts in these states, or with a new one."""
+        self.all_is_right()
+        there = [id for id in self.ids if self.states[id] in states]
+        if not there:
             self.order(of=number % 2, auto_adopt=False, slug=None, fate="fine")
+            self.the_designer(number=-1, outcome="is done", fate="fine")
             self.all_is_right()
-        if self.ids:
-            self.spawn(work(self.ids[number % len(self.ids)]), fate)
+        if there := there or self.ids:
+            self.spawn(work(there[number % len(there)]), fate)
 
     @rule(of=st.integers(0, 1), number=NUMBERS, fate=FATES)
     def look(self, of: int, number: int, fate: str) -> None:
@@ -150,16 +156,16 @@ class Drafting(Interleaved):
             if process.drafts.waits(await process.drafts.find(ORG, draft_id)):
                 process.worker.enqueue(draft_id)
 
-        self._of_one(number, work, fate)
+        self._of_one(number, work, fate, "pending", "ready")
 
     @rule(number=NUMBERS, outcome=st.sampled_from([*OUTCOMES, "is done", "is done"]), fate=FATES)
     def the_designer(self, number: int, outcome: str, fate: str) -> None:
         at_work = [each for process in self.alive for each in process.designs if not each.outcome.done()]
         if not at_work:
-            self.spawn(self.alive[number % 2].worker.poll())
-        if at_work:
-            self._end(at_work[number % len(at_work)], OUTCOMES[outcome])
-            self.quiet(fate)
+            self.order(of=number % 2, auto_adopt=number % 2 > 0, slug=None, fate="fine")
+            return
+        self._end(at_work[number % len(at_work)], OUTCOMES[outcome])
+        self.quiet(fate)
 
     def _end(self, design: Design, error: Exception | None) -> None:
         if error:
@@ -178,7 +184,7 @@ class Drafting(Interleaved):
             draft = await process.drafts.find(ORG, draft_id)
             await process.drafts.adopt(ORG, draft_id, process.worker.adoption(draft, slug))
 
-        self._of_one(number, work, fate)
+        self._of_one(number, work, fate, "ready", *["pending", "adopted"][: number % 3])
 
     @rule(of=st.integers(0, 1), number=NUMBERS, fate=FATES)
     def discard(self, of: int, number: int, fate: str) -> None:
@@ -188,7 +194,7 @@ class Drafting(Interleaved):
             await process.drafts.discard(ORG, draft_id)
             await process.worker.cancel(draft_id)
 
-        self._of_one(number, work, fate)
+        self._of_one(number, work, fate, "adopted", "ready", *["pending", "discarded"][: number % 3])
 
     @rule(of=st.integers(0, 1), work=st.sampled_from(["poll", "expire", "sweep"]), fate=FATES)
     def look_after(self, of: int, work: str, fate: str) -> None:

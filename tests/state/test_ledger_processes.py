@@ -101,6 +101,8 @@ class Processes(Interleaved):
             self.limit(user, limit)
             months.set_renewal(self.connection, ORG, user, zone)
             self.zones[user] = zone
+        for of in (0, 1, 1):
+            self.ask(of, user=None, amount=20, times=2, fate="fine")
 
     @rule(user=st.sampled_from((None, EVE)), limit=LIMITS)
     def limit(self, user: int | None, limit: int | None) -> None:
