@@ -111,6 +111,9 @@ class Job:
     begun: Callable[[], None] = lambda: None
 
 
+WARM = Job((0.0,))
+
+
 class Replica:
     """One replica, as routers know it: it refuses what comes to it beside as many calls as it works on at once."""
 
@@ -280,6 +283,7 @@ class Ingress:
 
     def __init__(self, world: World, number: int, watch: StartWatch) -> None:
         app = f"ingress-{number}"
+        self.asked: list[str] = []
         self.world, self.metrics, self.version = world, Metrics(world.look), 0
         self.router = EngineRouter(
             DeploymentID(NAME, app),
@@ -293,17 +297,20 @@ class Ingress:
         self._router._asyncio_router = SimpleNamespace(_metrics_manager=self.metrics)
         with mock.patch("autoscaling.gate.SlotQueue", AuditedQueue):
             self.gate = Gate(NAME, app, world.serving, self, watch, lambda: len(world.ingresses))
+        self.gate.forecast._draw = random.Random(number)
 
     def options(self, stream: bool, **_: str) -> Ingress:
         return self
 
     def __getattr__(self, method: str) -> Any:
-        if method == "warm":
-            return SimpleNamespace(remote=self._warm)
-        return SimpleNamespace(remote=lambda job: Response(self, job))
+        def remote(job: Job = WARM) -> Any:
+            self.asked.append(method)
+            return Response(self, job) if job is not WARM else self._warm()
+
+        return SimpleNamespace(remote=remote)
 
     async def _warm(self) -> Loading:
-        work = await self.send(Job((0.0,)))
+        work = await self.send(WARM)
         work.end(StopAsyncIteration())
         return Loading(0.0, self.world.loaded_s, 0.0, "import")
 
