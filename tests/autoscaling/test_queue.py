@@ -204,23 +204,8 @@ def test_an_organisation_is_present_until_a_minute_after_its_call(lasted_s: floa
     room = SlotScheduler[object](lambda: 4, 10, clock)
     visit = room.try_enter("other")
     assert visit
+    assert room.line(4).rates.keys() == {"other"}, "calls that need not wait come, too"
     clock.now_s += lasted_s
     room.release(visit)
     clock.now_s += ago_s
     assert len(filled(room, "flood")) == for_one
-
-
-def test_a_newcomer_never_passes_a_call_that_is_lined_up() -> None:
-    slots = 1
-    room = SlotScheduler[str](lambda: slots, 10, ManualClock(), reserves=False)
-    assert room.try_enter("one")
-    room.join("one", "waits")
-    room.line_up("one", "waits")
-    slots = 2  # a replica has started, and nothing has looked yet
-    assert room.try_enter("two") is None
-    assert room.next_turn() == ("one", "waits")
-    room.seat("one", "waits")
-    assert room.try_enter("two") is None, "all slots are taken"
-    slots = 3
-    assert room.try_enter("two"), "nothing waits any more"
-    assert room.line(slots).rates.keys() == {"one", "two"}, "calls that need not wait come, too"
