@@ -70,7 +70,7 @@ class Listener:
         self.turns = FairSemaphore(AT_ONCE)
         self._child: _Child | None = None
         self._ending: set[asyncio.Task[None]] = set()
-        self._starting: asyncio.Lock | None = None
+        self._starting = asyncio.Lock()
         self._numbers = count(1)
         self._streams = 0
         self._linger: asyncio.TimerHandle | None = None
@@ -80,9 +80,7 @@ class Listener:
         self._streams += 1
         if self._linger:
             self._linger.cancel()
-            self._linger = None
-        sample_bytes = 2 if format["type"] == "audio/pcm" else 1
-        piece_bytes = int(PIECE_S * format.get("rate", 8_000)) * sample_bytes
+        piece_bytes = int(PIECE_S * format.get("rate", 8_000)) * (2 if format["type"] == "audio/pcm" else 1)
         return SoundStream(self, owner, next(self._numbers), json.dumps(dict(format)).encode(), piece_bytes)
 
     async def speech_s(self, samples: bytes, rate: int, owner: str = "") -> float:
@@ -113,15 +111,13 @@ class Listener:
     def discard(self, child: _Child) -> None:
         """Records that the child has died, which may not be known yet."""
         child.kill()
-        if not child.reading.done():
-            self._ending.add(child.reading)
-            child.reading.add_done_callback(self._ending.discard)
+        self._ending.add(child.reading)
+        child.reading.add_done_callback(self._ending.discard)
         if self._child is child:
             self._child = None
 
     async def child(self) -> _Child:
         """The running child, or a new one."""
-        self._starting = self._starting or asyncio.Lock()
         async with self._starting:
             if self._child is None or not self._child.is_alive:
                 self._retire()
@@ -136,6 +132,8 @@ class SoundStream:
         self._listener, self._owner, self._number = listener, owner, number
         self._format, self._piece_bytes = format, piece_bytes
         self._opened_at: _Child | None = None
+        # Sound whose samples the resampler has not given yet: the next child gets it again.
+        self._inside, self._rest_bytes = b"", 0.0
 
     async def listen(self, sound: bytes) -> Frames:
         """Samples and probabilities that this sound completes. Raises ListenerFailed."""
@@ -146,10 +144,9 @@ class SoundStream:
     async def end(self) -> Frames:
         """The last samples. The stream is gone, whatever happens."""
         try:
-            if self._opened_at is None or not self._opened_at.is_alive:
-                return b"", ()
-            return await self._ask(_END, b"")
-        except ListenerFailed:
+            with suppress(ListenerFailed):
+                if self._inside or (self._opened_at and self._opened_at.is_alive):
+                    return await self._ask(_END, b"")
             return b"", ()
         finally:
             self._listener.forget()
@@ -158,11 +155,18 @@ class SoundStream:
         async with self._listener.turns.of(self._owner):
             for _ in range(2):
                 child = await self._listener.child()
+                sound = payload if child is self._opened_at else self._inside + payload
                 try:
                     if child is not self._opened_at:
                         self._opened_at = child  # first, so that `end` closes it there if this wait is cancelled
                         await child.ask(self._number, _OPEN, self._format)
-                    return await child.ask(self._number, kind, payload)
+                    samples, probabilities = await child.ask(self._number, kind, sound)
+                    done_bytes = self._rest_bytes + len(samples) * self._piece_bytes / (2 * RATE * PIECE_S)
+                    self._inside, self._rest_bytes = (
+                        (self._inside + payload)[int(done_bytes) // 2 * 2 :],
+                        done_bytes % 2,
+                    )
+                    return samples, probabilities
                 except OSError:
                     self._listener.discard(child)
         raise ListenerFailed("the process that listens to live sound does not run")

@@ -151,12 +151,19 @@ async def test_the_child_can_read_sound_and_nothing_else(listener: Listener) -> 
         assert re.search(rf"{name} +{value} +{value} ", limits)
 
 
-async def test_a_child_that_dies_is_replaced_and_nothing_is_lost(listener: Listener, sentence: Samples) -> None:
-    stream, sound = listener.stream({"type": "audio/pcm", "rate": RATE}), pcm(sentence, RATE)
-    before, _ = await stream.listen(sound[:3200])
-    (await listener.child()).kill()
-    after, _ = await stream.listen(sound[3200:])
-    assert before + after == sound
+@pytest.mark.parametrize("rate", [RATE, 24_000])
+async def test_a_child_that_dies_is_replaced_and_nothing_is_lost(
+    listener: Listener, sentence: Samples, rate: int
+) -> None:
+    stream, sound = listener.stream({"type": "audio/pcm", "rate": rate}), pcm(sentence, RATE)
+    samples = b""
+    for start in (0, 3200, 6400):
+        samples += (await stream.listen(sound[start : start + 3200]))[0]
+        (await listener.child()).kill()
+    samples += (await stream.listen(sound[9600:]))[0]
+    samples += (await stream.end())[0]
+    assert len(samples) / 2 / RATE == pytest.approx(len(sound) / 2 / rate, abs=0.001)
+    assert rate != RATE or samples == sound
 
 
 async def test_a_child_that_cannot_start_is_told(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
