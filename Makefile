@@ -6,6 +6,7 @@ LIBS    ?= $(if $(filter gpu,$(PROFILE)),gpu,cpu)
 QWEN    ?= .venv/qwen
 BATCH   ?= .venv/batch
 CLIENTS ?= .venv/conformance
+SCHEMATHESIS ?= .venv/campaign
 PLAYWRIGHT ?= .venv/browser
 PEERS := infinity kokoro litellm llama
 TESTERS ?= 2
@@ -31,7 +32,7 @@ INSTALL := $(BIN)/python requirements/install.py
 HASHED := --no-deps --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-qwen setup-batch setup-browser serve weights test test-all test-units test-cluster check bench evaluate attack conformance check-gpu audit docs lock
+.PHONY: help setup setup-dev setup-qwen setup-batch setup-browser serve weights test test-all test-units test-cluster check bench evaluate attack campaign conformance check-gpu audit docs lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -80,6 +81,9 @@ evaluate: setup-dev ## how often the decision models are right; writes the table
 
 attack: setup-dev ## attack a graph of its own, or the one at URL; some minutes
 	@$(RUN) benchmarks.attacks $(if $(URL),--base-url $(URL))
+
+campaign: setup-dev weights ## break a graph of its own in every way and count what is lost: an hour (SHORT=1 for ten minutes, SEED=)
+	@$(RUN) tests.campaign $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short) $(if $(PUBLISH),--publish)
 
 conformance: setup-dev weights $(CLIENTS)/done benchmarks/clients/node/node_modules/done ## try the clients that people use on a graph of its own, or on the one at URL
 	@$(RUN) benchmarks.clients --python $(CLIENTS)/bin/python $(if $(URL),--base-url $(URL))
@@ -175,6 +179,11 @@ tests/console/node_modules/done: tests/console/package-lock.json
 	@if command -v npm >/dev/null; then \
 		cd tests/console && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/done; \
 	else echo "no npm here: the accessibility of the console is not judged"; fi
+
+$(SCHEMATHESIS)/done: requirements/campaign.lock | .venv/bin/python
+	@$(BIN)/python -m venv --without-pip --clear $(SCHEMATHESIS)
+	@$(BIN)/pip --python $(SCHEMATHESIS)/bin/python install --quiet $(HASHED) -r $<
+	@touch $@
 
 .venv/audit/done: requirements/audit.lock | .venv/bin/python
 	@$(BIN)/python -m venv --without-pip --clear .venv/audit

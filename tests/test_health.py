@@ -91,11 +91,12 @@ class Ward:
         self.replica: Any = object.__new__(kind)
         Replica.__init__(self.replica, chat("obedient", deadline_s=DEADLINE_S))
         self.engine = self.replica._adapter = Waiting()
-        self.replica._calls._now = lambda: self.now_s
+        self.calls = self.replica._calls
+        self.calls._now = lambda: self.now_s
         self.replica._send = lambda *observed: self.observed.append(observed)
 
     async def until_at_work(self, count: int) -> None:
-        await until(lambda: self.replica._calls.at_work.total() == count)
+        await until(lambda: self.calls.at_work.total() == count)
 
     async def is_well(self) -> bool:
         try:
@@ -130,7 +131,7 @@ async def test_every_call_of_every_kind_is_work_and_what_comes_of_it_progress(
     ward.now_s += 0.1
     assert not await ward.is_well()
     ward.engine.steps.put_nowait(None)
-    await until(lambda: ward.replica._calls.progressed_s > 0)
+    await until(lambda: ward.calls.progressed_s > 0)
     assert await ward.is_well()
     assert (await ward.replica.record_autoscaling_stats())["ended"] == int(call.done())
     call.cancel()

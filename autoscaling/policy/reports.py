@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from autoscaling.policy.facts import Facts
@@ -19,9 +20,14 @@ class Reader:
 
     Replicas count from their own beginning. So what they have counted before the first reading is not news, and one
     that is missing for a while, because Serve does not count it among those that run, is not new when it is back.
+
+    Attributes:
+        terms: the `Terms` of the deployment, as JSON.
+        budget: what engines may take of a resource, by its name, where that is not what the cluster has.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, terms: Mapping[str, Any] | None = None, budget: Mapping[str, float] | None = None) -> None:
+        self.terms, self.budget = terms or {}, budget or {}
         self._seen: dict[Any, tuple[float, float]] | None = None
 
     def facts(self, ctx: AutoscalingContext) -> Facts:

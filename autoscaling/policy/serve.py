@@ -12,12 +12,10 @@ from typing import Any
 from ray.serve.autoscaling_policy import default_autoscaling_policy
 from ray.serve.config import AutoscalingContext
 
-Policy = Callable[[AutoscalingContext], tuple[int | float, dict[str, Any]]]
-
 AT_ONCE = {"upscale_delay_s": 0, "downscale_delay_s": 0, "downscale_to_zero_delay_s": 0}
 """Serve's delays for what was decided here. Those of the deployment are for its default."""
 
-by_default: Policy = default_autoscaling_policy
+by_default: Callable[[AutoscalingContext], tuple[int | float, dict[str, Any]]] = default_autoscaling_policy
 """Serve's, of which Ray gives no type."""
 
 log = logging.getLogger("ray.serve")
@@ -33,10 +31,10 @@ class EnginePolicy:
     """
 
     def __init__(self, terms: Mapping[str, Any], budget: Mapping[str, float], is_dry: bool) -> None:
-        self.terms, self.budget, self.is_dry = terms, budget, is_dry
+        self.is_dry = is_dry
         from autoscaling.policy.reports import Reader
 
-        self.reader = Reader()
+        self.reader = Reader(terms, budget)
         self._told: object = None
 
     def __call__(self, ctx: AutoscalingContext) -> tuple[int | float, dict[str, Any]]:
@@ -44,7 +42,7 @@ class EnginePolicy:
         try:
             from autoscaling.policy.shared import SHARED
 
-            decision = SHARED.decide(self, ctx)
+            decision = SHARED.decide(self.reader, ctx)
         except Exception as error:
             self._fail(ctx, error)
             return by_default(ctx)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext
 
     from autoscaling.metrics import Send
-    from autoscaling.policy.serve import EnginePolicy
+    from autoscaling.policy.reports import Reader
 
 ROOM_S = 10.0
 """Age in seconds up to which the known resources of the cluster are used."""
@@ -66,8 +66,8 @@ class SharedPolicy:
     ) -> None:
         self._resources, self._file, self._clock = resources, file, clock
         self._policy = ScalingPolicy()
-        self._members: WeakValueDictionary[str, EnginePolicy] = WeakValueDictionary()
-        """Serve lets go of the policy of a deployment that is deleted."""
+        self._members: WeakValueDictionary[str, Reader] = WeakValueDictionary()
+        """Serve lets go of the policy of a deployment that is deleted, and so of its reader."""
         self._looks: dict[str, Facts] = {}
         """Of this round."""
         self._seen: dict[str, Facts] = {}
@@ -80,17 +80,17 @@ class SharedPolicy:
         self._saved_s = clock()
         self._read()
 
-    def decide(self, policy: EnginePolicy, ctx: AutoscalingContext) -> ScalingDecision:
+    def decide(self, reader: Reader, ctx: AutoscalingContext) -> ScalingDecision:
         """Decides from the looks of the round before; this look is for the next. Raises what deciding has raised."""
         key = f"{ctx.app_name}/{ctx.deployment_name}"
         if key in self._looks:
             self._end_round(ctx.current_time or time.time())
         known = self._members.pop(key, None)  # one that cannot be read is not one that somebody waits for
-        self._looks[key] = look = policy.reader.facts(ctx)
+        self._looks[key] = look = reader.facts(ctx)
         self._seen[key] = Facts(look.running, look.target, look.calls)
-        if known is not policy:
-            self._policy.terms[key] = Terms.read(policy.terms)
-        self._members[key] = policy
+        if known is not reader:
+            self._policy.terms[key] = Terms.read(reader.terms)
+        self._members[key] = reader
         if failure := self._failures.get(key):
             raise failure
         decision = self._decisions.get(key) or ScalingDecision(ctx.target_num_replicas, "first look")
@@ -124,7 +124,7 @@ class SharedPolicy:
         seen = self._seen.get(key, COLD_REQUEST)
         return seen if seen.running else COLD_REQUEST
 
-    def _room_of(self, members: Mapping[str, EnginePolicy], facts: Mapping[str, Facts]) -> dict[str, float]:
+    def _room_of(self, members: Mapping[str, Reader], facts: Mapping[str, Facts]) -> dict[str, float]:
         """Room that engines share. Running replicas have room, also on a node that has just joined."""
         runs: Counter[str] = Counter()
         for key, seen in facts.items():
@@ -132,7 +132,7 @@ class SharedPolicy:
         if runs and self._clock() - self._asked_s >= ROOM_S:
             self._asked_s, self._there_is = self._clock(), self._resources()
         room = {name: max(taken, self._there_is.get(name, 0.0)) for name, taken in runs.items()}
-        budgets = [limit for policy in members.values() for limit in policy.budget.items()]
+        budgets = [limit for reader in members.values() for limit in reader.budget.items()]
         return room | {name: least for name, least in sorted(budgets, reverse=True) if name in room}
 
     def _read(self) -> None:

@@ -74,10 +74,10 @@ async def _drifts(
     )
     together = (await asyncio.gather(*all_of_them))[OTHERS // 2]
     together_s = time.perf_counter() - started_s
-    return (_apart(alone, again), _apart(alone, single), _apart(alone, together)), alone_s, together_s
+    return (apart(alone, again), apart(alone, single), apart(alone, together)), alone_s, together_s
 
 
-def _apart(some: Readings, others: Readings) -> float:
+def apart(some: Readings, others: Readings) -> float:
     """The largest difference of any probability, at temperature 1."""
     pairs = zip(some.reads, others.reads, strict=True)
     both = ((distribution(first, 1.0).probabilities, distribution(other, 1.0).probabilities) for first, other in pairs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.made import alerts, commands, errors, observability, settings, voices
+from docs.made import alerts, commands, errors, observability, reliability, settings, voices
 from docs.made.pictures import diagrams, journey, panels, plots, simulation, style, terminal
 
 FOLDER = Path(__file__).parents[1]
@@ -14,6 +14,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands.page,
     "errors.md": errors.page,
     "observability.md": observability.page,
+    "reliability.md": reliability.page,
     "settings.md": settings.page,
     "voices.md": voices.page,
     "../cluster/observability/kubernetes.yaml": alerts.kubernetes,

@@ -1,11 +1,10 @@
-"""docs/commands.md: every command of every command line, with its arguments."""
+"""docs/commands.md: every command of the server, with its arguments."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
 
-import benchmarks.capacity.__main__
 import launch.check.cli
 import launch.start
 import launch.weights
@@ -18,7 +17,6 @@ COMMAND_LINES = (
     launch.check.cli.command_line,
     launch.weights.command_line,
     state.__main__.command_line,
-    benchmarks.capacity.__main__.command_line,
 )
 
 
@@ -33,13 +31,18 @@ def _sections(parser: argparse.ArgumentParser, about: str) -> Iterator[str]:
     """One for a command, and those of its subcommands."""
     about = about or parser.description or ""
     arguments = [action for action in parser._actions if not isinstance(action, argparse._SubParsersAction)]
-    rows = [_row(action) for action in arguments if action.dest != "help" and action.help is not argparse.SUPPRESS]
+    rows = [
+        _row(action)
+        for action in arguments
+        if action.dest not in ("help", "version") and action.help is not argparse.SUPPRESS
+    ]
     table = ["| argument | what it is |", "|---|---|", *rows] if rows else []
     sentence = " ".join(about.split())
-    yield (
-        "\n".join(["", f"## {parser.prog}", "", f"{sentence[:1].upper()}{sentence[1:].rstrip('.')}.", "", *table])
-        + "\n"
-    )
+    if rows or len(arguments) == len(parser._actions):  # a group of commands without arguments of its own says nothing
+        yield (
+            "\n".join(["", f"## {parser.prog}", "", f"{sentence[:1].upper()}{sentence[1:].rstrip('.')}.", "", *table])
+            + "\n"
+        )
     for action in parser._actions:  # argparse has no public way to what it was given
         if isinstance(action, argparse._SubParsersAction):
             abouts = {choice.dest: choice.help or "" for choice in action._choices_actions}

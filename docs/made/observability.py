@@ -5,16 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from contract.telemetry import METRICS, EngineState, Outcome
+from contract.telemetry import METRICS
 from docs.made.alerts import ALERTS, Alert
 from docs.made.blocks import filled
 from docs.made.panels import DASHBOARDS, Row
-
-VALUES = f"""
-`state` of an engine is one of {", ".join(f"`{state}`" for state in EngineState)};
-`outcome` is one of {", ".join(f"`{outcome}`" for outcome in Outcome)}. Each ingress process exports its own view:
-add up what processes hold (`sum`), and take the largest of what they observe (`max`).
-"""
 
 
 def page() -> str:
@@ -24,7 +18,6 @@ def page() -> str:
     return filled(
         "observability.md",
         metrics=_table(("metric", "kind", "labels", "what it is"), metrics),
-        values=VALUES,
         dashboards=_table(("file", "rows of panels"), dashboards),
         alerts="".join(map(_alert, ALERTS)),
     )

@@ -46,7 +46,7 @@ class FolderBlobs:
         self._folder = folder
         self._free_bytes = free_bytes
         self._unfinished = folder / UNFINISHED
-        self._unfinished.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(self._unfinished)
         folder.chmod(0o700)
         _remove_orphans(self._unfinished)
 
@@ -65,7 +65,7 @@ class FolderBlobs:
         return size
 
     async def room(self) -> float:
-        return await _in_thread(self._room)
+        return await _in_thread(self._free_bytes, self._folder) - SPARE_BYTES
 
     async def find(self, name: str) -> bytes | None:
         blob = await self.stream(name)
@@ -79,10 +79,10 @@ class FolderBlobs:
         return await _in_thread(self._path(name).is_file)
 
     async def delete(self, name: str) -> None:
-        await _in_thread(self._path(name).unlink, missing_ok=True)
+        await _in_thread(_remove, self._path(name), os.unlink)
 
     async def delete_all(self, folder: str) -> None:
-        await _in_thread(_remove_folder, self._path(folder))
+        await _in_thread(_remove, self._path(folder), shutil.rmtree)
 
     async def drop_unfinished(self) -> None:
         await _in_thread(_remove_orphans, self._unfinished)
@@ -95,13 +95,10 @@ class FolderBlobs:
         return None
 
     def _write(self, file: BinaryIO, data: bytes) -> None:
-        if len(data) > self._room():
+        if len(data) > self._free_bytes(self._folder) - SPARE_BYTES:
             log.warning("the disk for recordings is full: uploads must leave %d bytes of it free", SPARE_BYTES)
             raise STORE_FULL()
         _write_all(file, data)
-
-    def _room(self) -> int:
-        return self._free_bytes(self._folder) - SPARE_BYTES
 
     def _path(self, name: str) -> Path:
         return self._folder / checked(name)
@@ -126,10 +123,11 @@ def _remove_orphans(folder: Path) -> None:
                 path.unlink()
 
 
-def _remove_folder(path: Path) -> None:
+def _remove(path: Path, remove: Callable[[Path], None]) -> None:
     # Somebody else may be doing the same.
     with suppress(FileNotFoundError):
-        shutil.rmtree(path)
+        remove(path)
+        sync_folder(path.parent)
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
@@ -139,12 +137,16 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
 
 
 def _give_name(fresh: Path, target: Path) -> None:
-    missing = [folder for folder in target.parents if not folder.exists()]
-    for folder in reversed(missing):
-        folder.mkdir(mode=0o700, exist_ok=True)
+    _make(target.parent)
     fresh.replace(target)
-    for folder in (target.parent, *(folder.parent for folder in missing)):
-        sync_folder(folder)
+    sync_folder(target.parent)
+
+
+def _make(folder: Path) -> None:
+    """Makes a folder and those above it that are missing, all of them durable."""
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(missing.parent)
 
 
 async def _once(data: bytes) -> AsyncGenerator[bytes, None]:

@@ -58,6 +58,10 @@ class Api:
     def state(self) -> State:
         return self.service.state
 
+    @property
+    def app(self) -> Any:
+        return cast("Any", self.client)._transport.app
+
     def changed(self, base_url: str = ADDRESS, **changes: Any) -> Api:
         """The same over a service that differs in these attributes."""
         service = replace(self.service, **changes)
@@ -247,7 +251,7 @@ class Lent:
 
 
 @dataclass(frozen=True)
-class GrammarProbe:
+class Ground:
     """What the states of all tests stand on: to open it takes longer than most tests."""
 
     database: Database
@@ -256,11 +260,11 @@ class GrammarProbe:
 
 
 @pytest.fixture(scope="package")
-async def ground(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> AsyncIterator[GrammarProbe]:
+async def ground(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> AsyncIterator[Ground]:
     home = tmp_path_factory.mktemp("ground")
     shutil.copy(migrated, home)
     database = connect(default_database(home))
-    yield GrammarProbe(database, open_secrets(home, is_shared=False), await Clock.by(database))
+    yield Ground(database, open_secrets(home, is_shared=False), await Clock.by(database))
     await database.close()
 
 
@@ -282,7 +286,7 @@ async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
 
 
 @pytest.fixture
-async def state(ground: GrammarProbe, tmp_path: Path) -> AsyncIterator[State]:
+async def state(ground: Ground, tmp_path: Path) -> AsyncIterator[State]:
     """A state with an empty database, counters and caches of its own; its bytes are in `tmp_path`."""
     before = _tasks()
     await ground.database.run(_empty)

@@ -15,11 +15,11 @@ from autoscaling.engine import CallContext, Engine
 from autoscaling.gate import Gate
 from autoscaling.metrics import Metrics
 from autoscaling.room import Slot
+from autoscaling.watch import Start, StartWatch
 from concurrency.stalls import StallDetector
 from contract.catalog import Catalog, Model
 from contract.tracing import Loading
 from deployments.replicas import Chat, Embedder, Replica, Reranker, Scorer, Speaker, Transcriber, VoiceDesigner
-from tests.autoscaling.doubles import Watch
 from tests.scripted import Script, ScriptedChat
 
 if TYPE_CHECKING:
@@ -40,6 +40,25 @@ REPLICAS: Mapping[str, Any] = {
     noun: type(kind.__name__, (kind,), {"__del__": lambda _: None}) for noun, kind in KINDS.items()
 }
 """Replicas that close nothing at their end: a test's own adapter may have nothing to close."""
+
+
+class Watch(StartWatch):
+    """Knows the start of the one engine without asking Serve."""
+
+    def __init__(self) -> None:
+        super().__init__("test", ask=lambda: None)  # type: ignore[arg-type,return-value]
+        self.failed = asyncio.Event()
+        self.noticed = Start.COLD
+
+    def __getitem__(self, deployment: str) -> Start:
+        return self.noticed
+
+    async def refresh(self) -> None:
+        self.noticed = Start.FAILED if self.failed.is_set() else Start.COLD
+
+    async def until_failed(self, deployment: str) -> None:
+        await self.failed.wait()
+        await self.refresh()
 
 
 class LocalResponse:
@@ -133,7 +152,7 @@ class LocalEngine(Gate):
     def __init__(self, model: Model) -> None:
         assert model.serving
         replica: Replica = object.__new__(REPLICAS[model.noun])
-        replica._adapter, replica.loading = models.load(model), Loading(0.0, 0.0, 0.0, "import")
+        replica.loading = Loading(0.0, 0.0, 0.0, "import")
         replica._calls, replica._labels = StallDetector(60, 60), (model.deployment,)
         handle: Any = LocalHandle(replica, model.serving.max_ongoing_requests)
         # Several of one name are there at a time: each stands for a process.
@@ -141,6 +160,7 @@ class LocalEngine(Gate):
         views.VIEWS[key] = handle
         weakref.finalize(self, views.VIEWS.pop, key)
         self.handle: LocalHandle = handle
+        self.adapter = models.load(model)
         self.callers: list[str] = []
         self.watch = Watch()
         self.warmed = 0

@@ -42,6 +42,7 @@ async def test_a_preflight_needs_no_key_on_any_path(api: Api) -> None:
         assert (reply.status_code, reply.content) == (204, b"")
         assert reply.headers["access-control-allow-origin"] == PAGE
         assert reply.headers["access-control-allow-headers"] == "authorization"
+        assert reply.headers["access-control-max-age"] == "7200"
         assert set(reply.headers["access-control-allow-methods"].split(", ")) == {"GET", "POST", "PUT", "DELETE"}
         assert "access-control-allow-credentials" not in reply.headers
         assert reply.headers["vary"] == "Origin"

@@ -186,7 +186,7 @@ class Counting(ObedientChat):
 
     async def stream(self, job: ChatJob) -> AsyncGenerator[ChatBatch, None]:
         async for batch in super().stream(job):
-            yield batch._replace(cached_tokens=CACHED, cut_tokens=0 if job.request.seed else CUT)
+            yield ChatBatch(*batch[:3], CACHED, 0 if job.request.seed else CUT)
 
 
 @asynccontextmanager

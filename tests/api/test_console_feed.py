@@ -30,7 +30,7 @@ from deployments.ingress.console.picture import (
 )
 from tests.api.asgi import exchange, http_scope
 from tests.api.conftest import Api, app_over, refused
-from tests.autoscaling.doubles import run
+from tests.autoscaling.world import run
 from tests.waiting import until
 
 ACME = Caller(1, "acme", "key", TARIFFS["pro"], frozenset({Scope.CHAT}))

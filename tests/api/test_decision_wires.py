@@ -135,7 +135,7 @@ async def test_messages_and_tools_are_judged_as_text(api: Api) -> None:
 
 
 async def test_the_third_partys_client(api: Api) -> None:
-    transport = httpx2.ASGITransport(api.client._transport.app)
+    transport = httpx2.ASGITransport(api.app)
     async with httpx2.AsyncClient(transport=transport) as http:
         client = openai.AsyncOpenAI(api_key=api.everything, base_url="http://test/v1", http_client=http)
         decision = await client.decisions.create(**LISTED)  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ async def test_the_third_partys_client(api: Api) -> None:
 
 @asynccontextmanager
 async def system_one_client(api: Api) -> AsyncIterator[typesafe_sdk.AsyncTypeSafeClient]:
-    transport = httpx2.ASGITransport(api.client._transport.app)
+    transport = httpx2.ASGITransport(api.app)
     async with (
         httpx2.AsyncClient(transport=transport) as http,
         typesafe_sdk.AsyncTypeSafeClient(api_key=api.everything, base_url="http://test", http_client=http) as client,

@@ -20,9 +20,10 @@ from contract.transcription.transcript import Formatted
 from deployments.ingress.context import RequestContext, Trace
 from deployments.ingress.flows.transcription import PIECES_AT_ONCE, Formatting
 from tests.api.conftest import Api
-from tests.api.engines import LocalEngine
+from tests.api.engines import Acting, LocalEngine
+from tests.api.transcriptions import body_of, transcribe
 from tests.catalogs import chat
-from tests.waiting import until
+from tests.waiting import settled, until
 from text.formatting.request import MOST_PIECE_CHARS, PIECE_CHARS, pieces
 
 MODEL = chat("scribe").model_copy(update={"context_window": 100_000})
@@ -180,6 +181,25 @@ async def test_a_model_that_fails_leaves_the_transcript_as_it_was(api: Api) -> N
     for text, finish_reason in (("", "stop"), (SENTENCE, "length"), (SENTENCE, "tool_calls")):
         formatted = await formatted_by(api, Scribe(giving(text), finish_reason), SENTENCE)
         assert formatted.reason == "formatter_failed", "an answer that is not whole is none"
+
+
+async def test_a_transcript_waits_30_s_for_its_structure(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, stuck, skipped_s = asyncio.get_running_loop(), Acting(), 0.0
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + skipped_s)
+    api.engine().adapter = stuck
+    reply = asyncio.create_task(transcribe(api, SENTENCE, format_text="true"))
+    await until(api.usage)  # all words are there
+    await stuck.asked.wait()
+    await settled()
+    skipped_s = 29.0
+    await settled()
+    assert stuck.under_way == 1
+    skipped_s = 30.0
+    await settled()
+    assert stuck.under_way == 0
+    formatted = body_of(await reply)
+    assert (formatted["text"].strip(), formatted["formatting"]["reason"]) == (SENTENCE.strip(), "formatter_timeout")
 
 
 async def test_few_pieces_are_under_way_at_once(api: Api) -> None:

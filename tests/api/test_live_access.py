@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
@@ -14,6 +15,7 @@ from starlette.websockets import WebSocketState
 
 from audio.listener import RATE, Frames
 from contract.access import Scope
+from contract.realtime.limits import REALTIME_SESSION_S
 from deployments.ingress.app import build_app
 from deployments.ingress.front import live as live_sessions
 from deployments.ingress.routes import realtime
@@ -85,6 +87,17 @@ async def test_a_client_secret_opens_sessions_and_nothing_else_until_it_ends(
         monkeypatch.setattr(api.state.client_secrets, "_wall", lambda: made["expires_at"])
         assert await live.is_well()
     assert await refusal(api, made["value"]) == (401, "expired_api_key")
+
+
+async def test_times_in_replies_are_by_the_clock_of_the_database(api: Api) -> None:
+    api.state.clock = lambda: 2e9  # type: ignore[assignment]
+    questions = {"q": {"type": "noul", "instructions": "Is it?"}}
+    decided = await api.send("POST", "/v1/systemone", json={"state": "a text", "questions": questions})
+    responded = await api.send("POST", "/v1/responses", json={"model": "obedient", "input": "hi"})
+    assert (decided.json()["created"], responded.json()["created_at"]) == (2e9, 2e9)
+    assert (await ask_for_secret(api)).json()["session"]["expires_at"] == 2e9 + REALTIME_SESSION_S
+    async with listening(api) as live:
+        assert (await live.update())["expires_at"] == 2e9 + REALTIME_SESSION_S
 
 
 async def test_bounds_of_a_client_secret(api: Api) -> None:
@@ -305,20 +318,25 @@ async def test_sound_on_its_way_when_the_session_ends_is_in_the_ledger(
     assert (ledger["received_s"], ledger["heard_s"], ledger["pending_s"]) == (0.5, pytest.approx(0.5, abs=0.04), 0)
 
 
-async def test_a_client_that_never_reads_is_left(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(realtime, "WRITE_S", 0.2)
-    async with listening(api) as live:
-        live.socket.transport.pause_reading()
+async def test_a_client_that_never_reads_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        """As uvicorn is while the client reads nothing and sends nothing."""
 
-        async def send() -> None:
-            while True:
-                settings = {"transcription": {"prompt": "ü" * 4000}}  # each reply says it again
-                await live.send("session.update", session={"type": "transcription", "audio": {"input": settings}})
+        application_state = WebSocketState.CONNECTED
 
-        sending = asyncio.create_task(send())
-        await until(lambda: not len(api.service.live))
-        live.socket.transport.abort()
-        await asyncio.gather(sending, return_exceptions=True)
+        async def wait(self, *_: str) -> Any:
+            await asyncio.Event().wait()
+
+        send_text = receive = wait
+
+    monkeypatch.setattr(realtime, "WRITE_S", 0.01)
+    socket = realtime._Socket(cast(Any, Full()))
+    socket.session = cast(Any, SimpleNamespace(id="sess_1"))
+    serving = asyncio.create_task(socket.serve())
+    await asyncio.sleep(0)
+    await socket.send("session.created")
+    await asyncio.wait_for(serving, 5)
+    await socket.send("session.updated")  # is not tried
 
 
 async def test_a_socket_that_begins_to_close_is_sent_nothing() -> None:

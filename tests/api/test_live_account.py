@@ -126,6 +126,7 @@ class Stage:
         state = SimpleNamespace(
             rates=SimpleNamespace(hit=returning(RateVerdict(20, 19, 1, True))),
             accounts=SimpleNamespace(current=returning(CALLER)),
+            clock=lambda: 2e9,
         )
         live = LiveSessions()
         live.listener = cast(Any, ScriptedListener())

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +24,7 @@ from tests.waiting import until
 
 __all__ = ["scripted_speech"]
 
+HAPROXY = Path(__file__).parents[2] / "deployments/haproxy"
 HALF_A_FRAME = frame(TEXT, b"{}")[:-1]
 
 
@@ -46,6 +50,20 @@ async def test_frames_that_are_no_messages_have_an_allowance(
         else:
             assert has_error(await live.error(), "invalid_json")
             assert await live.is_well()
+
+
+async def test_a_silent_session_is_pinged_more_often_than_haproxy_ends_a_silent_connection(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ends_s,) = re.findall(r"\\n    timeout tunnel (\d+)s' ", HAPROXY.read_text())
+    assert (sockets._BOUNDED.Config(None).ws_ping_interval, int(ends_s)) == (20, 75)
+    monkeypatch.setattr(sockets._BOUNDED, "Config", partial(sockets._config, ws_ping_interval=0.01))
+    async with at_port(app_over(api.service)) as address:
+        reader, writer = await upgraded(api, address)
+        async with asyncio.timeout(WAIT_S):
+            await reader.readuntil(b"\r\n\r\n")
+            await reader.readuntil(bytes([0x80 | PING, 4]))  # the head of a frame of four bytes
+        writer.transport.abort()
 
 
 async def test_messages_in_one_read_are_answered_in_turn(api: Api) -> None:

@@ -99,6 +99,17 @@ def test_what_was_reported_of_a_turn_counts_as_transcribed_though_its_text_is_lo
         assert sum(piece.end - piece.start for piece in ledger.pieces) == 200 - samples
 
 
+@pytest.mark.parametrize(("pieces", "listed"), [(99, 99), (100, 100), (101, 100)])
+def test_the_last_hundred_pieces_without_a_text_are_listed_and_all_are_counted(pieces: int, listed: int) -> None:
+    ledger = SecondsLedger()
+    for number in range(pieces):
+        ledger.open(turn := LiveTurn(number * RATE, (number + 1) * RATE, number * RATE))
+        ledger.mark_untranscribed(turn, "cleared", owes_begun=False)
+    shown = ledger.object()
+    starts = [piece["start_ms"] for piece in shown["unheard"]]
+    assert (len(starts), starts[-1], shown["unheard_s"]) == (listed, 1000 * (pieces - 1), pieces)
+
+
 def test_times_hold_though_listeners_die() -> None:
     turns, received = detector(), 0
     for _ in range(20):  # each forgets 300 samples that were no frame yet

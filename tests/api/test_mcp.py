@@ -16,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from contract.access import Scope
 from contract.errors import WARMING_UP
+from contract.mcp import DOCS_SHOWN
 from tests.api.conftest import Api
 from tests.api.engines import refusing
 from tests.waiting import until
@@ -194,8 +195,9 @@ async def test_a_tool_needs_the_scope_of_what_it_does(api: Api, tool: str, argum
 
 
 async def test_documentation_needs_no_other_scope_and_costs_nothing(api: Api) -> None:
-    found = await call(api, "search", {"query": "rate limits"}, await api.key(Scope.MCP))
-    assert found["isError"] is False
+    for count, fields in ((DOCS_SHOWN, {}), (2, {"top_n": 2})):
+        found = await call(api, "search", {"query": "rate limits"} | fields, await api.key(Scope.MCP))
+        assert (found["isError"], len(found["structuredContent"]["results"])) == (False, count)
     assert await api.usage() == []
 
 

@@ -144,6 +144,7 @@ NO_MESSAGES: list[tuple[Any, dict[str, str], int]] = [
     (LIST | {"jsonrpc": "1.0"}, {}, -32600),
     ({"jsonrpc": "2.0", "id": 1}, {}, -32600),
     (LIST | {"method": 7}, {}, -32600),
+    *((LIST | {"id": id}, {}, -32600) for id in ({}, [1], 1.5, True)),
     (LIST | {"params": [1]}, {}, -32600),
     *(
         (batch, {"mcp_protocol_version": revision} if revision else {}, -32600)

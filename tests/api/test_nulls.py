@@ -258,7 +258,7 @@ async def answer(api: Api, path: str, body: dict[str, Any]) -> Any:
 
 
 async def difference(api: Api, path: str, body: dict[str, Any], changed: dict[str, Any]) -> Any:
-    """The answer to `changed`, unless it is that to `body`. Where a second has begun between the two, times differ once."""
+    """The answer to `changed`, unless it is that to `body`. Times differ once, if a second begins between the two."""
     for _ in range(3):
         expected = await answer(api, path, body)
         assert expected[0] in (200, 202), expected

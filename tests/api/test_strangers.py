@@ -45,8 +45,7 @@ def at(api: Api) -> At:
 
     @asynccontextmanager
     async def client(address: str) -> AsyncIterator[httpx.AsyncClient]:
-        app = api.client._transport.app  # type: ignore[attr-defined]
-        transport = httpx.ASGITransport(app, client=(address, 1), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(api.app, client=(address, 1), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
             yield http
 

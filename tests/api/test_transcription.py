@@ -211,12 +211,13 @@ async def test_fifty_keys_of_an_organisation_hold_up_no_other(api: Api, send: Ca
     api.engine(model.deployment).adapter = Attentive(model, None)
     theirs = await api.stranger()
     keys = [await api.key(*Scope) for _ in range(KEYS)]
-    async with sandbox._slots.of(owner_name(1)):  # as a long file of theirs does
+    slots = sandbox._slots
+    async with slots.of(owner_name(1)):  # as a long file of theirs does
         tasks = [asyncio.create_task(send(api, key)) for key in keys]
-        await until(lambda: sandbox._slots.waiting + sum(task.done() for task in tasks) == KEYS)
+        await until(lambda: slots.waiting + sum(task.done() for task in tasks) == KEYS)
         reply = await send(api, theirs)
         assert reply.status_code == 200, reply.text
-        assert sandbox._slots.waiting == sandbox.OWNER_WAITING, "none of them came before the one of another"
+        assert slots.waiting == sandbox.OWNER_WAITING, "none of them came before the one of another"
     replies = await asyncio.gather(*tasks)
     assert Counter(r.status_code for r in replies) == {200: sandbox.OWNER_WAITING, 429: KEYS - sandbox.OWNER_WAITING}
     assert {r.json()["error"]["code"] for r in replies if r.status_code == 429} == {"busy"}

@@ -35,7 +35,7 @@ from tests.api.conftest import Api, events, refused
 from tests.api.designs import designer, made
 from tests.api.engines import LocalEngine
 from tests.catalogs import transcribers
-from tests.waiting import until
+from tests.waiting import ManualClock, until
 from text.spoken import Comparison, compare
 
 TEXT = "Good morning, dear listeners."
@@ -249,6 +249,23 @@ async def test_attempts_beyond_the_first_count_against_the_rate_and_end_with_it(
     reply = await speak(api, "retry", key=key)
     assert (reply.headers["x-voice-attempts"], reply.headers["x-ratelimit-remaining"]) == (str(left), "0")
     assert (await speak(api, "off", key=key)).status_code == 429
+
+
+@pytest.mark.parametrize(("spoken_s", "attempts"), [(59, "2"), (60, "1"), (61, "1")])
+async def test_no_attempt_begins_after_a_minute(
+    api: Api, monkeypatch: pytest.MonkeyPatch, spoken_s: int, attempts: str
+) -> None:
+    recognizing(api, *WRONG)
+    clock, speaker = ManualClock(), api.engine("speech-supertonic-3")
+    monkeypatch.setattr("deployments.ingress.flows.verdicts.time", clock)
+    whole = speaker.call
+
+    async def takes_long(method: Any, job: Any, *, context: CallContext) -> Any:
+        clock.now_s += spoken_s
+        return await whole(method, job, context=context)
+
+    monkeypatch.setattr(speaker, "call", takes_long)
+    assert (await speak(api, "retry")).headers["x-voice-attempts"] == attempts
 
 
 async def test_an_attempt_that_fails_leaves_those_before(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

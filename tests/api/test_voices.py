@@ -7,13 +7,12 @@ import io
 import json
 import time
 from collections.abc import AsyncIterator
-from typing import Any, cast
+from typing import Any
 
 import av
 import httpx
 import pytest
 
-from autoscaling.engine import CallContext, Timings
 from contract.access import Scope
 from contract.catalog import Catalog
 from contract.speech.voices import SAMPLE_ADDRESS_S
@@ -164,77 +163,56 @@ async def test_behind_a_proxy_a_signed_address_says_https_and_keeps_its_path(api
 SAMPLE = "/v1/audio/voices/M1/samples/fr.mp3"
 
 
-class Asleep:
-    """An engine without a replica, until it is woken."""
-
-    def __init__(self, engine: Any) -> None:
-        self.engine = engine
-        self.woken = asyncio.Event()
-        self.ready_calls = self.calls = 0
-
-    def free(self) -> int:
-        return int(self.woken.is_set())
-
-    async def ready(self, within_s: float, *, timings: Timings) -> None:
-        self.ready_calls += 1
-        await self.woken.wait()
-
-    async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
-        self.calls += 1
-        return await self.engine.call(method, job, context=context)
-
-
 @pytest.fixture
-def asleep(api: Api) -> Asleep:
-    """Stands before the engine of M1."""
-    model = api.service.speech_engines["supertonic"]
-    sleeping: Any = Asleep(api.service.engine(model))
-    api.replace_engines(sleeping, model.deployment)
-    return cast(Asleep, sleeping)
+def asleep(api: Api) -> LocalEngine:
+    """The engine of M1, without a replica."""
+    engine = api.engine(api.service.speech_engines["supertonic"].deployment)
+    engine.handle.sleep()
+    return engine
 
 
-async def test_without_a_key_a_sample_wakes_no_engine(api: Api, asleep: Asleep) -> None:
+async def test_without_a_key_a_sample_wakes_no_engine(api: Api, asleep: LocalEngine) -> None:
     reply = await api.client.get(SAMPLE)
     refused(reply, 503, "sample_unavailable")
     assert reply.headers["retry-after"] == "60"
     assert (await api.send("GET", SAMPLE, "prl_nonsense")).status_code == 401
     await api.state.blobs.put("samples/obedient/M1-de.mp3", b"kept")
     assert (await api.client.get(SAMPLE.replace("fr", "de"))).content == b"kept"
-    assert (asleep.ready_calls, asleep.calls) == (0, 0)
-    asleep.woken.set()
+    assert asleep.handle.asked == []
+    asleep.handle.is_there = True
     assert (await api.client.get(SAMPLE)).status_code == 200
-    assert (asleep.ready_calls, asleep.calls) == (0, 1)
+    assert asleep.handle.asked == ["speak_whole"]
 
 
-async def test_with_a_key_a_sample_wakes_its_engine(api: Api, asleep: Asleep) -> None:
+async def test_with_a_key_a_sample_wakes_its_engine(api: Api, asleep: LocalEngine) -> None:
     playing = asyncio.create_task(api.send("GET", SAMPLE, await api.key()))
-    await until(lambda: asleep.ready_calls == 1)
+    await until(lambda: asleep.handle.asked == ["warm"])
     # No other request is held up meanwhile.
     other = "/v1/audio/voices/bib-f-30/samples/de.mp3"
-    assert (await api.client.get(other)).status_code == 200
     assert (await api.send("GET", other)).status_code == 200
-    asleep.woken.set()
+    assert (await api.client.get(other)).status_code == 200
+    asleep.handle.may_start.set()
     assert (await playing).status_code == 200
     assert (await api.client.get(SAMPLE)).content == (await playing).content
-    assert asleep.calls == 1
+    assert asleep.handle.asked == ["warm", "speak_whole"]
 
 
 async def test_samples_for_strangers_are_made_one_at_a_time_and_few_wait(
-    api: Api, asleep: Asleep, monkeypatch: pytest.MonkeyPatch
+    api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asleep.woken.set()
-    go, call, under_way = asyncio.Event(), asleep.call, 0
+    model = api.service.speech_engines["supertonic"]
+    adapter = api.engine(model.deployment).adapter
+    go, speak, under_way = asyncio.Event(), adapter.speak_whole, 0
 
-    async def slow(*arguments: Any, **options: Any) -> Any:
+    async def slow(job: Any) -> Any:
         nonlocal under_way
         under_way += 1
         assert under_way == 1
         await go.wait()
         under_way -= 1
-        return await call(*arguments, **options)
+        return await speak(job)
 
-    monkeypatch.setattr(asleep, "call", slow)
-    model = api.service.speech_engines["supertonic"]
+    monkeypatch.setattr(adapter, "speak_whole", slow)
     paths = [f"/v1/audio/voices/M1/samples/{code}.mp3" for code in model.languages]
     playing = [asyncio.create_task(api.client.get(path)) for path in paths[:ANONYMOUS_REQUESTS]]
     await until(lambda: under_way == 1 and flows._anonymous.waiting == ANONYMOUS_REQUESTS - 1)

@@ -21,7 +21,7 @@ import soundfile
 
 from audio import sandbox
 from audio.sandbox import NotAudio, Sound, TooLong, decode
-from tests.waiting import until
+from tests.waiting import settled, until
 
 RATE = 16_000
 CONTAINERS = {  # muxer and encoder
@@ -255,6 +255,20 @@ async def test_children_are_few(new_children: Children, tmp_path: Path) -> None:
             task.cancel()
         assert max(seen) == sandbox.CHILDREN
     await until(lambda: not new_children())
+
+
+async def test_64_files_wait_in_all_and_no_more() -> None:
+    async with sandbox._slots.of("one"), sandbox._slots.of("two"):
+        tasks: list[asyncio.Task[Sound]] = []
+        for count, refused in ((63, 0), (64, 0), (65, 1)):
+            owners = [f"org-{number % 10}" for number in range(len(tasks), count)]
+            tasks += [asyncio.create_task(decode(b"RIFF", RATE, 30, owner)) for owner in owners]
+            await settled()
+            assert (sandbox._slots.waiting, sum(task.done() for task in tasks)) == (count - refused, refused)
+        for task in tasks:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    assert sum(isinstance(end, sandbox.QueueFull) for end in ends) == 1
 
 
 def run_instead(monkeypatch: pytest.MonkeyPatch, folder: Path, statements: str) -> None:

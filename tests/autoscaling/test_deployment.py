@@ -90,6 +90,7 @@ def test_a_table_changes_what_it_names_and_nothing_else() -> None:
     assert changed["autoscaling_config"] == plain["autoscaling_config"] | {"max_replicas": 4} | policy
     assert changed["ray_actor_options"] == plain["ray_actor_options"] | actor
     assert changed["health_check_period_s"] == 60
+    assert changed["graceful_shutdown_timeout_s"] == 15 * 60, "as long as the longest call"
     assert changed.keys() == plain.keys()
     assert all(changed[key] == plain[key] for key in plain if key.endswith("timeout_s"))
 

@@ -16,7 +16,7 @@ from autoscaling.policy.demand import backlog_wait_s, replicas_to_start, steady_
 from autoscaling.policy.gaps import Gaps
 from autoscaling.policy.scaling import Wish, share
 from contract.hours import WarmHours
-from tests.autoscaling.world import MONDAY_S, Engine, World, serve_default
+from tests.autoscaling.steps import MONDAY_S, Engine, World, serve_default
 
 ONE = {"GPU": 1.0}
 TERMS = Terms(slots=4, most=4, load_s=5, idle_s=60, idle_least_s=10, idle_most_s=60)

@@ -23,7 +23,7 @@ from autoscaling.policy.reports import KNOWN, Reader
 from autoscaling.watch import POLL_S, Start, StartWatch
 from contract.telemetry import SCALING_FAILURES, SCALING_REPLICAS, Metric
 from deployments.ingress.deployment import wake
-from tests.autoscaling.world import MONDAY_S
+from tests.autoscaling.steps import MONDAY_S
 from tests.catalogs import chat
 
 GPU = {"ray_actor_options": {"num_cpus": 0.05, "num_gpus": 1}}

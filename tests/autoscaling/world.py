@@ -1,119 +1,522 @@
-"""A cluster in which a second is a step: engines with slots, starts that take time, and room for only a few."""
+"""One engine in virtual time: the real gates, queues, routers and policy of some ingress processes, before replicas
+that load, work, hang and die in this process, and a controller whose news of them comes late.
+
+    run           a coroutine in virtual time: nothing waits, and the clocks of the module `time` show the loop's
+    world         the engine, while a loop runs
+    AuditedQueue  the queue of each gate, which checks what `autoscaling.room` promises with each slot that it hands out
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import random
+import selectors
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, TypeVar
+from unittest import mock
 
-from autoscaling.policy import Facts, ScalingDecision, ScalingPolicy, Terms
+from ray.exceptions import ActorDiedError
+from ray.serve._private.common import DeploymentHandleSource, DeploymentID, ReplicaID, RequestMetadata
+from ray.serve._private.router import CurrentLoopRouter
+from ray.serve.request_router import PendingRequest
 
-MONDAY_S = 1_763_942_400.0
-"""A Monday at midnight, UTC."""
+from autoscaling import views
+from autoscaling.deployment import ROUTER_PAUSES
+from autoscaling.engine import NOBODY
+from autoscaling.gate import Gate
+from autoscaling.policy import Facts, ScalingPolicy, Terms
+from autoscaling.queue import SlotQueue
+from autoscaling.room import PRESENT_S, RESERVED_SHARE, Slot
+from autoscaling.router import EngineRouter
+from autoscaling.watch import StartWatch
+from contract.catalog import Serving
+from contract.tracing import Loading
 
-Decide = Callable[[Mapping[str, Facts], Mapping[str, float], float], Mapping[str, ScalingDecision]]
+R = TypeVar("R")
 
-
-@dataclass
-class Engine:
-    """One engine. `service_s` and `load_s` are what is true; its `terms` may think otherwise."""
-
-    terms: Terms
-    service_s: float = 1.0
-    load_s: float = 5.0
-    target: int = 0
-    running: int = 0
-    starts: list[float] = field(default_factory=list)
-    """What is left of each start."""
-    at_work: list[float] = field(default_factory=list)
-    """What is left of each call."""
-    waiting: list[float] = field(default_factory=list)
-    """For how long each has waited."""
-    waits_s: list[float] = field(default_factory=list)
-    cold_hits: int = 0
-    replica_s: float = 0.0
-    ended: int = 0
-
-    def facts(self) -> Facts:
-        ended, self.ended = self.ended, 0
-        calls = len(self.waiting) + len(self.at_work)
-        return Facts(self.running, self.target, calls, ended, ended * self.service_s)
-
-    def come(self, calls: int) -> None:
-        self.cold_hits += calls if not self.running else 0
-        self.waiting += [0.0] * calls
-        self.target = max(self.target, int(bool(self.waiting) and not self.running))  # as Serve does at once
-
-    def step(self, may_start: int) -> None:
-        busy = math.ceil(len(self.at_work) / self.terms.slots)
-        self.running = max(busy, min(self.running, self.target))
-        wanted = max(0, self.target - self.running)
-        self.starts = self.starts[:wanted]
-        self.starts += [self.load_s] * min(may_start, wanted - len(self.starts))
-        self.replica_s += self.running + len(self.starts)
-        self.starts = [left_s - 1 for left_s in self.starts]
-        self.running += sum(left_s <= 0 for left_s in self.starts)
-        self.starts = [left_s for left_s in self.starts if left_s > 0]
-        going_on = [left_s - 1 for left_s in self.at_work if left_s > 1]
-        self.ended += len(self.at_work) - len(going_on)
-        free = self.running * self.terms.slots - len(going_on)
-        self.waits_s += self.waiting[: max(0, free)]
-        self.at_work = going_on + [self.service_s] * len(self.waiting[: max(0, free)])
-        self.waiting = [waited_s + 1 for waited_s in self.waiting[max(0, free) :]]
-
-    def takes(self, resource: str) -> float:
-        return (self.running + len(self.starts)) * self.terms.needs.get(resource, 0.0)
+NAME = "engine"
+MOST_ROUNDS = 100_000
+"""Turns of the loop in one moment; what takes more never ends."""
 
 
-@dataclass
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Runs whatever needs no network. Its time passes when everything waits, at once; threads are none."""
+
+    def __init__(self) -> None:
+        super().__init__(_Impatient(self))
+        self.now_s = 0.0
+        self.unseen: list[dict[str, Any]] = []
+        self.set_exception_handler(lambda _, context: self.unseen.append(context))
+
+    def time(self) -> float:
+        return self.now_s
+
+    def run_forever(self) -> None:
+        with mock.patch.multiple(time, monotonic=self.time, perf_counter=self.time, time=self.time):
+            super().run_forever()
+
+    def run_in_executor(self, _: Any, work: Callable[..., R], *arguments: Any) -> asyncio.Future[R]:  # type: ignore[override]
+        done = self.create_future()
+        try:
+            done.set_result(work(*arguments))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+class _Impatient(selectors.SelectSelector):
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop, self._rounds = loop, 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._rounds = 0 if timeout else self._rounds + 1
+        assert self._rounds < MOST_ROUNDS, "it spins: no time passes"
+        self._loop.now_s += timeout or 0.0
+        return super().select(0)
+
+
+def run(work: Coroutine[Any, Any, R]) -> R:
+    loop = VirtualLoop()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        result = runner.run(work)
+    assert not loop.unseen, f"a task has failed, and nothing noticed: {loop.unseen}"
+    return result
+
+
+class Some:
+    """A capability, as the gate is told to call it."""
+
+    async def answer(self, job: Any) -> str:
+        raise NotImplementedError
+
+    def items(self, job: Any) -> AsyncGenerator[str, None]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Job:
+    """Seconds for each item, and perhaps an error after the last."""
+
+    steps_s: tuple[float, ...] = (1.0,)
+    error: BaseException | None = None
+    begun: Callable[[], None] = lambda: None
+
+
+WARM = Job((0.0,))
+
+
+class Replica:
+    """One replica, as routers know it: it refuses what comes to it beside as many calls as it works on at once."""
+
+    numbers = count(1)
+
+    def __init__(self, slots: int) -> None:
+        self.replica_id = ReplicaID(f"{NAME}-{next(self.numbers)}", DeploymentID(NAME))
+        self.max_ongoing_requests = slots
+        self.calls: dict[Work, None] = {}
+        self.is_dead = False
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+        self.ended, self.worked_s, self.asked = 0, 0.0, 0
+
+    async def get_queue_len(self, *, deadline_s: float) -> int:
+        self.asked += 1
+        await self.is_reached()
+        return len(self.calls)
+
+    async def is_reached(self) -> None:
+        """Returns once a message has come through to it."""
+        await asyncio.sleep(0.001)
+        if self.is_dead:
+            raise ActorDiedError
+        await self.goes_on.wait()
+
+    def die(self) -> None:
+        self.is_dead = True
+        self.goes_on.set()
+        for work in list(self.calls):
+            work.end(ActorDiedError())
+
+
+class Work:
+    """A call at a replica, whose items its client takes when it likes; the last is an exception."""
+
+    def __init__(self, replica: Replica, job: Job, router: EngineRouter) -> None:
+        self.replica, self.job, self.given, self._router = replica, job, asyncio.Queue[Any](), router
+        self.began_s = time.monotonic()
+        replica.calls[self] = None
+        assert len(replica.calls) <= replica.max_ongoing_requests
+        self._task = asyncio.create_task(self._work())
+
+    async def _work(self) -> None:
+        self.job.begun()
+        for number, step_s in enumerate(self.job.steps_s):
+            await asyncio.sleep(step_s)
+            await self.replica.goes_on.wait()
+            self.given.put_nowait(f"item {number}")
+        self.end(self.job.error or StopAsyncIteration())
+
+    def end(self, why: BaseException) -> None:
+        if self.replica.calls.pop(self, self) is None:
+            self.replica.ended += 1
+            self.replica.worked_s += time.monotonic() - self.began_s
+            self._router.decrement_queue_len_cache(self.replica.replica_id)
+            self.given.put_nowait(why)
+            self._task.cancel()
+
+
+class Response:
+    """What `.remote()` gives: its call is on its way to a replica from then on."""
+
+    def __init__(self, ingress: Ingress, job: Job) -> None:
+        self._ingress = ingress
+        self._sent = asyncio.create_task(ingress.send(job))
+
+    def __await__(self) -> Any:
+        return self._answer().__await__()
+
+    async def _answer(self) -> Any:
+        try:
+            while (item := await anext(self, None)) is not None:
+                last = item
+            return last
+        finally:
+            self.cancel()
+
+    async def __anext__(self) -> Any:
+        work = await self._sent
+        item = await work.given.get()
+        if not isinstance(item, BaseException):
+            return item
+        if isinstance(item, ActorDiedError):
+            self._ingress.router.on_replica_actor_died(work.replica.replica_id)
+        raise item
+
+    def cancel(self) -> None:
+        if not self._sent.done():
+            self._sent.cancel()
+        elif not self._sent.cancelled() and not self._sent.exception():
+            self._sent.result().end(asyncio.CancelledError())
+
+
+class AuditedQueue(SlotQueue):
+    """The queue of a gate, that checks each slot which it hands out by what was promised."""
+
+    def __init__(self, slots: Callable[[], int], max_waiting: int, **options: Any) -> None:
+        super().__init__(slots, max_waiting, asyncio.get_running_loop().time, **options)
+        self._visits_s: dict[Hashable, float] = {}
+
+    def try_enter(self, owner: Hashable) -> Slot | None:
+        lined_up = self.queued
+        if slot := super().try_enter(owner):
+            assert not lined_up, "a newcomer has passed those that wait"
+            self._check(owner)
+        self._visits_s[owner] = self._clock()
+        return slot
+
+    def join(self, owner: Hashable, entry: Any) -> Any:
+        self._visits_s[owner] = self._clock()
+        return super().join(owner, entry)
+
+    def seat(self, owner: Hashable, entry: Any) -> Slot:
+        slot = super().seat(owner, entry)
+        self._check(owner)
+        return slot
+
+    def release(self, slot: Slot) -> None:
+        self._visits_s[slot.owner] = self._clock()
+        super().release(slot)
+
+    def leave(self, slot: Slot) -> None:
+        super().leave(slot)
+        assert self.next_turn() is None, "one waits beside a slot that is free for it"
+
+    def _check(self, owner: Hashable) -> None:
+        held, slots = self._at_work[owner] - 1, max(1, self._slots())
+        assert self.at_work <= slots, "more calls are at work than there are slots"
+        passed = [other for other in self._ready.lengths() if other != owner and self._at_work[other] < held]
+        assert not passed, f"{owner} has {held} at work already and passes {passed}"
+        if not self._reserves:
+            return
+        share = math.ceil(slots / self._sharers())
+        reserve = max(1, share // RESERVED_SHARE) if slots > 1 else 0
+        now_s, others = self._clock(), self._visits_s.keys() - {owner, NOBODY}
+        if held >= reserve and any(now_s - self._visits_s[other] <= PRESENT_S for other in others):
+            assert self.at_work <= share - reserve, f"{owner} has taken what is reserved for {others}"
+
+
+class Metrics:
+    """Counts of calls of one handle, which Serve's controller knows at once, and has to look at when it is asked to."""
+
+    autoscaling_config = object()
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self.queued = 0
+
+        async def looked(*_: Any) -> None:
+            look()
+
+        self._controller_handle = SimpleNamespace(run_control_loop_step=SimpleNamespace(remote=looked))
+
+    def inc_num_queued_requests(self) -> None:
+        self.queued += 1
+
+    def dec_num_queued_requests(self) -> None:
+        self.queued -= 1
+
+    def _add_autoscaling_metrics_point(self) -> None: ...
+
+    def push_autoscaling_metrics_to_controller(self) -> None: ...
+
+
+class Ingress:
+    """One ingress process: a handle, the real router behind it, and the real gate before it."""
+
+    def __init__(self, world: World, number: int, watch: StartWatch) -> None:
+        app = f"ingress-{number}"
+        self.asked: list[str] = []
+        self.world, self.metrics, self.version = world, Metrics(world.look), 0
+        self.router = EngineRouter(
+            DeploymentID(NAME, app),
+            DeploymentHandleSource.REPLICA,
+            use_replica_queue_len_cache=True,
+            get_curr_time_s=asyncio.get_running_loop().time,
+            **ROUTER_PAUSES,
+        )
+        self.router.initialize_state(world.serving.when_busy)
+        self._router = CurrentLoopRouter.__new__(CurrentLoopRouter)
+        self._router._asyncio_router = SimpleNamespace(_metrics_manager=self.metrics)
+        with mock.patch("autoscaling.gate.SlotQueue", AuditedQueue):
+            self.gate = Gate(NAME, app, world.serving, self, watch, lambda: len(world.ingresses))
+        self.gate.forecast._draw = random.Random(number)
+
+    def options(self, stream: bool, **_: str) -> Ingress:
+        return self
+
+    def __getattr__(self, method: str) -> Any:
+        def remote(job: Job = WARM) -> Any:
+            self.asked.append(method)
+            return Response(self, job) if job is not WARM else self._warm()
+
+        return SimpleNamespace(remote=remote)
+
+    async def _warm(self) -> Loading:
+        work = await self.send(WARM)
+        work.end(StopAsyncIteration())
+        return Loading(0.0, self.world.loaded_s, 0.0, "import")
+
+    async def send(self, job: Job) -> Work:
+        """As Serve's router sends a call: again where its replica is full or was dead already."""
+        name = f"{self.router.app_name}-{next(self.world.numbers)}"
+        request, is_retry = PendingRequest([], {}, RequestMetadata(name, name)), False
+        while True:
+            self.metrics.queued += 1
+            try:
+                replica: Any = await self.router._choose_replica_for_request(request, is_retry=is_retry)
+                self.router.on_send_request(replica.replica_id)
+            finally:
+                self.metrics.queued -= 1
+            is_retry = True
+            try:
+                await replica.is_reached()
+            except ActorDiedError:
+                self.router.on_replica_actor_died(replica.replica_id)
+                continue
+            is_full = len(replica.calls) >= replica.max_ongoing_requests
+            self.router.on_new_queue_len_info(replica.replica_id, len(replica.calls) + (not is_full))
+            if not is_full:
+                return Work(replica, job, self.router)
+
+    def learn(self, version: int, replicas: list[Replica]) -> None:
+        if version > self.version:
+            self.version = version
+            self.router.update_replicas(list(replicas))
+
+
 class World:
-    """Engines by name, and what there is for them. `look` is called after each decision."""
+    """The engine: Serve's controller, the replicas, and some ingress processes.
 
-    engines: dict[str, Engine]
-    room: Mapping[str, float] = field(default_factory=dict)
-    now_s: float = MONDAY_S
-    look: Callable[[World, Mapping[str, ScalingDecision]], None] = lambda world, decisions: None
+    Args:
+        seed: of everything that is drawn.
+        ingresses: processes with a gate.
+        slots: of one replica.
+        most: replicas.
+        load_s: gives the seconds of the next start.
+        serving: more of the stanza.
 
-    def run(self, arrivals: Mapping[str, Sequence[int]], decide: Decide | None = None) -> None:
-        decide = decide or ScalingPolicy({name: engine.terms for name, engine in self.engines.items()}).decide
-        for calls in zip(*arrivals.values(), strict=True):
-            for name, count in zip(arrivals, calls, strict=True):
-                self.engines[name].come(count)
-            decisions = decide({name: engine.facts() for name, engine in self.engines.items()}, self.room, self.now_s)
-            self.look(self, decisions)
-            for name, decision in decisions.items():
-                engine = self.engines[name]
-                engine.target = max(decision.replicas, int(bool(engine.waiting) and not engine.running))
-                engine.step(self.places(engine))
-            self.now_s += 1
+    Attributes:
+        events: the last that happened, for one who looks for a fault.
+        late_s: gives the seconds after which an ingress process hears of a change.
+        fails: whether the start of a replica fails now.
+    """
 
-    def places(self, engine: Engine) -> int:
-        fits = [
-            (self.room[name] - sum(each.takes(name) for each in self.engines.values()) + 1e-9) // need
-            for name, need in engine.terms.needs.items()
-            if name in self.room
-        ]
-        return max(0, int(min(fits, default=1000)))
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        ingresses: int = 1,
+        slots: int = 1,
+        most: int = 1,
+        least: int = 0,
+        load_s: Callable[[], float] = lambda: 1.0,
+        **serving: Any,
+    ) -> None:
+        self.draw = random.Random(seed)
+        self.load_s, self.fails, self.is_away = load_s, False, False
+        self.late_s: Callable[[], float] = lambda: 0.0
+        self.serving = Serving(adapter="a.b:C", runtime="x", max_ongoing_requests=slots, **serving)
+        idle_s = self.serving.idle_s
+        terms = Terms(slots, least, most, load_s=self.serving.load_s, idle_s=idle_s, idle_most_s=idle_s)
+        self._known: list[Replica] = []
+        self._policy, self._version = ScalingPolicy({NAME: terms}), 0
+        self.numbers, self.events = count(1), deque[str](maxlen=50)
+        self.running: dict[Replica, None] = {}
+        self.leaving: dict[Replica, None] = {}
+        self.starting: dict[asyncio.Task[None], None] = {}
+        self.target, self.loaded_s, self.has_failed = 0, 0.0, False
+        watch = StartWatch("app", self._status)
+        self.ingresses: list[Ingress] = []
+        for number in range(ingresses):
+            self.ingresses.append(Ingress(self, number, watch))
+        self._control = asyncio.create_task(self._controls())
+
+    @property
+    def gate(self) -> Gate:
+        """That of the first ingress process."""
+        return self.ingresses[0].gate
+
+    def note(self, event: str) -> None:
+        self.events.append(f"{time.monotonic():9.3f} {event}")
+
+    def run_replica(self) -> Replica:
+        """A replica runs from now on, and is known."""
+        self.running[replica := Replica(self.serving.max_ongoing_requests)] = None
+        self.has_failed = False
+        self.note(f"{replica.replica_id.unique_id} runs")
+        self.tell()
+        return replica
+
+    def die(self, replica: Replica) -> None:
+        """A replica dies. The controller notices it at its next look."""
+        self.note(f"{replica.replica_id.unique_id} dies with {len(replica.calls)} calls")
+        replica.die()
+
+    def heal(self) -> None:
+        """Nothing fails any more; what is dead is replaced."""
+        self.note("all is healed")
+        self.fails = self.is_away = False
+        self.late_s = lambda: 0.0
+        for replica in [*self.running, *self.leaving]:
+            replica.goes_on.set()
+        self.tell()
+
+    def tell(self) -> None:
+        """Each ingress process hears which replicas run, after a time of its own."""
+        self._version += 1
+        for ingress in self.ingresses:
+            asyncio.get_running_loop().call_later(self.late_s(), ingress.learn, self._version, [*self.running])
+
+    def look(self) -> None:
+        """One step of the controller."""
+        if self.is_away:
+            return
+        for replica in [*self.running, *self.leaving]:
+            if replica.is_dead:
+                self.running.pop(replica, None)
+                self.leaving.pop(replica, None)
+        for replica in [replica for replica in self.leaving if not replica.calls]:
+            self.leaving.pop(replica)
+            replica.die()
+        calls = sum(ingress.metrics.queued for ingress in self.ingresses)
+        calls += sum(len(replica.calls) for replica in self.running)
+        facts = Facts(len(self.running), self.target, calls, *self._news())
+        decision = self._policy.decide({NAME: facts}, {}, time.time())
+        assert not self._policy.failures
+        self.target = max(decision[NAME].replicas, int(calls > 0))
+        while len(self.running) + len(self.starting) < self.target:
+            self.starting[asyncio.create_task(self._start(self.load_s()))] = None
+        while len(self.running) + len(self.starting) > self.target:
+            if self.starting:
+                self.starting.popitem()[0].cancel()
+            else:
+                least_busy = min(self.running, key=lambda replica: len(replica.calls))
+                self.running.pop(least_busy)
+                self.leaving[least_busy] = None
+        if self._known != [*self.running]:
+            self._known = [*self.running]
+            self.note(f"{len(self._known)} replicas of {self.target} run")
+            self.tell()
+
+    def _news(self) -> tuple[int, float]:
+        """Calls that have ended since the last look, and how long replicas worked on them."""
+        replicas = [*self.running, *self.leaving]
+        ended, worked_s = sum(one.ended for one in replicas), sum(one.worked_s for one in replicas)
+        for replica in replicas:
+            replica.ended, replica.worked_s = 0, 0.0
+        return ended, worked_s
+
+    def _status(self) -> Any:
+        state = "UNHEALTHY" if self.has_failed and not self.running else "UPSCALING"
+        deployment = SimpleNamespace(
+            status=state, status_trigger="REPLICA_STARTUP_FAILED", replica_states={"STARTING": len(self.starting)}
+        )
+        return SimpleNamespace(applications={"app": SimpleNamespace(status="RUNNING", deployments={NAME: deployment})})
+
+    async def _start(self, load_s: float) -> None:
+        await asyncio.sleep(load_s)
+        while self.fails:
+            self.has_failed = True
+            self.note("a start has failed")
+            await asyncio.sleep(5.0)
+        task = asyncio.current_task()
+        assert task
+        self.starting.pop(task, None)
+        self.loaded_s = load_s
+        self.run_replica()
+
+    async def _controls(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self.look()
+
+    def census(self) -> dict[str, Any]:
+        """What is held for requests, of every ingress process and every replica; nothing is zero."""
+        held: dict[str, Any] = {}
+        for ingress in self.ingresses:
+            gate, name = ingress.gate, ingress.router.app_name
+            held[f"{name} slots"] = gate.queue.at_work
+            held[f"{name} waiting"] = gate.queue.waiting + gate.queue.queued
+            held[f"{name} counted"] = ingress.metrics.queued
+            held[f"{name} routed"] = len(ingress.router._pending_requests_by_id)
+        for replica in (*self.running, *self.leaving):
+            held[f"{replica.replica_id.unique_id} calls"] = len(replica.calls)
+        return {name: number for name, number in held.items() if number}
 
 
-def serve_default(target_ongoing: float, idle_s: float, upscale_delay_s: float = 5.0) -> Decide:
-    """What Serve does without a policy: replicas for the calls there are, and fewer only after `idle_s`."""
-    since_s: dict[tuple[str, str], float] = {}
-
-    def decide(facts: Mapping[str, Facts], _: Mapping[str, float], now_s: float) -> dict[str, ScalingDecision]:
-        decisions = {}
-        for name, seen in facts.items():
-            wanted = math.ceil(seen.calls / target_ongoing) if seen.running else seen.target
-            up, down = (name, "up"), (name, "down")
-            for key, holds in ((up, wanted > seen.target), (down, wanted < seen.target)):
-                since_s[key] = since_s.get(key, now_s) if holds else now_s
-            target = seen.target
-            if now_s - since_s[up] >= upscale_delay_s and wanted > target:
-                target = wanted
-            if now_s - since_s[down] >= idle_s and wanted < target:
-                target = wanted if target == 1 else max(1, wanted)
-                since_s[down] = now_s
-            decisions[name] = ScalingDecision(target, "default")
-        return decisions
-
-    return decide
+@contextmanager
+def world(seed: int = 0, **options: Any) -> Iterator[World]:
+    """A world of its own, in a virtual loop that runs. What fails in it says the seed and what happened last."""
+    before, serve_log = random.getstate(), logging.getLogger("ray.serve")
+    random.seed(seed)
+    serve_log.disabled = True
+    one = World(seed, **options)
+    try:
+        yield one
+    except AssertionError as failure:
+        failure.add_note("\n".join((f"seed {seed}, last events:", *one.events)))
+        raise
+    finally:
+        random.setstate(before)
+        serve_log.disabled = False
+        one._control.cancel()
+        for ingress in one.ingresses:
+            views.VIEWS.pop((ingress.router.app_name, NAME), None)

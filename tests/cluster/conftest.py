@@ -35,8 +35,13 @@ class Server:
     url: str
     home: Path
     key: str
-    pid: int
+    process: subprocess.Popen[bytes]
     metrics: str
+
+    @property
+    def pid(self) -> int:
+        """Of the process that started it."""
+        return self.process.pid
 
     def http(self, key: str | None = None) -> httpx.Client:
         """A client that waits for cold engines."""
@@ -92,25 +97,35 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     weights = Path(os.environ.get("PARLANCE_HOME", ROOT / "var")) / "weights"
     weights.mkdir(parents=True, exist_ok=True)
     (home / "weights").symlink_to(weights.resolve())
-    port, metrics_port = free_ports(2)
-    # An operator's own PYTHONPATH is added to and does not replace what workers need.
-    environment = os.environ | {"PARLANCE_HOME": str(home), "PYTHONPATH": str(ROOT)}
-    environment["RAY_OVERRIDE_RESOURCES"] = json.dumps({"memory": MEMORY})
-    command = [sys.executable, "-m", "launch", "tests/cluster/graph.yaml", "--port", str(port)]
-    command += ["--metrics-port", str(metrics_port)]
-    log = (home / "serve.log").open("w")
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
+    memory = {"RAY_OVERRIDE_RESOURCES": json.dumps({"memory": MEMORY})}
+    running = launched("tests/cluster/graph.yaml", home, free_ports(2), memory)
+    process = running.process
     try:
-        url = f"http://127.0.0.1:{port}"
-        eventually(lambda: _answers(url, process), START_S, f"the server did not start: {home}/serve.log")
-        key = (home / "demo.key").read_text().strip()
-        yield Server(url, home, key, process.pid, f"127.0.0.1:{metrics_port}")
+        yield running
         process.send_signal(signal.SIGINT)
         assert process.wait(STOP_S) == 0, (home / "serve.log").read_text()
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        log.close()
+
+
+def launched(config: str, home: Path, ports: list[int], environment: dict[str, str]) -> Server:
+    """The graph of a Serve config file, once it answers; `ports` are those of HTTP and of metrics."""
+    # An operator's own PYTHONPATH is added to and does not replace what workers need.
+    environment = os.environ | environment | {"PARLANCE_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    port, metrics_port = map(str, ports)
+    command = [sys.executable, "-m", "launch", config, "--port", port, "--metrics-port", metrics_port]
+    with (home / "serve.log").open("a") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        eventually(lambda: _answers(url, process), START_S, "the server did not start")
+    except BaseException as error:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        error.add_note((home / "serve.log").read_text()[-3000:])
+        raise
+    return Server(url, home, (home / "demo.key").read_text().strip(), process, f"127.0.0.1:{metrics_port}")
 
 
 def run_state(environment: dict[str, str], *arguments: str) -> str:

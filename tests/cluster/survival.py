@@ -18,8 +18,8 @@ Run = Callable[..., str]
 """`python -m state` with these arguments."""
 
 DESIGNS = "/audio/voices/designs"
+CHAT_MODEL = "smollm2-135m-instruct"
 CHAT = {
-    "model": "smollm2-135m-instruct",
     "max_tokens": 8,
     "temperature": 0,
     "messages": [{"role": "user", "content": "What is the capital of Italy?"}],
@@ -37,6 +37,7 @@ class Estate:
         tickets: upload ids by what was done with them.
         upload_url: of the ticket that nothing was uploaded for.
         orders: drafts that were being worked on.
+        chat_model: gave the reply that is kept.
     """
 
     org: str
@@ -51,14 +52,16 @@ class Estate:
     orders: list[str] = field(default_factory=list)
     reply: dict[str, Any] = field(default_factory=dict)
     billed: list[str] = field(default_factory=list)
+    chat_model: str = CHAT_MODEL
 
 
-def leave(client: httpx.Client, state: Run, org: str) -> Estate:
+def leave(client: httpx.Client, state: Run, org: str, chat_model: str = CHAT_MODEL) -> Estate:
     """Leaves one of everything behind; the last thing is a draft that somebody works on."""
     sound = _well(client.post("/audio/speech", json={"input": "Good morning.", "language": "en"})).content
     revoked = state("key", "create", "--org", org, "--scopes", "chat")
     state("key", "revoke", revoked.split("_")[1])
-    left = Estate(org, state("key", "create", "--org", org, "--scopes", "chat"), revoked, sound)
+    kept = state("key", "create", "--org", org, "--scopes", "chat")
+    left = Estate(org, kept, revoked, sound, chat_model=chat_model)
     state("budget", "set", "--org", org, "--limit-micro-eur", str(LIMIT_MICRO_EUR))
     for kind in ("issued", "uploaded", "used"):
         ticket = _well(client.post("/audio/uploads", json={"mime": "audio/mpeg", "size": len(sound)})).json()
@@ -72,7 +75,7 @@ def leave(client: httpx.Client, state: Run, org: str) -> Estate:
     adopted = _well(client.post(f"{DESIGNS}/{left.ready}/adopt", json={"slug": "heirloom"})).json()
     left.voice = adopted["slug"]
     left.sample = _sample(client, left.voice)
-    left.reply = _well(_ask_once(client)).json()
+    left.reply = _well(_ask_once(client, chat_model)).json()
     left.billed = bills(state, org)
     left.orders.append(order(client))
     return left
@@ -97,7 +100,7 @@ def find(client: httpx.Client, state: Run, left: Estate) -> dict[str, bool]:
         "a voice with its clip": _sample(client, left.voice) == left.sample,
         "a draft that was adopted": client.get(f"{DESIGNS}/{left.ready}").json()["status"] == "adopted",
         "drafts that were worked on": all(_until_done(client, one)["status"] == "ready" for one in left.orders),
-        "a kept reply": _ask_once(client).json() == left.reply,
+        "a kept reply": _ask_once(client, left.chat_model).json() == left.reply,
         "each bill, once": set(left.billed) <= set(after) and len(after) == len(set(after)),
         "the books add up": bool(state("check")),
     }
@@ -142,8 +145,9 @@ def _sample(client: httpx.Client, slug: str) -> bytes:
     return _well(httpx.get(voice["sample_url"], timeout=60)).content
 
 
-def _ask_once(client: httpx.Client) -> httpx.Response:
-    return client.post("/chat/completions", json=CHAT, headers={"idempotency-key": "the-last-will"})
+def _ask_once(client: httpx.Client, model: str) -> httpx.Response:
+    headers = {"idempotency-key": "the-last-will"}
+    return client.post("/chat/completions", json={"model": model, **CHAT}, headers=headers)
 
 
 def _status_of(client: httpx.Client, key: str) -> int:

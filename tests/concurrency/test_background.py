@@ -12,7 +12,7 @@ import pytest
 
 from concurrency.background import MAX_PAUSE_S, PAUSE_S, attempted, supervised
 from concurrency.stalls import FACTOR, RECENT, StallDetector, Stalled
-from tests.autoscaling.doubles import run
+from tests.autoscaling.world import run
 from tests.waiting import ManualClock
 
 SECRET = "planted-text"

@@ -7,12 +7,19 @@ import math
 import random
 import threading
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import pytest
 
 from concurrency.fairness import OwnerCounter, QueueFull
 from concurrency.semaphore import FairSemaphore
+from tests.autoscaling.world import VirtualLoop
 from tests.waiting import eventually, settled
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": VirtualLoop}  # what waits for ever fails at once
 
 
 class Watched(OwnerCounter):
@@ -280,9 +287,10 @@ def test_callers_of_two_event_loops_share_the_places() -> None:
     def loop_of(owner: str) -> Callable[[], None]:
         return lambda: asyncio.run(many(owner))
 
-    threads = [threading.Thread(target=loop_of(owner)) for owner in "ab"]
+    threads = [threading.Thread(target=loop_of(owner), daemon=True) for owner in "ab"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
     assert (most, inside, semaphore.waiting) == (1, 0, 0)

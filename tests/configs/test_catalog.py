@@ -14,6 +14,7 @@ from pydantic import ValidationError
 import graph
 from configs import FOLDER, PROFILES, CatalogError, load, profiles
 from contract.catalog import CATALOG_TYPES, COUNTRIES, UNKNOWN_COUNTRY, Catalog, Operator
+from contract.catalog.base import Serving
 from contract.limits import AGE_YEARS, INSTRUCT_CHARS, SPEECH_SPEED, VOICE_LABEL_CHARS
 from contract.models import describe
 from contract.voice_design.traits import AXES, Traits
@@ -119,6 +120,10 @@ def test_the_names_of_choices_are_repeated_as_they_are(tmp_path: Path) -> None:
     sentence = refusal(folder)
     assert sentence.startswith("speech.toml [qwen3-tts] `language_fault`: ")
     assert "LANGUAGE_NOT_SUPPORTED" in sentence
+
+
+def test_a_request_waits_for_the_start_of_an_engine_for_240_seconds_unless_its_stanza_says_otherwise() -> None:
+    assert Serving.model_fields["wait_s"].default == 240
 
 
 def test_a_serving_table_may_be_like_another(tmp_path: Path) -> None:

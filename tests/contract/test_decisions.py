@@ -185,6 +185,8 @@ def test_the_text_that_is_judged() -> None:
     assert decision(state=[]).text == "[]"
     turns = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello!"}]
     assert decision(state=None, messages=turns).text == "user: Hi.\n\nassistant: Hello!"
+    for state, messages, count in ((None, None, "none came"), ("x", turns, "2 came")):
+        assert count in refusal(decision, state=state, messages=messages).message
 
 
 QUESTION: TypeAdapter[Question] = TypeAdapter(Question)

@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 from contract.catalog import EmbeddingModel
-from contract.embeddings import MAX_INPUTS, Embeddings, EmbeddingsRequest, job_of, reply
+from contract.embeddings import MAX_INPUTS, TOKEN_TEXT_BYTES, Embeddings, EmbeddingsRequest, job_of, reply
 from contract.rerank import MAX_DOCUMENTS, Ranking, RerankRequest, search_units
 from contract.rerank import reply as ranked
 from tests.contract.bodies import read, refusal, refused
@@ -18,8 +18,8 @@ def embed(**fields: Any) -> EmbeddingsRequest:
     return read(EmbeddingsRequest, {"model": "m"} | fields)
 
 
-def model(*, dimensions: int = 384) -> EmbeddingModel:
-    return EmbeddingModel(id="m", owned_by="o", dimensions=dimensions, context_window=256)
+def model(*, dimensions: int = 384, window: int = 256) -> EmbeddingModel:
+    return EmbeddingModel(id="m", owned_by="o", dimensions=dimensions, context_window=window)
 
 
 def test_input_is_one_text_or_many_as_a_string_or_as_token_ids() -> None:
@@ -43,6 +43,7 @@ def test_the_estimate_of_token_ids_is_never_below_the_window_or_their_bytes() ->
     few, many = job_of(embed(input=[1]), model()), job_of(embed(input=[[1] * 300, [1]]), model())
     assert 128 < few.most_input_tokens(model()) <= 256
     assert many.most_input_tokens(model()) == 512
+    assert job_of(embed(input=[[1] * 30, "x"]), model()).most_input_tokens(model(window=8192)) > 30 * TOKEN_TEXT_BYTES
 
 
 def test_missing_and_wrong_fields_are_named() -> None:

@@ -32,6 +32,9 @@ def histories(number: int, steps: int) -> settings:
 SLACK_S = 30
 """The database's clock goes on while a test runs: limits are tried from so far away."""
 
+WAIT_S = 60
+"""Of databases, so that a machine that is busy with other things refuses nothing."""
+
 
 async def refusal(work: Awaitable[object]) -> ApiError:
     with pytest.raises(ApiError) as caught:
@@ -113,7 +116,7 @@ async def line_count(database: Database) -> int:
 
 @asynccontextmanager
 async def opened(url: str, count: int) -> AsyncIterator[list[Database]]:
-    replicas = [connect(url) for _ in range(count)]
+    replicas = [connect(url, WAIT_S) for _ in range(count)]
     yield replicas
     for database in replicas:
         await database.close()

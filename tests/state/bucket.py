@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from urllib.parse import parse_qs, unquote, urlsplit
+
+SLOW_S = 2.0
+"""Pause of a slow store amid an answer."""
 
 
 class Bucket(ThreadingHTTPServer):
@@ -16,7 +22,9 @@ class Bucket(ThreadingHTTPServer):
     Attributes:
         objects: by path, bucket included.
         parts: of uploads that are not complete.
-        broken: answers everything with 500.
+        numbers: of the next uploads.
+        fault: the way in which it fails: `refuses` everything with 500, `stores` bytes and answers 503 all the same,
+            `cuts` reads off in the middle, is `slow` in the middle of reads.
     """
 
     daemon_threads = True
@@ -25,11 +33,18 @@ class Bucket(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.objects: dict[str, bytes] = {}
         self.parts: dict[str, dict[int, bytes]] = {}
-        self.broken = False
+        self.numbers = count()
+        self.fault = ""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The settings of its clients."""
+        keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+        return {"AWS_ENDPOINT_URL": self.url, "AWS_ALLOW_HTTP": "true", **keys}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -40,7 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         parts = urlsplit(self.path)
         query, name = parse_qs(parts.query, keep_blank_values=True), unquote(parts.path).lstrip("/")
-        if self.server.broken:
+        if self.server.fault == "refuses":
             self._answer(500)
         elif self.command == "PUT":
             self._put(name, query, body)
@@ -67,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _post(self, name: str, query: dict[str, list[str]], body: bytes) -> None:
         if "uploads" in query:
-            upload = f"u{len(self.server.parts)}"
+            upload = f"u{next(self.server.numbers)}"
             self.server.parts[upload] = {}
             answer = f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>"
         elif "uploadId" in query:
@@ -105,13 +120,23 @@ class _Handler(BaseHTTPRequestHandler):
         return body
 
     def _answer(self, status: int, content: bytes = b"") -> None:
+        fault, half = self.server.fault, len(content) // 2
+        if fault == "stores" and self.command in ("PUT", "POST"):
+            status, content = 503, b""
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("ETag", '"1"')
         self.send_header("Last-Modified", "Wed, 01 Jan 2025 00:00:00 GMT")
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
+        if self.command == "HEAD":
+            return
+        self.wfile.write(content[:half])
+        if fault == "cuts":
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+            return
+        time.sleep(SLOW_S if fault == "slow" and content else 0)
+        self.wfile.write(content[half:])
 
     def log_message(self, format: str, *args: object) -> None:
         return

@@ -14,7 +14,7 @@ from state.blobs.base import Blobs
 from state.blobs.open import open_blobs
 from state.database.base import Database
 from state.database.open import connect, migrate
-from tests.state.books import make_caller
+from tests.state.books import WAIT_S, make_caller
 from tests.state.drafts import Workshop
 from tests.state.servers import Postgres, Redis, run_server, temporary_folder
 
@@ -65,7 +65,7 @@ def database_url(request: pytest.FixtureRequest, migrated: Path) -> Iterator[str
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    opened = connect(database_url)
+    opened = connect(database_url, WAIT_S)
     yield opened
     await opened.close()
 

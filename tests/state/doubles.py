@@ -89,7 +89,7 @@ IN_POSTGRESQL = (
 
 
 class VirtualTime:
-    """The time of one database, in whole seconds since 1970."""
+    """The time of one database, in whole seconds since 1970. It takes the place of a `Clock`, too."""
 
     def __init__(self, database: Database, now_s: int) -> None:
         self.database = database
@@ -108,6 +108,12 @@ class VirtualTime:
             await time.database.run(time._replace_julianday)
         await time.set(now_s)
         return time
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    async def adjust(self, database: Database) -> None:
+        """Does nothing: this is the database's time."""
 
     def _replace_julianday(self, connection: Connection) -> None:
         def julianday(_: str) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -35,28 +35,48 @@ def find_binary(name: str) -> str | None:
 class Postgres:
     """One PostgreSQL server. Without `fsync` it survives its own crash, not one of the machine, and is faster.
 
+    Args:
+        folder: for its data.
+        settings: `name=value`, instead of those here.
+        primary: the server that it replicates.
+
     Attributes:
         url: of database `postgres` on it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *settings: str, primary: Postgres | None = None) -> None:
         self._data = folder / "data"
-        self._port = free_port()
+        self.port = free_port()
         self._folder = folder
-        self.url = f"postgresql://parlance@127.0.0.1:{self._port}/postgres"
+        self._settings = settings
+        self.url = f"postgresql://parlance@127.0.0.1:{self.port}/postgres"
         if os.getuid() == 0:
             os.chown(folder, UNPRIVILEGED, UNPRIVILEGED)
-        initdb = ("--auth=trust", "--username=parlance", "--encoding=UTF8", "--locale=C", "--no-sync")
-        subprocess.run([*self._as_user("initdb"), *initdb, "-D", str(self._data)], check=True, capture_output=True)
+        make = ["initdb", "--auth=trust", "--username=parlance", "--encoding=UTF8", "--locale=C", "--no-sync"]
+        if primary:
+            make = ["pg_basebackup", "--write-recovery-conf", "--no-sync", "--dbname", primary.url]
+        subprocess.run([*self._as_user(make[0]), *make[1:], "-D", str(self._data)], check=True, capture_output=True)
         self._process = self._start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """The end of its log."""
+        return (self._folder / "log").read_text("utf-8")[-2000:]
 
     def fresh(self, name: str = "fresh", template: str = "template0") -> str:
         """Makes a database anew, empty or as `template` is; returns its address."""
-        renew = (f"DROP DATABASE IF EXISTS {name} WITH (FORCE)", f"CREATE DATABASE {name} TEMPLATE {template}")
-        commands = [word for statement in renew for word in ("-c", statement)]
-        psql = [find_binary("psql") or "psql", "-q", "-h", "127.0.0.1", "-p", str(self._port), "-U", "parlance"]
-        subprocess.run([*psql, "-d", "postgres", *commands], check=True, capture_output=True)
+        self.run(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)", f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url.removesuffix("postgres") + name
+
+    def run(self, *statements: str) -> None:
+        """Runs each by itself, in the database `postgres`."""
+        commands = [word for statement in statements for word in ("-c", statement)]
+        psql = [find_binary("psql") or "psql", "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", "parlance"]
+        subprocess.run([*psql, "-d", "postgres", *commands], check=True, capture_output=True)
 
     def encrypt(self, key: bytes, certificate: bytes) -> None:
         """Takes TLS from now on, for clients that want it."""
@@ -67,7 +87,8 @@ class Postgres:
             if os.getuid() == 0:
                 os.chown(file, UNPRIVILEGED, UNPRIVILEGED)
         self.stop()
-        self._process = self._start("-c", "ssl=on")
+        self._settings += ("ssl=on",)
+        self._process = self._start()
 
     def stop(self, crash: bool = False) -> None:
         self._process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
@@ -76,14 +97,14 @@ class Postgres:
     def restart(self) -> None:
         self._process = self._start()
 
-    def _start(self, *further: str) -> subprocess.Popen[bytes]:
-        settings = ("-c", "max_connections=60", "-c", "fsync=off", *further)
-        options = ("-h", "127.0.0.1", "-p", str(self._port), "-k", str(self._folder), *settings)
+    def _start(self) -> subprocess.Popen[bytes]:
+        settings = [word for each in ("max_connections=60", "fsync=off", *self._settings) for word in ("-c", each)]
+        options = ("-h", "127.0.0.1", "-p", str(self.port), "-k", str(self._folder), *settings)
         with (self._folder / "log").open("ab") as log:
             process = subprocess.Popen(
                 [*self._as_user("postgres"), "-D", str(self._data), *options], stdout=log, stderr=log
             )
-        ready = [find_binary("pg_isready") or "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self._port)]
+        ready = [find_binary("pg_isready") or "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         wait_until(lambda: subprocess.run(ready, check=False).returncode == 0, process)
         return process
 
@@ -102,9 +123,9 @@ class Redis:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._port = free_port()
+        self.port = free_port()
         self._folder = folder
-        self.url = f"redis://127.0.0.1:{self._port}"
+        self.url = f"redis://127.0.0.1:{self.port}"
         self._process = self._start()
 
     def stop(self) -> None:
@@ -116,9 +137,9 @@ class Redis:
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        options = ("--bind", "127.0.0.1", "--port", str(self._port), "--save", "", "--dir", str(self._folder))
+        options = ("--bind", "127.0.0.1", "--port", str(self.port), "--save", "", "--dir", str(self._folder))
         process = subprocess.Popen([find_binary("redis-server") or "redis-server", *options], stdout=subprocess.DEVNULL)
-        wait_until(lambda: _accepts(self._port), process)
+        wait_until(lambda: _accepts(self.port), process)
         return process
 
 
@@ -165,15 +186,15 @@ PACKAGES = {Postgres: ("initdb", "postgresql"), Redis: ("redis-server", "redis-s
 
 
 @contextmanager
-def run_server(kind: type[S]) -> Iterator[S]:
+def run_server(kind: type[S], *settings: str, in_memory: bool = True, **options: Any) -> Iterator[S]:
     """A server for the block. Where it is not installed the test is skipped, and fails in CI."""
     program, package = PACKAGES.get(kind, (sys.executable, ""))
     if find_binary(program) is None:
         reason = f"needs `{program}`: install the package {package}"
         # On a developer's machine a missing server is a gap in the report; in CI it is a fault.
         pytest.skip(reason)
-    with temporary_folder() as folder:
-        server = kind(folder)
+    with temporary_folder(in_memory) as folder:
+        server = kind(folder, *settings, **options)
         try:
             yield server
         finally:

@@ -1,25 +1,38 @@
 import asyncio
-from collections.abc import Iterator
+import os
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import Engine
 
-from contract.access import Scope
+from contract.access import Caller, Scope
 from contract.errors import STATE_UNAVAILABLE, ApiError
 from state import keys
 from state.accounts import api_keys, organisations
 from state.accounts import authentication as accounts
 from state.accounts.authentication import PEPPER, Accounts
 from state.database.base import Database
+from state.database.open import migrate
 from state.keys import Keyring, Secrets
-from tests.state.books import fault_of, refusal, set_limit
-from tests.state.doubles import WatchedDatabase
+from tests.state.books import fault_of, refusal
+from tests.state.doubles import VirtualTime, WatchedDatabase
 from tests.state.test_keys import malformed_headers
 from tests.waiting import ManualClock
 
 NEW, OLD = b"n" * 32, b"o" * 32
+
+T = TypeVar("T")
+
+HISTORIES = int(os.environ.get("HISTORIES", 50))
+AGES = st.integers(0, 1)
 
 
 def pepper(*roots: bytes) -> Keyring:
@@ -61,6 +74,164 @@ def forged_from(key: keys.Key) -> str:
 
 async def revoke(database: Database, key: keys.Key) -> None:
     await database.run(lambda connection: api_keys.revoke(connection, key.public_id, 1))
+
+
+@dataclass
+class Known:
+    """A key as the oracle knows it."""
+
+    key: keys.Key
+    expires_at: int | None
+    is_revoked: bool = False
+
+
+@dataclass
+class Replica:
+    """An ingress process: when its caches took what they know of a key, and if its organisation had a limit then."""
+
+    database: WatchedDatabase
+    accounts: Accounts
+    headers: dict[int, tuple[float, bool]] = field(default_factory=dict)
+    current: dict[int, tuple[float, bool]] = field(default_factory=dict)
+    refused: dict[int, float] = field(default_factory=dict)
+    began: dict[int, Caller] = field(default_factory=dict)
+
+
+class Keys(RuleBasedStateMachine):
+    """Keys of one organisation in two replicas, whose caches remember them for five seconds and not a moment longer."""
+
+    def __init__(self, runner: asyncio.Runner, database: Database) -> None:
+        super().__init__()
+        self.runner, self.database, self.clock = runner, database, ManualClock()
+        self.known: list[Known] = []
+        watched = [WatchedDatabase(database) for _ in range(2)]
+        self.replicas = [Replica(one, Accounts(one, pepper(), self.clock, self.clock)) for one in watched]
+        self.limit(False)
+
+    @precondition(lambda self: len(self.known) < 3)
+    @rule(lasts_s=st.sampled_from((None, 10)))
+    def create(self, lasts_s: int | None) -> None:
+        expires_at = None if lasts_s is None else int(self.clock.now_s) + lasts_s
+        key = self.runner.run(make_key(self.database, expires_at=expires_at))
+        self.known.append(Known(key, expires_at))
+
+    @precondition(lambda self: self.known)
+    @rule(age=AGES, change=st.sampled_from(("revoke", "limit", "no limit")))
+    def change(self, age: int, change: str) -> None:
+        """The operator's commands."""
+        if change == "revoke":
+            known = self.known[-1 - age % len(self.known)]
+            known.is_revoked = True
+            self.runner.run(revoke(self.database, known.key))
+        else:
+            self.limit(change == "limit")
+
+    def limit(self, is_limited: bool) -> None:
+        self.is_limited = is_limited
+        set_limit = partial(organisations.set_limit, org_id=1, user_id=None, limit_micro_eur=10 if is_limited else None)
+        self.runner.run(self.database.run(set_limit))
+
+    @precondition(lambda self: self.known)
+    @rule(
+        which=st.integers(0, 2),
+        before_s=st.sampled_from((None, 0.0, 0.01)),
+        age=AGES,
+        numbers=st.sampled_from(((0,), (1,), (0, 1))),
+        hows=st.sampled_from((("begin",), ("go on",), ("go on", "begin"))),
+        is_down=st.sampled_from((False, False, True)),
+    )
+    def ask(
+        self,
+        which: int,
+        before_s: float | None,
+        age: int,
+        numbers: Sequence[int],
+        hows: Sequence[str],
+        is_down: bool,
+    ) -> None:
+        """Requests with a key, begun or under way, at once or when something changes by itself, or right before."""
+        if before_s is not None:
+            self.pass_time(which, before_s)
+        place = len(self.known) - 1 - age % len(self.known)
+        for replica in (self.replicas[number] for number in numbers):
+            for how in hows:
+                if how == "begin":
+                    self.begin(place, replica, is_down)
+                elif place in replica.began:
+                    self.go_on(place, replica, is_down)
+
+    def pass_time(self, which: int, before_s: float) -> None:
+        times = [known.expires_at for known in self.known if known.expires_at]
+        times += [at + 5 for one in self.replicas for at, _ in (*one.headers.values(), *one.current.values())]
+        times += [at + 5 for one in self.replicas for at in one.refused.values()]
+        later = sorted(at for at in {*times} if at - before_s > self.clock.now_s)
+        self.clock.now_s = later[which % len(later)] - before_s if later else self.clock.now_s + 1
+
+    def begin(self, place: int, replica: Replica, is_down: bool) -> None:
+        known, now_s, expected, asks = self.known[place], self.clock.now_s, None, False
+        if not is_fresh(replica.headers.get(place, (0, False))[0], now_s):
+            if is_fresh(replica.refused.get(place, 0), now_s):
+                expected = "INVALID_API_KEY"
+            else:
+                asks = True
+                expected = "STATE_UNAVAILABLE" if is_down else None
+        if asks and not is_down:
+            if known.is_revoked:
+                expected, replica.refused[place] = "INVALID_API_KEY", now_s
+            else:
+                replica.headers[place] = replica.current[place] = now_s, self.is_limited
+        caller = self.answer(replica, replica.accounts.authenticate(bearer(known.key)), known, expected, asks, is_down)
+        if caller:
+            assert (caller.key_id, caller.org_limited) == (known.key.public_id, replica.headers[place][1])
+            replica.began[place] = caller
+
+    def go_on(self, place: int, replica: Replica, is_down: bool) -> None:
+        known, began, expected = self.known[place], replica.began[place], None
+        asks = not is_fresh(replica.current.get(place, (0, False))[0], self.clock.now_s)
+        if asks and (is_down or not known.is_revoked):
+            replica.current[place] = self.clock.now_s, began.org_limited if is_down else self.is_limited
+        elif asks:
+            expected = "INVALID_API_KEY"
+        caller = self.answer(replica, replica.accounts.current(began), known, expected, asks, is_down)
+        assert caller is None or caller.org_limited == replica.current[place][1]
+
+    def answer(
+        self, replica: Replica, work: Awaitable[Caller], known: Known, fault: str | None, asks: bool, is_down: bool
+    ) -> Caller | None:
+        """Checks the answer of a replica, and how often it asks its database."""
+        if fault is None and known.expires_at and self.clock.now_s >= known.expires_at:
+            fault = "EXPIRED_API_KEY"
+        replica.database.fault = lambda _: STATE_UNAVAILABLE() if is_down else None
+        replica.database.ran = 0
+        if fault is None:
+            caller = self.runner.run(finished(work))
+        else:
+            caller = None
+            assert self.runner.run(fault_of(work)) == fault
+        assert replica.database.ran == asks
+        return caller
+
+
+def is_fresh(at_s: float, now_s: float) -> bool:
+    return now_s < at_s + 5
+
+
+async def finished(work: Awaitable[T]) -> T:
+    return await work
+
+
+def test_every_replica_knows_what_became_of_a_key_within_five_seconds(database_url: str) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(migrate(database_url))
+        database = runner.run(VirtualTime.over(database_url, 0)).database
+        runner.run(make_key(database))
+        run_state_machine_as_test(
+            lambda: Keys(runner, database),
+            settings=settings(
+                max_examples=HISTORIES, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            ),
+        )
+        runner.run(database.close())
 
 
 @pytest.fixture
@@ -112,53 +283,9 @@ async def test_an_organisation_has_limits_and_models(
 
 
 async def test_a_key_with_the_id_of_another_is_refused(authenticating: Accounts, key: keys.Key) -> None:
-    forged = forged_from(key)
-    assert keys.read(forged) is not None
-    assert await fault_of(authenticating.authenticate(f"Bearer {forged}")) == "INVALID_API_KEY"
-    assert (await authenticating.authenticate(bearer(key))).key_id == key.public_id
-    assert await fault_of(authenticating.authenticate(f"Bearer {forged}")) == "INVALID_API_KEY"
-
-
-async def test_a_key_ends_at_its_second_for_new_requests_and_those_under_way(
-    database: Database, watched: WatchedDatabase, clock: ManualClock
-) -> None:
-    key, wall = await make_key(database, expires_at=1_800_000_010), ManualClock(1_800_000_000)
-    fresh = Accounts(watched, pepper(), clock, wall)
-    caller = await fresh.authenticate(bearer(key))
-    wall.now_s += 9.99
-    assert await fresh.current(await fresh.authenticate(bearer(key))) == caller
-    wall.now_s += 0.01
-    # What is known of it is still in the cache.
-    for work in (fresh.current(caller), fresh.authenticate(bearer(key))):
-        error = await refusal(work)
-        assert (error.fault.name, error.fault.status) == ("EXPIRED_API_KEY", 401)
-        assert error.message == "the API key expired at 2027-01-15T08:00:10Z; create another"
-    # A flood of requests with it asks the database as seldom as with a valid key.
-    watched.ran = 0
-    clock.now_s += 5
-    for _ in range(50):
-        assert await fault_of(fresh.authenticate(bearer(key))) == "EXPIRED_API_KEY"
-    assert watched.ran == 1
-
-
-async def test_an_expired_key_ends_what_has_begun_without_the_database(
-    database: Database, watched: WatchedDatabase, clock: ManualClock
-) -> None:
-    key, wall = await make_key(database, expires_at=1_800_000_010), ManualClock(1_800_000_000)
-    fresh = Accounts(watched, pepper(), clock, wall)
-    caller = await fresh.authenticate(bearer(key))
-    watched.fault = lambda _: STATE_UNAVAILABLE()
-    clock.now_s += 5
-    wall.now_s += 10
-    assert await fault_of(fresh.current(caller)) == "EXPIRED_API_KEY"
-
-
-async def test_who_does_not_know_the_whole_key_is_not_told_that_it_has_expired(database: Database) -> None:
-    key = await make_key(database, expires_at=1)
-    forged = f"Bearer {forged_from(key)}"
-    assert await fault_of(Accounts(database, pepper()).authenticate(forged)) == "INVALID_API_KEY"
-    await revoke(database, key)
-    assert await fault_of(Accounts(database, pepper()).authenticate(bearer(key))) == "INVALID_API_KEY"
+    for _ in range(2):
+        assert await fault_of(authenticating.authenticate(f"Bearer {forged_from(key)}")) == "INVALID_API_KEY"
+        assert (await authenticating.authenticate(bearer(key))).key_id == key.public_id
 
 
 async def test_expired_keys_hold_up_no_rotation(database: Database) -> None:
@@ -166,32 +293,6 @@ async def test_expired_keys_hold_up_no_rotation(database: Database) -> None:
     valid = await make_key(database, expires_at=4_000_000_000)
     assert await database.run(api_keys.generations) == {pepper().kid: 1}
     assert (await Accounts(database, pepper()).authenticate(bearer(valid))).expires_at == 4_000_000_000
-
-
-@pytest.mark.parametrize(("passed_s", "fault"), [(0.0, None), (4.99, None), (5.0, "INVALID_API_KEY")])
-async def test_a_revoked_key_dies_within_five_seconds_for_new_requests_and_for_those_under_way(
-    authenticating: Accounts, database: Database, key: keys.Key, clock: ManualClock, passed_s: float, fault: str
-) -> None:
-    caller = await authenticating.authenticate(bearer(key))
-    await revoke(database, key)
-    clock.now_s += passed_s
-    assert await fault_of(authenticating.current(caller)) == fault
-    assert await fault_of(authenticating.authenticate(bearer(key))) == fault
-    if fault is None:
-        assert await authenticating.current(caller) == caller
-
-
-async def test_a_database_that_does_not_answer_ends_nothing(
-    authenticating: Accounts, database: Database, watched: WatchedDatabase, key: keys.Key, clock: ManualClock
-) -> None:
-    caller = await authenticating.authenticate(bearer(key))
-    watched.fault = lambda _: STATE_UNAVAILABLE()
-    clock.now_s += 5
-    assert await authenticating.current(caller) is caller
-    watched.fault = lambda _: None
-    await revoke(database, key)
-    clock.now_s += 5
-    assert await fault_of(authenticating.current(caller)) == "INVALID_API_KEY"
 
 
 async def test_streams_of_one_key_share_a_look_up(
@@ -210,16 +311,6 @@ async def test_streams_of_one_key_share_a_look_up(
     answers = await asyncio.gather(*(authenticating.current(caller) for _ in range(50)), return_exceptions=True)
     assert all(isinstance(answer, ApiError) for answer in answers)
     assert watched.ran == 2
-
-
-async def test_a_limit_is_known_to_what_was_begun_without_one(
-    authenticating: Accounts, database: Database, key: keys.Key, clock: ManualClock
-) -> None:
-    caller = await authenticating.authenticate(bearer(key))
-    await set_limit(database, caller, 10)
-    assert not (await authenticating.current(caller)).org_limited
-    clock.now_s += 5
-    assert (await authenticating.current(caller)).org_limited
 
 
 async def test_the_cache_is_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,13 +336,6 @@ async def test_well_formed_wrong_keys_cause_one_fixed_statement(authenticating: 
             assert await fault_of(authenticating.authenticate(bearer(keys.mint()))) == "INVALID_API_KEY"
     assert len({text for text in seen if text.startswith("SELECT")}) == 1
     assert {text.split()[0] for text in seen} <= {"SELECT", "BEGIN"}
-
-
-async def test_the_hot_path_asks_the_database_once(authenticating: Accounts, key: keys.Key) -> None:
-    with statements() as seen:
-        for _ in range(100):
-            await authenticating.authenticate(bearer(key))
-    assert len([text for text in seen if text.startswith("SELECT")]) == 1
 
 
 async def test_keys_survive_one_rotation_and_move_when_used(database: Database) -> None:

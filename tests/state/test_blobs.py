@@ -7,12 +7,10 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import pytest
 
 from contract.errors import ApiError
-from state.blobs import folder as folder_module
 from state.blobs.base import CHUNK_BYTES, MAX_NAME_CHARS, Blobs
 from state.blobs.folder import UNFINISHED, UNFINISHED_S
 from state.blobs.open import open_blobs
@@ -25,12 +23,7 @@ NAME = "samples/espeak-ng/M1-de.mp3"
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     with run_bucket() as server:
-        for name, value in {
-            "AWS_ENDPOINT_URL": server.url,
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_ACCESS_KEY_ID": "x",
-            "AWS_SECRET_ACCESS_KEY": "x",
-        }.items():
+        for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         yield server
 
@@ -221,7 +214,7 @@ async def test_a_store_that_does_not_work_is_a_503_without_its_reasons(
     bucket: Bucket, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     blobs = open_blobs(tmp_path, "s3://store")
-    bucket.broken = True
+    bucket.fault = "refuses"
     uses = (blobs.put(NAME, b"x"), blobs.find(NAME), blobs.exists(NAME), blobs.delete(NAME))
     for failed in await asyncio.gather(*uses, return_exceptions=True):
         assert isinstance(failed, ApiError)
@@ -302,58 +295,3 @@ async def test_the_settings_of_the_page_reach_a_store_that_is_not_of_aws(
     assert address is not None
     assert address.startswith(f"{bucket.url}/parlance/files/{NAME}?")
     assert "change-me" not in address
-
-
-class Disk:
-    """What of a folder a loss of power would leave: file data that was synced, and names whose folder was synced since.
-
-    Attributes:
-        lost: what would be lost now.
-        faults: files that got their name before their data were safe.
-    """
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.lost: set[Path] = set()
-        self.faults: list[Path] = []
-        fsync, replace, mkdir = os.fsync, Path.replace, Path.mkdir
-
-        def written(file: BinaryIO, data: bytes) -> None:
-            self.lost.add(Path(file.name if isinstance(file.name, str) else os.readlink(f"/proc/self/fd/{file.name}")))
-            write(file, data)
-
-        def synced(number: int) -> None:
-            fsync(number)
-            self.lost.discard(Path(os.readlink(f"/proc/self/fd/{number}")))
-
-        def replaced(path: Path, target: Path) -> Path:
-            if path in self.lost:
-                self.faults.append(target)
-            self.lost.add(target.parent)
-            return replace(path, target)
-
-        def made(path: Path, *arguments: Any, **options: Any) -> None:
-            mkdir(path, *arguments, **options)
-            self.lost.add(path.parent)
-
-        write = folder_module._write_all
-        monkeypatch.setattr(folder_module, "_write_all", written)
-        monkeypatch.setattr(os, "fsync", synced)
-        monkeypatch.setattr(Path, "replace", replaced)
-        monkeypatch.setattr(Path, "mkdir", made)
-
-
-@pytest.mark.parametrize("name", ["clip.wav", "voices/anna/clip.wav", "voices/bert/deep/er/clip.wav"])
-@pytest.mark.parametrize("is_there", [False, True], ids=["new", "again"])
-async def test_bytes_survive_a_loss_of_power(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_there: bool
-) -> None:
-    blobs = open_blobs(tmp_path)
-    if is_there:
-        await blobs.put(name, b"before")
-    disk = Disk(monkeypatch)
-    await blobs.put(name, in_pieces(b"one", b"two"))
-    assert (disk.lost, disk.faults) == (set(), [])
-    await blobs.put(name, b"whole")
-    assert (disk.lost, disk.faults) == (set(), [])
-    monkeypatch.undo()
-    assert await blobs.find(name) == b"whole"

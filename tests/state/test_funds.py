@@ -139,6 +139,7 @@ class History:
         self.moody.fates |= moods
         self.is_calm = {"fails", "is forgotten"}.isdisjoint(moods.values())
         self.ledger = Ledger(self.moody)
+        self.purses, self.unposted = self.ledger._purses, self.ledger._unposted
         self.holds: list[Reservation] = []
         self.ending: set[str] = set()
         self.settled: set[str] = set()
@@ -159,7 +160,7 @@ class History:
         elif kind == "tend":
             self.spawn(self.ledger.tend())
         elif kind == "close purses":
-            self.ledger._purses.empty(self.caller.org_id)
+            self.purses.empty(self.caller.org_id)
         elif kind == "lose purses":
             await self._lose()
             self.is_calm = False
@@ -194,7 +195,7 @@ class History:
 
     async def _lose(self) -> None:
         """Takes the rows of all purses away, as a commit does that fails after it was answered."""
-        ids = self.ledger._purses.ids
+        ids = self.purses.ids
 
         def transaction(connection: Connection) -> None:
             rows = connection.execute(delete(reservations).where(reservations.c.id.in_(ids)).returning(reservations))
@@ -206,10 +207,10 @@ class History:
         await self.database.run(transaction)
         self.lost |= ids
 
-    def in_memory(self) -> tuple[object, ...]:
+    def in_memory(self) -> tuple[object, dict[str, int], object]:
         holds = [(hold.funds, hold.held_micro_eur, hold.has_ended) for hold in self.holds]
-        purses = {purse.entry.id: purse.free_micro_eur for purse in self.ledger._purses._purses.values()}
-        return holds, purses, set(self.ledger._unposted)
+        purses = {purse.entry.id: purse.free_micro_eur for purse in self.purses._purses.values()}
+        return holds, purses, set(self.unposted)
 
     async def check(self) -> None:
         def transaction(connection: Connection) -> tuple[dict[str, Any], set[str]]:
@@ -225,7 +226,7 @@ class History:
             if self.in_memory() == before:
                 break
             await self.quiet()
-        promised = {purse.entry.id: purse.free_micro_eur for purse in self.ledger._purses._purses.values()}
+        promised = dict(before[1])
         for hold in self.holds:
             assert (hold.purse is not None) == (hold.funds in HAS_PURSE)
             row = rows.get(hold.entry.id)
@@ -236,7 +237,7 @@ class History:
             assert hold.held_micro_eur == 0 or hold.funds not in (Funds.NONE, Funds.OPENING)
             if hold.purse and row is None and hold.purse.entry.id in promised:
                 promised[hold.purse.entry.id] += hold.held_micro_eur
-        for bill, _ in self.ledger._unposted.values():
+        for bill, _ in self.unposted.values():
             if bill.purse_id in promised and bill.entry.id not in lines and bill.entry.id not in rows:
                 promised[bill.purse_id] += bill.covered_micro_eur
         for id, total in promised.items():
@@ -253,7 +254,7 @@ class History:
         self.moody.heal()
         outcomes = await asyncio.gather(*self.tasks, return_exceptions=True)
         assert all(isinstance(outcome, ApiError) for outcome in outcomes if isinstance(outcome, BaseException))
-        await until(lambda: not self.ledger._unposted)
+        await until(lambda: not self.unposted)
         await self.check()
         await self.ledger.close()
         if self.is_calm:

@@ -1,13 +1,18 @@
 """Answers that are kept, nodes whose clock is an hour off, and facts that several processes revise."""
 
 import asyncio
+import os
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, func, insert, select, update
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from sqlalchemy import Connection, insert, select, update
 
-from contract.access import Scope
+from contract.access import Caller, Scope
 from contract.errors import ApiError
 from contract.limits import SPARE_BYTES
 from state import replies as replies_sql
@@ -16,21 +21,30 @@ from state.accounts.organisations import create
 from state.billing.ledger import Ledger
 from state.blobs.base import Blobs
 from state.database.base import Clock, Database
-from state.database.open import connect
+from state.database.open import connect, migrate
 from state.database.tables import organisations, replies, reply_quotas
 from state.drafts import Drafts
 from state.facts import revise
 from state.idempotency import MAX_BODY_BYTES, PURPOSE, Attempt, Idempotency, StoredReply
 from state.keys import Secrets, mint
 from state.replies import KEEP_S, LEASE_S
-from state.tickets import Tickets
-from tests.state.books import SLACK_S, fault_of, make_caller, money, of_key, pass_time, refusal, reserve, rows
+from tests.state.books import fault_of, make_caller, money, of_key, reserve, rows
 from tests.state.crashing import make
-from tests.state.doubles import WatchedDatabase
+from tests.state.doubles import VirtualTime, WatchedDatabase
 from tests.state.drafts import COST, PLAN
 
 KEYRING = Secrets((b"s" * 32,)).derive(PURPOSE)
 ROUTE = "POST /audio/voices/designs"
+
+HISTORIES = int(os.environ.get("HISTORIES", 30))
+NOW_S = 1_800_000_000
+MOST_REPLIES, MOST_BYTES = 3, 20
+"""Kept for an organisation."""
+
+NAMES = st.sampled_from(("acme", "acme", "acme too", "rival"))
+KEYS, BODIES, REPLICAS = st.sampled_from("kkl"), st.sampled_from("aab"), st.sampled_from((0, 1))
+RARELY = st.sampled_from((False, False, True))
+ROUTES = st.sampled_from((ROUTE, ROUTE, ROUTE, "POST /decisions"))
 
 
 async def begin(store: Idempotency, key: str = "k1", body: str = "sha", **where: Any) -> Attempt | StoredReply:
@@ -43,60 +57,182 @@ async def started(store: Idempotency, key: str = "k1", body: str = "sha", **wher
     return attempt
 
 
+async def stored_key(database: Database, org: str) -> dict[str, Any]:
+    def store(connection: Connection) -> dict[str, Any]:
+        row = connection.execute(select(organisations).where(organisations.c.name == org)).one_or_none()
+        org_id = row.id if row else create(connection, org, "pro", (), 0)
+        key = mint()
+        about = {"org_id": org_id, "user_id": None, "scopes": frozenset(Scope), "label": None, "now_s": 0}
+        api_keys.store(connection, key, KEYRING, **about)
+        return {"key_id": key.public_id, "org_id": org_id}
+
+    return await database.run(store)
+
+
+@dataclass
+class Kept:
+    """A row as the oracle knows it: `reply` is None while its attempt runs, and without body where that is not kept."""
+
+    body: str
+    attempt: object
+    created_at: int
+    lease_until: int
+    reply: tuple[int, bytes | None] | None = None
+
+    @property
+    def bytes(self) -> int:
+        return len(self.reply[1] or b"") if self.reply else 0
+
+
+@dataclass
+class Work:
+    """A request that does the work, in the process of `replica`."""
+
+    replica: int
+    owner: tuple[str, str, str]
+    attempt: Attempt
+
+
+class Repetitions(RuleBasedStateMachine):
+    """Two processes over one database; three API keys, two of them of one organisation."""
+
+    def __init__(self, runner: asyncio.Runner, time: VirtualTime, callers: dict[str, Caller]) -> None:
+        super().__init__()
+        self.runner, self.time, self.callers = runner, time, callers
+        self.stores = [Idempotency(time.database, KEYRING) for _ in range(2)]
+        self.kept: dict[tuple[str, str, str], Kept] = {}
+        self.running: list[Work] = []
+        self.runner.run(self.begin())
+
+    async def begin(self) -> None:
+        await self.time.set(NOW_S)
+        for table in (replies, reply_quotas):
+            await self.time.database.run(lambda connection, table=table: connection.execute(table.delete()) and None)
+
+    def of_organisation(self, name: str) -> list[Kept]:
+        org_id = self.callers[name].org_id
+        return [row for (other, _, _), row in self.kept.items() if self.callers[other].org_id == org_id]
+
+    @rule(name=NAMES, key=KEYS, route=ROUTES, body=BODIES, replica=REPLICAS)
+    def send(self, name: str, key: str, route: str, body: str, replica: int) -> None:
+        owner, caller = (name, route, key), self.callers[name]
+        expected, work = self.expected(owner, body), self.stores[replica].begin(caller, route, key, body)
+        if isinstance(expected, str):
+            assert self.runner.run(fault_of(work)) == expected
+            return
+        got = self.runner.run(work)
+        if expected is not None:
+            assert got == expected
+            return
+        assert isinstance(got, Attempt)
+        self.kept[owner] = Kept(body, got, self.time.now_s, self.time.now_s + LEASE_S)
+        self.running.append(Work(replica, owner, got))
+
+    def expected(self, owner: tuple[str, str, str], body: str) -> str | StoredReply | None:
+        """The fault, the first answer, or None where the work is to be done."""
+        row, now_s = self.kept.get(owner), self.time.now_s
+        if row is None:
+            return "RATE_LIMIT_EXCEEDED" if len(self.of_organisation(owner[0])) == MOST_REPLIES else None
+        if row.created_at <= now_s - KEEP_S or (row.reply is None and row.lease_until <= now_s):
+            return None
+        if row.body != body:
+            return "IDEMPOTENCY_MISMATCH"
+        if row.reply is None:
+            return "IDEMPOTENCY_IN_PROGRESS"
+        status, data = row.reply
+        return "IDEMPOTENCY_FINISHED" if data is None else StoredReply(status, {"x": "y"}, data)
+
+    def end(self, which: int) -> tuple[Work, Kept | None]:
+        """One that ran, and its row if it still has its key."""
+        work = self.running.pop(which % len(self.running))
+        row = self.kept.get(work.owner)
+        return work, row if row and row.attempt is work.attempt else None
+
+    @precondition(lambda self: self.running)
+    @rule(which=st.integers(0, 3), status=st.sampled_from((200, 202)), size=st.sampled_from((None, 10, 10, 11)))
+    def finish(self, which: int, status: int, size: int | None) -> None:
+        work, row = self.end(which)
+        data = None if size is None else b"x" * size
+        self.runner.run(work.attempt.finish(status, {"x": "y"}, data))
+        if row:
+            others = sum(each.bytes for each in self.of_organisation(work.owner[0]))
+            row.reply = (status, data if others + (size or 0) <= MOST_BYTES else None)
+
+    @precondition(lambda self: self.running)
+    @rule(which=st.integers(0, 3), dies=st.booleans())
+    def fail_or_die(self, which: int, dies: bool) -> None:
+        work, row = self.end(which)
+        if dies:
+            self.stores[work.replica]._running.discard(work.attempt)
+        else:
+            self.runner.run(work.attempt.abandon())
+            if row:
+                del self.kept[work.owner]
+
+    @rule(which=st.sampled_from((0, 0, -1)), offset=st.sampled_from((-1, 0, 1)), renews=RARELY, forgets=RARELY)
+    def pass_time(self, which: int, offset: int, renews: bool, forgets: bool) -> None:
+        """To the second before, at or after the next or last end of a lease or answer; then each renews or forgets."""
+        ends = [row.created_at + KEEP_S for row in self.kept.values()]
+        ends += [row.lease_until for row in self.kept.values() if row.reply is None]
+        later = sorted(at for at in ends if at > self.time.now_s) or [self.time.now_s]
+        self.runner.run(self.time.set(max(self.time.now_s, later[which] + offset)))
+        if renews:
+            for store in self.stores:
+                self.runner.run(store.renew())
+            for row in self.kept.values():
+                if row.attempt in [work.attempt for work in self.running] and row.reply is None:
+                    row.lease_until = self.time.now_s + LEASE_S
+        if forgets:
+            self.runner.run(self.stores[0].forget_old())
+            self.kept = {name: row for name, row in self.kept.items() if row.created_at > self.time.now_s - KEEP_S}
+
+    @invariant()
+    def rows_and_counts_are_as_they_should_be(self) -> None:
+        stored, counted = self.runner.run(rows_and_counts(self.time.database))
+        names = {caller.key_id: name for name, caller in self.callers.items()}
+        assert {(names[row.key_id], row.route, row.idempotency_key): (row.status, row.body) for row in stored} == {
+            name: row.reply or (None, None) for name, row in self.kept.items()
+        }
+        for row in counted:
+            mine = [kept for (name, _, _), kept in self.kept.items() if name == names[row.key_id]]
+            assert (row.replies, row.body_bytes) == (len(mine), sum(kept.bytes for kept in mine))
+
+
+async def rows_and_counts(database: Database) -> tuple[list[Any], list[Any]]:
+    return await database.run(
+        lambda connection: (list(connection.execute(select(replies))), list(connection.execute(select(reply_quotas))))
+    )
+
+
+def test_repetitions_follow_their_table(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replies_sql, "KEPT_REPLIES", MOST_REPLIES)
+    monkeypatch.setattr(replies_sql, "KEPT_REPLY_BYTES", MOST_BYTES)
+    with asyncio.Runner() as runner:
+        runner.run(migrate(database_url))
+        time = runner.run(VirtualTime.over(database_url, NOW_S))
+        orgs = {"acme": "acme", "acme too": "acme", "rival": "rival"}
+        callers = {name: of_key(**runner.run(stored_key(time.database, org))) for name, org in orgs.items()}
+        run_state_machine_as_test(
+            lambda: Repetitions(runner, time, callers),
+            settings=settings(
+                max_examples=HISTORIES // (4 if "postgresql" in database_url else 1),
+                stateful_step_count=40,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+        runner.run(time.database.close())
+
+
 @pytest.fixture
 def store(database: Database) -> Idempotency:
     return Idempotency(database, KEYRING)
-
-
-async def test_the_second_time_gets_the_first_answer(store: Idempotency) -> None:
-    await (await started(store)).finish(202, {"content-type": "application/json"}, b'{"id": "vd_1"}')
-    for _ in range(2):
-        assert await begin(store) == StoredReply(202, {"content-type": "application/json"}, b'{"id": "vd_1"}')
 
 
 async def test_fifty_at_once_run_once(store: Idempotency) -> None:
     results = await asyncio.gather(*(begin(store) for _ in range(50)), return_exceptions=True)
     assert sum(isinstance(result, Attempt) for result in results) == 1
     assert {r.fault.name for r in results if isinstance(r, ApiError)} == {"IDEMPOTENCY_IN_PROGRESS"}
-
-
-async def test_another_body_is_a_mismatch_running_or_done(store: Idempotency) -> None:
-    attempt = await started(store)
-    assert await fault_of(begin(store, body="other")) == "IDEMPOTENCY_MISMATCH"
-    await attempt.finish(200, {}, b"")
-    assert await fault_of(begin(store, body="other")) == "IDEMPOTENCY_MISMATCH"
-
-
-async def test_keys_of_other_callers_and_routes_are_others(store: Idempotency) -> None:
-    await started(store)
-    await started(store, key_id="other")
-    assert isinstance(await store.begin(of_key(), "POST /decisions", "k1", "sha"), Attempt)
-
-
-async def test_an_abandoned_key_is_free(store: Idempotency) -> None:
-    await (await started(store)).abandon()
-    await started(store, body="other")
-
-
-@pytest.mark.parametrize(("passed_s", "free"), [(LEASE_S - SLACK_S, False), (LEASE_S, True)])
-async def test_a_crashed_run_frees_its_key(store: Idempotency, database: Database, passed_s: int, free: bool) -> None:
-    late = await started(store)
-    await pass_time(database, passed_s)
-    if not free:
-        assert await fault_of(begin(store)) == "IDEMPOTENCY_IN_PROGRESS"
-        return
-    second = await started(store)
-    await late.finish(500, {}, b"too late")
-    await second.finish(200, {}, b"second")
-    assert (await begin(store)).body == b"second"  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(("passed_s", "fresh"), [(KEEP_S - SLACK_S, False), (KEEP_S, True)])
-async def test_answers_are_kept_for_a_day(store: Idempotency, database: Database, passed_s: int, fresh: bool) -> None:
-    await (await started(store)).finish(200, {}, b"x")
-    await pass_time(database, passed_s)
-    assert isinstance(await begin(store), Attempt if fresh else StoredReply)
-    await store.forget_old()
 
 
 @pytest.mark.parametrize("size", [None, MAX_BODY_BYTES - 1, MAX_BODY_BYTES, MAX_BODY_BYTES + 1])
@@ -110,17 +246,6 @@ async def test_malformed_keys_are_refused_and_the_longest_is_taken(store: Idempo
     for key in ("", "a" * 256, "a b", "a\n", "é", "\x00"):
         assert await fault_of(begin(store, key)) == "INVALID_REQUEST"
     await started(store, "~" * 255)
-
-
-async def test_work_that_takes_longer_than_a_lease_is_not_done_twice(store: Idempotency, database: Database) -> None:
-    other = Idempotency(database, KEYRING)
-    attempt = await started(store, "k")
-    for _ in range(3):
-        await pass_time(database, LEASE_S - SLACK_S)
-        await store.renew()
-        assert await fault_of(begin(other, "k")) == "IDEMPOTENCY_IN_PROGRESS"
-    await attempt.finish(200, {}, b"done")
-    assert isinstance(await begin(other, "k"), StoredReply)
 
 
 async def test_an_answer_that_could_not_be_kept_at_once_is_never_worked_for_again(
@@ -172,48 +297,6 @@ async def test_what_a_long_outage_left_is_deleted_a_bounded_number_at_a_time(dat
     assert await rows(database, replies) == 0
 
 
-async def stored_key(database: Database, org: str) -> dict[str, Any]:
-    def store(connection: Connection) -> dict[str, Any]:
-        row = connection.execute(select(organisations).where(organisations.c.name == org)).one_or_none()
-        org_id = row.id if row else create(connection, org, "pro", (), 0)
-        key = mint()
-        about = {"org_id": org_id, "user_id": None, "scopes": frozenset(Scope), "label": None, "now_s": 0}
-        api_keys.store(connection, key, KEYRING, **about)
-        return {"key_id": key.public_id, "org_id": org_id}
-
-    return await database.run(store)
-
-
-async def test_an_organisation_may_have_so_many_answers_kept_by_all_its_keys(
-    store: Idempotency, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replies_sql, "KEPT_REPLIES", 3)
-    keys = [await stored_key(database, org) for org in ("acme", "acme", "rival")]
-    for n in range(3):
-        await started(store, f"k{n}", **keys[n % 2])
-    for key in keys[:2]:
-        error = await refusal(begin(store, "new", **key))
-        assert (error.fault.status, error.retry_after_s) == (429, 60)
-    # Of this organisation alone, and only until old ones are gone.
-    await started(store, "new", **keys[2])
-    await pass_time(database, KEEP_S)
-    await store.forget_old()
-    await started(store, "new", **keys[0])
-
-
-@pytest.mark.parametrize(("size", "is_kept"), [(9, True), (10, True), (11, False)])
-async def test_bodies_beyond_the_quota_are_kept_as_facts(
-    store: Idempotency, database: Database, monkeypatch: pytest.MonkeyPatch, size: int, is_kept: bool
-) -> None:
-    monkeypatch.setattr(replies_sql, "KEPT_REPLY_BYTES", 20)
-    one, other = [await stored_key(database, "acme") for _ in range(2)]
-    for key, caller, body in (("k1", one, b"x" * 10), ("k2", other, b"x" * size)):
-        await (await started(store, key, **caller)).finish(200, {}, body)
-    counted = await database.run(lambda c: c.execute(select(func.sum(reply_quotas.c.body_bytes))).scalar_one())
-    assert counted == 10 + size * is_kept
-    assert await fault_of(begin(store, "k2", **other)) == (None if is_kept else "IDEMPOTENCY_FINISHED")
-
-
 @pytest.mark.parametrize(("beyond", "is_kept"), [(-1, False), (0, True), (1, True)])
 async def test_on_a_disk_that_is_nearly_full_only_facts_are_kept(
     store: Idempotency, beyond: int, is_kept: bool
@@ -238,23 +321,16 @@ HOUR_S = 3600
 
 @pytest.mark.parametrize("off_s", [-HOUR_S, HOUR_S])
 async def test_a_node_whose_clock_is_an_hour_off_frees_and_loses_nothing(
-    database: Database, blobs: Blobs, monkeypatch: pytest.MonkeyPatch, off_s: int
+    database: Database, monkeypatch: pytest.MonkeyPatch, off_s: int
 ) -> None:
     caller = await make_caller(database, 900)
     right, wrong = Ledger(database), Ledger(database)
-    store = Idempotency(database, KEYRING)
     hold = await reserve(right, caller, 30)
-    attempt = await started(store)
-    ticket = await Tickets(database, blobs).issue(caller, "audio/webm", 10)
 
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + off_s)
     assert await wrong.reap() == 0
     theirs = await reserve(wrong, caller, 40)
-    other = Idempotency(database, KEYRING)
-    assert await fault_of(begin(other)) == "IDEMPOTENCY_IN_PROGRESS"
-    await other.forget_old()
-    await Tickets(database, blobs).sweep()
     clock = await Clock.by(database)
     assert abs(clock() - real()) < 30
 
@@ -263,11 +339,6 @@ async def test_a_node_whose_clock_is_an_hour_off_frees_and_loses_nothing(
     assert await money(database, caller) == (0, 70)
     assert await hold.settle(30, 1, "tokens") == 30
     assert await theirs.settle(40, 1, "tokens") == 40
-    await attempt.finish(200, {}, b"done")
-    assert await begin(store) == StoredReply(200, {}, b"done")
-    found = await Tickets(database, blobs).find(ticket.id)
-    assert found is not None
-    assert found.state == "issued"
 
 
 @pytest.mark.parametrize("off_s", [-HOUR_S, HOUR_S])

@@ -21,7 +21,7 @@ from contract.console import RecordQuery
 from contract.speech.verdict import VERDICT_KEPT_S
 from contract.telemetry import EngineState, Outcome
 from deployments.ingress.console import Console
-from deployments.ingress.console.console import PAGE_BATCHES
+from deployments.ingress.console.console import PAGE_BATCHES, SHARE_S
 from deployments.ingress.console.records import FinishedRequest
 from state import rates as rates_module
 from state import shared_console
@@ -134,6 +134,15 @@ async def test_a_request_is_shown_by_whichever_process_is_asked(shared: SharedCo
     assert record.shown() == (await second.page(CALLER, RecordQuery()))["data"][0]
     assert await first.find(CALLER, theirs) is None
     assert await second.find(CALLER, f"req_{3:032x}") is None
+
+
+async def test_a_process_that_dies_loses_the_records_of_its_last_second(shared: SharedConsole) -> None:
+    dead, other = console(shared), console(shared)
+    early = serve(dead, 1)
+    await dead.share()
+    serve(dead, 2)
+    assert await ids(other) == [early]
+    assert SHARE_S == 1
 
 
 async def test_a_request_shared_again_is_listed_once(shared: SharedConsole, monkeypatch: pytest.MonkeyPatch) -> None:

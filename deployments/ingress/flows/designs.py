@@ -1,9 +1,11 @@
 """Voices to order: drafts, adoption, suggestions.
 
-order(context, request) -> Draft      pending; the work continues without the client
-poll(context, id) -> Draft            takes up the work on a draft of a dead process
-adopt(context, id, request) -> voice
-discard(context, id) -> Draft         from any state; the voice goes too
+prepare(context, request) -> model, spec    everything that can be refused before an `Idempotency-Key` is claimed
+order(context, model, spec) -> Draft        pending; the work continues without the client
+poll(context, id) -> Draft                  takes up the work on a draft of a dead process
+find_to_adopt(context, id) -> Draft
+adopt(context, draft, request) -> voice
+discard(context, id) -> Draft               from any state; the voice goes too
 
 Making something new needs a plan with voices; seeing and discarding what is there does not.
 """
@@ -15,6 +17,7 @@ import random
 from contract.access import Caller
 from contract.catalog import VoiceDesignModel
 from contract.errors import NOT_IMPLEMENTED, QUOTA_EXCEEDED, UPSTREAM_ERROR, VOICE_NOT_IN_PLAN
+from contract.voice_design.draft import VoiceSpec
 from contract.voice_design.order import AdoptRequest, DesignOrder, SuggestRequest, voice_spec
 from contract.voice_design.replies import DesignOptions, SuggestReply
 from contract.voice_design.replies import options as options_of
@@ -30,18 +33,23 @@ def options(context: RequestContext) -> DesignOptions:
     return options_of(context.service.catalog.traits, model, is_available)
 
 
-async def order(context: RequestContext, request: DesignOrder) -> Draft:
-    """A new draft with its work begun.
-
-    Raises INVALID_REQUEST, VOICE_NOT_IN_PLAN, NOT_IMPLEMENTED, VOICE_LIMIT_REACHED for a slug that is taken,
-    UPSTREAM_ERROR where the designer cannot be started, TOO_MANY_PENDING and QUOTA_EXCEEDED.
-    """
-    service = context.service
+def prepare(context: RequestContext, request: DesignOrder) -> tuple[VoiceDesignModel, VoiceSpec]:
+    """The designer of an order, and its specification. Raises INVALID_REQUEST, VOICE_NOT_IN_PLAN, NOT_IMPLEMENTED."""
     model, is_available = _designer(context)
-    planned = voice_spec(request, service.catalog.traits, model, random.Random())
+    spec = voice_spec(request, context.service.catalog.traits, model, random.Random())
     _require_plan(context.caller)
     if not is_available:
         raise _not_here()
+    return model, spec
+
+
+async def order(context: RequestContext, model: VoiceDesignModel, planned: VoiceSpec) -> Draft:
+    """A new draft with its work begun.
+
+    Raises VOICE_LIMIT_REACHED for a slug that is taken, UPSTREAM_ERROR where the designer cannot be started,
+    TOO_MANY_PENDING and QUOTA_EXCEEDED.
+    """
+    service = context.service
     if planned.slug:
         check_slug(planned.slug, service.catalog.voices)
     await service.state.ledger.require_room(context.caller, QUOTA_EXCEEDED)
@@ -69,16 +77,17 @@ async def poll(context: RequestContext, draft_id: str) -> Draft:
     return draft
 
 
-async def adopt(context: RequestContext, draft_id: str, request: AdoptRequest) -> OwnVoice:
-    """The voice that a ready draft becomes.
-
-    Raises NOT_FOUND, VOICE_NOT_IN_PLAN, INVALID_REQUEST unless the draft is ready, VOICE_LIMIT_REACHED.
-    """
-    service, org_id = context.service, context.caller.org_id
-    draft = await service.state.drafts.find(org_id, draft_id)
+async def find_to_adopt(context: RequestContext, draft_id: str) -> Draft:
+    """A draft of an organisation with voices in its plan. Raises NOT_FOUND, VOICE_NOT_IN_PLAN."""
+    draft = await context.service.state.drafts.find(context.caller.org_id, draft_id)
     _require_plan(context.caller)
-    adoption = service.drafts.adoption(draft, request.slug, request.label)
-    _, own = await service.state.drafts.adopt(org_id, draft_id, adoption)
+    return draft
+
+
+async def adopt(context: RequestContext, draft: Draft, request: AdoptRequest) -> OwnVoice:
+    """The voice that a ready draft becomes. Raises INVALID_REQUEST unless it is ready, VOICE_LIMIT_REACHED."""
+    adoption = context.service.drafts.adoption(draft, request.slug, request.label)
+    _, own = await context.service.state.drafts.adopt(draft.org_id, draft.id, adoption)
     return own
 
 

@@ -23,8 +23,6 @@ from mcp_types import (
     INVALID_REQUEST,
     PARSE_ERROR,
     UNSUPPORTED_PROTOCOL_VERSION,
-    JSONRPCNotification,
-    JSONRPCRequest,
     JSONRPCResponse,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, KNOWN_PROTOCOL_VERSIONS
@@ -37,7 +35,7 @@ from starlette.types import Message, Receive, Scope, Send
 from contract import VERSION
 from contract.body import Hold, decode
 from contract.errors import INVALID_JSON, ApiError
-from contract.mcp import RpcReply
+from contract.mcp import RpcMessage, RpcReply
 from deployments.ingress.context import trace_of
 from deployments.ingress.mcp.tools import Toolbox, call
 
@@ -55,7 +53,8 @@ REVISION_HEADER = "mcp-protocol-version"
 # Its warnings quote what clients send, and its notes are one for each request.
 logging.getLogger("mcp").setLevel(logging.ERROR)
 
-_message = TypeAdapter[Any](JSONRPCRequest | JSONRPCNotification | JSONRPCResponse)
+# Not the SDK's own types: they take a request with an `id` of another type for a notification, which gets no answer.
+_message = TypeAdapter[Any](RpcMessage | JSONRPCResponse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,7 @@ def answer(
     if isinstance(message, list):
         return _refusal(INVALID_REQUEST, "the body is a batch; send each message on its own")
     try:
-        _message.validate_python(message)
+        _message.validate_python(message, strict=True)
     except ValidationError:
         return _refusal(
             INVALID_REQUEST, "the body is not a JSON-RPC 2.0 message: send an object with `jsonrpc`, `method`, `id`"

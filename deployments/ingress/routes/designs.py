@@ -9,7 +9,9 @@ from fastapi import APIRouter, Depends
 from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
+from contract.catalog import VoiceDesignModel
 from contract.speech.voices import VoiceObject
+from contract.voice_design.draft import VoiceSpec
 from contract.voice_design.order import AdoptRequest, DesignOrder, SuggestRequest
 from contract.voice_design.replies import DesignOptions, Measurements, SuggestReply, VoiceDesignList, VoiceDesignObject
 from deployments.ingress.flows import designs
@@ -42,11 +44,12 @@ async def get_options(admitted: AnyKey) -> Response:
 async def order(admitted: Designing) -> Response:
     """Order a voice. The draft is `pending`; poll it every few seconds."""
     request = await admitted.body(DesignOrder)
-    return await once(admitted, partial(_order, admitted, request))
+    model, spec = designs.prepare(admitted.context, request)
+    return await once(admitted, partial(_order, admitted, model, spec))
 
 
-async def _order(admitted: Admitted, request: DesignOrder) -> Response:
-    return JSONResponse(await _object(admitted, await designs.order(admitted.context, request), None), 202)
+async def _order(admitted: Admitted, model: VoiceDesignModel, spec: VoiceSpec) -> Response:
+    return JSONResponse(await _object(admitted, await designs.order(admitted.context, model, spec), None), 202)
 
 
 @router.get(DRAFTS, openapi_extra=documented(None, VoiceDesignList))
@@ -56,8 +59,7 @@ async def list_drafts(admitted: Designing) -> Response:
     drafts = await state.drafts.of(org_id)
     voices = {own.voice.slug: own for own in await state.voices.of(org_id)}
     data = [await _object(admitted, draft, voices.get(draft.voice_slug or "")) for draft in drafts]
-    listed: VoiceDesignList = {"object": "list", "data": data}
-    return JSONResponse(listed)
+    return JSONResponse(VoiceDesignList(object="list", data=data))
 
 
 @router.post(f"{DRAFTS}/suggest", openapi_extra=documented(SuggestRequest, SuggestReply))
@@ -69,10 +71,8 @@ async def suggest(admitted: Designing) -> Response:
 @router.get(f"{DRAFTS}/{{design_id}}", openapi_extra=documented(None, VoiceDesignObject))
 async def get_draft(admitted: Designing, design_id: str) -> Response:
     """Say how far a draft is."""
-    draft = await designs.poll(admitted.context, design_id)
-    own = None
-    if draft.voice_slug:
-        own = await admitted.context.service.state.voices.find(draft.org_id, draft.voice_slug)
+    draft, voices = await designs.poll(admitted.context, design_id), admitted.context.service.state.voices
+    own = await voices.find(draft.org_id, draft.voice_slug) if draft.voice_slug else None
     return JSONResponse(await _object(admitted, draft, own))
 
 
@@ -82,12 +82,12 @@ async def get_draft(admitted: Designing, design_id: str) -> Response:
 async def adopt(admitted: Designing, design_id: str) -> Response:
     """Make a ready draft a voice of your organisation."""
     request = await admitted.body(AdoptRequest, optional=True)
-    return await once(admitted, partial(_adopt, admitted, design_id, request))
+    draft = await designs.find_to_adopt(admitted.context, design_id)
+    return await once(admitted, partial(_adopt, admitted, draft, request))
 
 
-async def _adopt(admitted: Admitted, design_id: str, request: AdoptRequest) -> Response:
-    own: OwnVoice = await designs.adopt(admitted.context, design_id, request)
-    return JSONResponse(await own_entry(admitted, own))
+async def _adopt(admitted: Admitted, draft: Draft, request: AdoptRequest) -> Response:
+    return JSONResponse(await own_entry(admitted, await designs.adopt(admitted.context, draft, request)))
 
 
 @router.delete(f"{DRAFTS}/{{design_id}}", openapi_extra=documented(None, VoiceDesignObject))

@@ -102,8 +102,7 @@ async def upload(request: Request, name: str) -> Response:
     wanted = watched(request.receive, partial(need_open, service, ticket.id), TICKET_POLL_S)
     left_s = ticket.expires_at - service.state.clock()
     size = await store(service, ticket, with_stall_limit(pieces(Request(request.scope, wanted)), IDLE_S, left_s))
-    body: Uploaded = {"upload_id": ticket.id, "size": size}
-    return JSONResponse(body)
+    return JSONResponse(Uploaded(upload_id=ticket.id, size=size))
 
 
 def _check_headers(request: Request, ticket: Ticket) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
@@ -42,7 +41,7 @@ async def respond(admitted: Responding) -> Response:
     request = await admitted.body(ResponsesRequest)
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
-    head = ResponseHead(request, context.trace.request_id, int(time.time()), model.id)
+    head = ResponseHead(request, context.trace.request_id, int(context.service.state.clock()), model.id)
     if request.stream:
         enable_queue_status(admitted)
         events = ResponseEvents(head, trace_of(admitted.request).hold())

@@ -47,5 +47,5 @@ def test_a_folder_whose_list_of_clips_cannot_be_read(listed: str | None, tmp_pat
 def test_drift_is_the_largest_difference_of_any_probability() -> None:
     some = Readings((Reading((-1.0, -1.0), 0.0), Reading((0.0, -50.0), 0.0)), 0)
     others = Readings((Reading((-1.0, -1.0), 0.0), Reading((-50.0, 0.0), 0.0)), 0)
-    assert drift._apart(some, some) == 0
-    assert drift._apart(some, others) == pytest.approx(1)
+    assert drift.apart(some, some) == 0
+    assert drift.apart(some, others) == pytest.approx(1)

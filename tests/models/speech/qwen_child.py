@@ -46,8 +46,9 @@ class Subject:
     def __init__(self, twin: Path) -> None:
         voices = {"rooom-f-01": {"clip": "voices/f.wav"}, "rooom-m-01": {"clip": "voices/m.wav"}}
         self.twin, self.engine = twin, load(twin, voices=voices)
-        self.listened = counted(self.engine._tts, "create_voice_clone_prompt")
-        self.asked = counted(self.engine._tts, "generate_voice_clone")
+        self.tts = self.engine._tts
+        self.listened = counted(self.tts, "create_voice_clone_prompt")
+        self.asked = counted(self.tts, "generate_voice_clone")
 
     def sound(self, text: str = "Guten Tag.", language: str = "de", **fields: Any) -> str:
         import torch
@@ -131,7 +132,7 @@ def requests_that_wait_are_spoken_together(subject: Subject) -> None:
 
 
 def control_tokens_of_a_client_are_text(subject: Subject) -> None:
-    words = subject.engine._tts.processor.tokenizer
+    words = subject.tts.processor.tokenizer
     control = words.get_added_vocab()
     assert len(control) > 1
     spelled = "".join(control)
@@ -144,29 +145,29 @@ def control_tokens_of_a_client_are_text(subject: Subject) -> None:
 
 
 def a_passage_that_cannot_be_spoken_fails_alone(subject: Subject) -> None:
-    speak = subject.engine._tts.generate_voice_clone
+    speak = subject.tts.generate_voice_clone
 
     def picky(text: list[str], **arguments: Any) -> Any:
         if "Gift." in text:
             raise RuntimeError("cannot be spoken")
         return speak(text=text, **arguments)
 
-    subject.engine._tts.generate_voice_clone = picky
+    subject.tts.generate_voice_clone = picky
     jobs = [replace(HELLO, text=text) for text in ("Gift.", "Brot.", "Salz.")]
     told = subject.together(jobs, lambda job: error(lambda: list(subject.engine.render(job))))
-    subject.engine._tts.generate_voice_clone = speak
+    subject.tts.generate_voice_clone = speak
     assert told == ["RuntimeError: cannot be spoken", "nothing", "nothing"]
 
 
 def a_failed_batch_fails_its_requests_and_no_others(subject: Subject) -> None:
-    speak = subject.engine._tts.generate_voice_clone
+    speak = subject.tts.generate_voice_clone
 
     def fail(**_: Any) -> None:
         raise RuntimeError("out of memory")
 
-    subject.engine._tts.generate_voice_clone = fail
+    subject.tts.generate_voice_clone = fail
     told = error(lambda: list(subject.engine.render(HELLO)))
-    subject.engine._tts.generate_voice_clone = speak
+    subject.tts.generate_voice_clone = speak
     assert told == "RuntimeError: out of memory"
     assert error(lambda: list(subject.engine.render(HELLO))) == "nothing"
 

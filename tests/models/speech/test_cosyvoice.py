@@ -204,14 +204,15 @@ def test_samples_are_float32_not_louder_than_one_and_of_known_voices(engine: Cos
 
 
 def test_the_file_of_a_clip_goes_with_its_utterance(engine: CosyVoice) -> None:
-    before = os.listdir(engine._folder.name)
+    folder = engine._folder.name
+    before = os.listdir(folder)
     said(engine, "Hallo.", clip=CLIP)
     left = engine.render(SpeechJob("Hallo. " * 100, "de", clip=CLIP))
     next(left)
     left.close()
-    assert os.listdir(engine._folder.name) == before
+    assert os.listdir(folder) == before
     engine.close()
-    assert not os.path.exists(engine._folder.name)
+    assert not os.path.exists(folder)
 
 
 def test_what_is_spoken_is_not_logged_and_the_codes_own_logging_is_undone(

@@ -41,8 +41,9 @@ async def load(provider: TranscriptionProvider) -> AsyncIterator[Load]:
     yield engine
     for one in loaded:
         one.close()
-        assert one._closing
-        await one._closing
+        closing = one._closing
+        assert closing
+        await closing
 
 
 @pytest.fixture(params=["mistral", "openai"])

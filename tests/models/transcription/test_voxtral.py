@@ -136,11 +136,12 @@ async def test_more_passages_than_go_at_once_come_in_order(engine: Voxtral, sent
 
 
 async def test_silence_costs_no_request(engine: Voxtral) -> None:
+    numbers = engine._numbers
     for seconds in (0.01, 1.0, 150.0):
-        before = next(engine._numbers)
+        before = next(numbers)
         (part,) = await heard(engine, recorded(seconds))
         assert (part.done_s, part.segments) == (part.duration_s, ())
-        assert next(engine._numbers) == before + 1
+        assert next(numbers) == before + 1
 
 
 async def test_leaving_takes_the_requests_out_of_the_engine(
@@ -219,8 +220,9 @@ def test_every_language_that_production_offers_can_be_said(engine: Voxtral) -> N
     production = configs.load("production").transcription["voxtral-mini-transcribe"]
     assert check(production)
     samples = np.zeros(SAMPLE_RATE, np.float32)
-    plain = len(prompt_of(engine._tokenizer, samples, None)[0])
+    tokenizer = engine._tokenizer
+    plain = len(prompt_of(tokenizer, samples, None)[0])
     for language in production.languages:
-        tokens, _ = prompt_of(engine._tokenizer, samples, language)
+        tokens, _ = prompt_of(tokenizer, samples, language)
         assert len(tokens) == plain + len(f"lang:{language}")
     assert set(LANGUAGES) - production.languages == {"haw", "jw", "yue"}

@@ -49,7 +49,7 @@ class LiveSession:
         self.id = f"sess_{random_id()}"
         self.notifier = SessionNotifier(context, wire)
         self._context, self._config, self._wire = context, config, wire
-        self._expires_at = int(time.time()) + REALTIME_SESSION_S
+        self._expires_at = int(context.service.state.clock()) + REALTIME_SESSION_S
         self._sound, self._pace, self._turns = SessionSound(), Pace(), TurnDetector(config.turn_detection)
         self._transcriber = TurnTranscriber(context, _plan(context, config), self._sound, self.notifier)
         self._stream: SoundStream | None = None
@@ -248,8 +248,8 @@ class LiveSession:
 
 def opening_object(context: RequestContext, config: AudioInput) -> replies.Event:
     """The object of a session that begins with `config` now. Raises as `LiveSession`."""
-    shown = _named(config, _plan(context, config))
-    return replies.session_object(f"sess_{random_id()}", shown, int(time.time()) + REALTIME_SESSION_S)
+    ends_at = int(context.service.state.clock()) + REALTIME_SESSION_S
+    return replies.session_object(f"sess_{random_id()}", _named(config, _plan(context, config)), ends_at)
 
 
 def _named(config: AudioInput, plan: TranscriptionPlan) -> AudioInput:

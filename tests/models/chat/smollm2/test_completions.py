@@ -150,10 +150,10 @@ async def test_a_long_prompt_is_cut_at_its_top_unless_it_is_repeated(chat: VllmC
 
 
 async def test_a_gap_is_filled_between_its_control_tokens(chat: VllmChat, tokenizer: Any) -> None:
-    completions = chat._completions
-    prepared = await completions._prepared(job("before", suffix=" after").request, "before")
+    prepare = chat._completions._prepared
+    prepared = await prepare(job("before", suffix=" after").request, "before")
     assert tokenizer.decode(prepared.ids) == "<repo_name>before<file_sep> after<filename>"
-    long = await completions._prepared(job([5] * WINDOW, suffix=" after").request, (5,) * WINDOW)
+    long = await prepare(job([5] * WINDOW, suffix=" after").request, (5,) * WINDOW)
     assert tokenizer.decode(long.ids[-3:]) == "<file_sep> after<filename>"
     assert len(long.ids) == WINDOW - 4
     with refused(400, param="suffix"):

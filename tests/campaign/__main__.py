@@ -1,0 +1,108 @@
+"""Breaks a graph of its own in every way that docs/reliability.md speaks of, and counts what was lost.
+
+    python -m tests.campaign                     all parts: an hour
+    python -m tests.campaign --short --seed 7    ten minutes, the same faults in the same order each time
+    python -m tests.campaign deaths load         only these parts
+    python -m tests.campaign --publish           docs/made/campaign.json, of which docs/reliability.md is made, too
+
+Exit 0: nothing was lost. Each part is a module with one function, whose outcomes are printed as they come:
+
+    async def outcomes(seed: int, is_short: bool, place: Graph) -> AsyncIterator[Outcome]
+
+`place` of disks and of databases, which run no graph, is the `Path` of a folder that is empty, on a disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import platform
+import random
+import signal
+import sys
+import traceback
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.servers import working_folder
+from tests.campaign.graph import running
+from tests.campaign.record import Outcome, Record
+
+WITHOUT_GRAPH = ("disks", "databases")
+ON_A_GRAPH = ("deaths", "load", "inputs", "tenants")
+PUBLISHED = Path(__file__).parents[2] / "docs/made/campaign.json"
+
+Part = Callable[[int, bool, Any], AsyncIterator[Outcome]]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point. Exits with 1 if something was lost."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the graph is stopped then, too
+    print(f"seed {options.seed}", flush=True)
+    day = datetime.now(UTC).date().isoformat()
+    record = Record(options.seed, options.short, day, _machine(), [])
+    asyncio.run(_run(options.parts or [*WITHOUT_GRAPH, *ON_A_GRAPH], record, options.keep))
+    if options.publish:
+        record.write(PUBLISHED)
+    sys.exit(any(outcome.lost for outcome in record.outcomes))
+
+
+async def _run(parts: Sequence[str], record: Record, keep: Path | None) -> None:
+    with working_folder("campaign-") as folder:
+        for name in [name for name in parts if name in WITHOUT_GRAPH]:
+            (home := folder / name).mkdir()
+            await _part(name, record, home, keep)
+        if of_graph := [name for name in parts if name in ON_A_GRAPH]:
+            with running(folder) as graph:
+                for name in of_graph:
+                    await _part(name, record, graph, keep)
+
+
+async def _part(name: str, record: Record, place: Any, keep: Path | None) -> None:
+    """Adds the outcomes of a part, each printed as a row and kept as soon as it is known."""
+    part: Part = import_module(f"tests.campaign.{name}").outcomes
+    try:
+        async for outcome in part(record.seed, record.is_short, place):
+            _add(record, outcome, keep)
+    except Exception as error:  # the other parts have something to say, too
+        traceback.print_exc()
+        seen = Counter([f"LOST: {type(error).__name__}"])
+        _add(record, Outcome(name, "the part was not finished", "It is.", 1, 1, None, seen), keep)
+
+
+def _add(record: Record, outcome: Outcome, keep: Path | None) -> None:
+    seen = ", ".join(f"{name} x{count}" for name, count in sorted(outcome.seen.items()))
+    within = "" if outcome.normal_s is None else f"{outcome.normal_s:.1f} s"
+    print(f"| {outcome.part} | {outcome.fault} | {outcome.times} | {outcome.lost} | {within} | {seen} |", flush=True)
+    record.outcomes.append(outcome)
+    if keep:
+        record.write(keep)
+
+
+def _machine() -> str:
+    """Processors and memory in words."""
+    gib = psutil.virtual_memory().total / 2**30
+    return f"{psutil.cpu_count()} cores {platform.machine()}, {gib:.0f} GiB, Linux {platform.release()}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__, formatter_class=form)
+    choices = [*WITHOUT_GRAPH, *ON_A_GRAPH]
+    parser.add_argument("parts", nargs="*", choices=choices, metavar="PART", help=f"of {', '.join(choices)}")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), help="a random one else")
+    parser.add_argument("--short", action="store_true", help="one or two tries of each fault")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="where the record is written")
+    parser.add_argument("--publish", action="store_true", help=f"write {PUBLISHED.name} of the documentation, too")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Disks: the power is lost at any moment of the work on SQLite and on the folder of bytes, and calls to the disk fail.
+
+The works are those of `tests/state/crashing.py`, watched by `tests/state/failpoints.c`. A try counts as lost if a check
+of `tests/state/remains.py` fails on what is left.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import shutil
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.campaign.record import Outcome
+from tests.state.crashing import Job, Run, running
+from tests.state.power import Disk, Entry, notes, read_trace
+from tests.state.remains import CHECKS, WITHOUT_DATABASE, prepare
+
+WORKS = {
+    "bill": "bills, reservations and keys",
+    "keep": "bytes that are stored, replaced and deleted",
+    "upload": "tickets and their recordings",
+    "design": "drafts, voices and their clips",
+    "start": "a first start",
+}
+ACKNOWLEDGED = "What was acknowledged survives a loss of power, and the books add up."
+ANSWERED = "A disk that fails or is full is answered with an error of the table; nothing acknowledged is lost."
+HELD_POWER = "test_what_was_acknowledged_survives_death_and_a_loss_of_power"
+HELD_FULL = "test_a_full_disk_refuses_the_group_and_recovers"
+ERRORS = (errno.EIO, errno.ENOSPC)
+FAILING = "wsrc"
+"""Kinds of entries whose calls can fail: write, sync, rename, create."""
+FOR_EVER = 1_000_000_000
+
+
+async def outcomes(seed: int, is_short: bool, place: Path) -> AsyncIterator[Outcome]:
+    """Losses of power and failing calls, for each kind of work."""
+    chance = random.Random(seed)
+    with running() as run:
+        for work, name in WORKS.items():
+            bench = _Bench(run, work, place / work, chance)
+            await bench.lose_power(*((1, 30) if is_short else (10, 100)))
+            yield bench.outcome(f"power lost amid {name}", ACKNOWLEDGED, HELD_POWER)
+            await bench.fail_calls(15 if is_short else None)
+            yield bench.outcome(f"EIO and ENOSPC amid {name}", ANSWERED, HELD_FULL)
+
+
+@dataclass
+class _Bench:
+    """Runs of one kind of work."""
+
+    run: Run
+    work: str
+    folder: Path
+    chance: random.Random
+    times: int = 0
+    lost: int = 0
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def outcome(self, fault: str, promise: str, held_by: str) -> Outcome:
+        """Everything since the last one."""
+        done = Outcome("disks", fault, promise, self.times, self.lost, None, self.seen, held_by)
+        self.times, self.lost, self.seen = 0, 0, Counter()
+        return done
+
+    async def lose_power(self, runs: int, losses: int) -> None:
+        """Loses it `losses` times in each of `runs` runs."""
+        for _ in range(runs):
+            disk, entries = await self._watched(fail=(0, 0, 0))
+            await self._survive(disk, entries, losses)
+
+    async def fail_calls(self, tries: int | None) -> None:
+        """Fails one call, a few or all from some place on: at `tries` random places, or at each.
+
+        The power is lost as well, now and then.
+        """
+        _, entries = await self._watched(fail=(0, 0, 0))
+        total = sum(entry.kind in FAILING for entry in entries)
+        for first in range(total) if tries is None else self.chance.sample(range(total), min(tries, total)):
+            last = self.chance.choice([first + 1, first + 5, FOR_EVER])
+            disk, entries = await self._watched(fail=(first, last, self.chance.choice(ERRORS)))
+            await self._check(self.folder / "home", notes(entries))
+            self._count_answers(notes(entries))
+            await self._survive(disk, entries, 1)
+
+    async def _watched(self, fail: tuple[int, int, int]) -> tuple[Disk, list[Entry]]:
+        """The disk before the work, and the trace of it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        home, trace = self.folder / "home", self.folder / "trace"
+        home.mkdir(parents=True)
+        url = f"sqlite:///{home / 'parlance.db'}"
+        if self.work not in WITHOUT_DATABASE:
+            await prepare(url)
+        disk = Disk(home)
+        self.run(Job(self.work, url, str(trace), str(home), self.chance.randrange(1 << 30), fail=fail))
+        return disk, read_trace(trace)
+
+    async def _survive(self, disk: Disk, entries: list[Entry], losses: int) -> None:
+        after = self.folder / "after"
+        for acknowledged in disk.losses(entries, self.chance, losses, after):
+            await self._check(after, acknowledged)
+
+    async def _check(self, home: Path, acknowledged: list[str]) -> None:
+        self.times += 1
+        try:
+            await CHECKS[self.work](f"sqlite:///{home / 'parlance.db'}", acknowledged)
+        except Exception as error:  # of any kind: what cannot be opened is lost as well
+            self.lost += 1
+            print(f"{self.work}, loss {self.lost}: {error!r}", file=sys.stderr)
+
+    def _count_answers(self, told: list[str]) -> None:
+        """Counts what came instead of success, and as lost what no client should see, or sees once all is well."""
+        healed = next((number for number, line in enumerate(told) if line.startswith("calls")), len(told))
+        for number, line in enumerate(told):
+            match line.split():
+                case ["answered", name]:
+                    self.seen[name] += 1
+                    self.lost += name == "STATE_UNAVAILABLE" and number > healed
+                case ["raised", name]:
+                    # No server starts on a disk that fails; once it runs, nothing but an answer may come.
+                    self.seen[f"ended by {name}"] += 1
+                    self.lost += name not in ("ApiError", "OSError") or number > healed
