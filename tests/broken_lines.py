@@ -196,8 +196,12 @@ class Recorded:
         file = next((file for file in self._data.measured_files() if file.endswith(f"/{way.file}")), "")
         contexts = self._data.contexts_by_lineno(file)
         touched = [context for line in range(way.line, way.last_line + 1) for context in contexts.get(line, [])]
-        if touched and not any(touched):  # it ran while modules were imported: for every test of the file
-            touched = [context for of_line in contexts.values() for context in of_line]
+        of_file = [context for of_line in contexts.values() for context in of_line]
+        shared = {context.split("::")[0] for context in touched if context.endswith("|setup")}
+        if touched and not any(touched):  # while modules were imported, which every test needs
+            touched = of_file
+        # A fixture that several tests share ran for the first of them only.
+        touched += [context for context in of_file if context.split("::")[0] in shared]
         by_file: dict[str, list[str]] = defaultdict(list)
         for test in sorted({context.split("|")[0] for context in touched if context}, key=self._seconds_of):
             by_file[test.split("::")[0]].append(test)
