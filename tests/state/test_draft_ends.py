@@ -102,17 +102,6 @@ async def test_adoption_and_discarding_at_once_leave_all_or_nothing(workshop: Wo
         assert not any(await workshop.has_bytes(draft))
 
 
-async def test_discarding_takes_bytes_and_voice_along(workshop: Workshop) -> None:
-    gone, kept = [await workshop.ready(has_bytes=True) for _ in range(2)]
-    await workshop.adopt(gone)
-    _, own = await workshop.adopt(kept)
-    discarded = await workshop.discard(gone)
-    assert (discarded.state, discarded.voice_slug) == ("discarded", None)
-    assert await workshop.voices() == [own]
-    assert await workshop.has_bytes(gone) == [False, False]
-    assert await workshop.has_bytes(kept) == [True, True]
-
-
 @pytest.mark.parametrize(
     ("state", "kept_s"), [("ready", DRAFT_KEPT_S), ("failed", FAILED_KEPT_S), ("discarded", DISCARDED_KEPT_S)]
 )

@@ -176,14 +176,6 @@ async def test_a_discarded_draft_without_worker_frees_money(workshop: Workshop, 
     assert await workshop.money() == (0, still_held)
 
 
-async def test_a_ready_draft_is_billed_once_though_it_is_discarded_at_the_same_time(workshop: Workshop) -> None:
-    draft = await workshop.ready()
-    await workshop.discard(draft)
-    await workshop.store.settle_discarded(draft, 7, 7)
-    assert await workshop.money() == (COST, 0)
-    assert await line_count(workshop.database) == 1
-
-
 @pytest.mark.parametrize(("seconds", "free"), [(-1, False), (0, True), (1, True)])
 async def test_a_lease_ends_to_the_second(workshop: Workshop, seconds: int, free: bool) -> None:
     draft = (await workshop.claim()).draft

@@ -36,6 +36,7 @@ _LINES = select(usage_lines.c.reservation_id, usage_lines.c.user_id, usage_lines
 _ROWS = select(reservations.c.id, reservations.c.state, reservations.c.held_micro_eur)
 _BUDGETS = select(budgets.c.user_id, budgets.c.held_micro_eur, SPENT.label("spent"))
 AMOUNTS = st.sampled_from([1, 5, 10, 60, 400, 3000]) | st.integers(1, 60)
+STEPS = ("note", "note", "top up", "learn of a limit", "settle", "void")
 LIMITS = st.sampled_from([100_000, 100_000, 100_000, 2_000, 100, 0, None]) | st.integers(0, 8_000)
 
 
@@ -136,35 +137,28 @@ class Processes(Interleaved):
             return self.ongoing(number, ask=False)
         return there[number % len(there)] if there else None
 
-    @rule(number=NUMBERS, cost=AMOUNTS, fate=FATES)
-    def note_and_mark(self, number: int, cost: int, fate: str) -> None:
-        if found := self.ongoing(number):
-            request, hold = found
-            hold.note(hold.used.cost_micro_eur + cost, 1, "tokens")
-            request.was_noted = True
-            self.spawn(request.process.ledger.mark(), fate)
-
-    @rule(number=NUMBERS, amount=AMOUNTS, fate=FATES)
-    def top_up(self, number: int, amount: int, fate: str) -> None:
-        if found := self.ongoing(number):
-            self.spawn(found[1].top_up(amount), fate)
-
-    @rule(number=NUMBERS, amount=AMOUNTS, fate=FATES)
-    def learn_of_a_limit(self, number: int, amount: int, fate: str) -> None:
-        if found := self.ongoing(number):
-            self.spawn(found[1].limit(replace(found[1].caller, org_limited=True), amount), fate)
-
-    @rule(number=NUMBERS, cost=AMOUNTS | st.just(0), fate=FATES)
-    def settle(self, number: int, cost: int, fate: str) -> None:
-        if found := self.ongoing(number):
-            request, hold = found
-            request.cost = cost
-            request.ending = self.spawn(hold.settle(cost, 1, "tokens"), fate)
-
-    @rule(number=NUMBERS, fate=FATES)
-    def void(self, number: int, fate: str) -> None:
-        if found := self.ongoing(number):
-            found[0].ending = self.spawn(found[1].void(), fate)
+    @rule(number=NUMBERS, steps=st.lists(st.tuples(st.sampled_from(STEPS), AMOUNTS, FATES), min_size=2, max_size=4))
+    def a_client(self, number: int, steps: list[tuple[str, int, str]]) -> None:
+        """One request takes several steps, the next one before the one before has ended."""
+        request, hold = self.ongoing(number) or (None, None)
+        for kind, amount, fate in steps:
+            if not request or not hold or request.ending:
+                return
+            match kind:
+                case "note":
+                    hold.note(hold.used.cost_micro_eur + amount, 1, "tokens")
+                    request.was_noted = True
+                    self.spawn(request.process.ledger.mark(), fate)
+                case "top up":
+                    self.spawn(hold.top_up(amount), fate)
+                case "learn of a limit":
+                    self.spawn(hold.limit(replace(hold.caller, org_limited=True), amount), fate)
+                case "settle":
+                    request.cost = amount
+                    request.ending = self.spawn(hold.settle(amount, 1, "tokens"), fate)
+                case "void":
+                    request.ending = self.spawn(hold.void(), fate)
+            self.all_is_right()
 
     @rule(number=NUMBERS)
     def leave(self, number: int) -> None:
