@@ -133,7 +133,7 @@ class SoundStream:
         self._format, self._piece_bytes = format, piece_bytes
         self._opened_at: _Child | None = None
         # Sound whose samples the resampler has not given yet: the next child gets it again.
-        self._inside, self._rest_bytes = b"", 0.0
+        self._inside, self._rest = b"", 0.0
 
     async def listen(self, sound: bytes) -> Frames:
         """Samples and probabilities that this sound completes. Raises ListenerFailed."""
@@ -161,11 +161,8 @@ class SoundStream:
                         self._opened_at = child  # first, so that `end` closes it there if this wait is cancelled
                         await child.ask(self._number, _OPEN, self._format)
                     samples, probabilities = await child.ask(self._number, kind, sound)
-                    done_bytes = self._rest_bytes + len(samples) * self._piece_bytes / (2 * RATE * PIECE_S)
-                    self._inside, self._rest_bytes = (
-                        (self._inside + payload)[int(done_bytes) // 2 * 2 :],
-                        done_bytes % 2,
-                    )
+                    done = self._rest + len(samples) * self._piece_bytes / (2 * RATE * PIECE_S)
+                    self._inside, self._rest = (self._inside + payload)[int(done) // 2 * 2 :], done % 2
                     return samples, probabilities
                 except OSError:
                     self._listener.discard(child)
