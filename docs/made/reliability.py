@@ -18,7 +18,7 @@ TITLES = {
     "disks": "Disks",
     "databases": "Databases",
     "load": "Load",
-    "input": "Bad input",
+    "inputs": "Bad input",
     "tenants": "Two organisations, two ingress replicas",
 }
 

@@ -37,6 +37,7 @@ MUTATIONS = (200, 12)
 """Of each kind of audio, in the long form and in the short one."""
 
 OURS = {(fault.status, fault.code) for fault in FAULTS.values()}
+DECODED = "test_a_bomb_costs_little_and_leaves_nothing"
 STAYING = ("Ingress", "ServeController", "raylet", "haproxy")
 """Titles of processes that no input may end. Engines may stop when idle, and decoders are ended on purpose."""
 INTERESTING = (
@@ -188,9 +189,9 @@ async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Out
     for mime, (container, codec) in AUDIO.items():
         good, chance = encoded(container, codec, tone(1, 48_000), 48_000), random.Random(f"{seed} {mime}")
         files = (mutated(good, chance) for _ in range(MUTATIONS[is_short]))
-        yield await _tried(graph, target, f"{mime} changed by chance", promise, files, recording)
+        yield await _tried(graph, target, f"{mime} changed by chance", promise, files, recording, DECODED)
     bombs = (make() for make in BOMBS.values())
-    yield await _tried(graph, target, "files made to harm a decoder", promise, bombs, recording)
+    yield await _tried(graph, target, "files made to harm a decoder", promise, bombs, recording, DECODED)
 
 
 def _changed_for(seconds: float, goods: Sequence[bytes], chance: random.Random) -> Iterator[bytes]:
@@ -200,7 +201,7 @@ def _changed_for(seconds: float, goods: Sequence[bytes], chance: random.Random) 
 
 
 async def _tried(
-    graph: Graph, target: Target, fault: str, promise: str, inputs: Iterable[bytes], send: Send
+    graph: Graph, target: Target, fault: str, promise: str, inputs: Iterable[bytes], send: Send, held_by: str = ""
 ) -> Outcome:
     """The outcome of sending `inputs` one after the other while somebody else asks."""
     before, seen = _staying(graph), Counter[str]()
@@ -212,7 +213,7 @@ async def _tried(
                 seen[type(error).__name__] += 1
     wrong = sum(count for name, count in seen.items() if name.startswith(NOT_OURS))
     lost = len(before - _staying(graph)) + wrong + waits.failures.total()
-    return Outcome("inputs", fault, promise, seen.total(), lost, waits.usual_s, seen)
+    return Outcome("inputs", fault, promise, seen.total(), lost, None, seen, held_by)
 
 
 def _staying(graph: Graph) -> set[int]:
