@@ -36,6 +36,7 @@ from tests.campaign.record import Outcome, Record
 
 WITHOUT_GRAPH = ("disks", "databases")
 ON_A_GRAPH = ("deaths", "load", "inputs", "tenants")
+PARTS = WITHOUT_GRAPH + ON_A_GRAPH
 PUBLISHED = Path(__file__).parents[2] / "docs/made/campaign.json"
 
 Part = Callable[[int, bool, Any], AsyncIterator[Outcome]]
@@ -45,13 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point. Exits with 1 if something was lost."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if unknown := set(options.parts) - {*WITHOUT_GRAPH, *ON_A_GRAPH}:
-        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(WITHOUT_GRAPH + ON_A_GRAPH)}")
+    if unknown := set(options.parts) - {*PARTS}:
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; choose from {', '.join(PARTS)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the graph is stopped then, too
     print(f"seed {options.seed}", flush=True)
     day = datetime.now(UTC).date().isoformat()
     record = Record(options.seed, options.short, day, _machine(), [])
-    asyncio.run(_run(options.parts or [*WITHOUT_GRAPH, *ON_A_GRAPH], record, options.keep))
+    asyncio.run(_run(options.parts or PARTS, record, options.keep))
     if options.publish:
         record.write(PUBLISHED)
     sys.exit(any(outcome.lost for outcome in record.outcomes))
@@ -98,7 +99,7 @@ def _machine() -> str:
 def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__, formatter_class=form)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(WITHOUT_GRAPH + ON_A_GRAPH)}")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), help="a random one else")
     parser.add_argument("--short", action="store_true", help="one or two tries of each fault")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="where the record is written")
