@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import platform
 import random
 import signal
@@ -37,6 +38,7 @@ from tests.campaign.record import Outcome, Record
 WITHOUT_GRAPH = ("disks", "databases")
 ON_A_GRAPH = ("deaths", "load", "inputs", "tenants")
 PARTS = WITHOUT_GRAPH + ON_A_GRAPH
+LOG = Path(__file__).parents[2] / "var/campaign.log"
 PUBLISHED = Path(__file__).parents[2] / "docs/made/campaign.json"
 
 Part = Callable[[int, bool, Any], AsyncIterator[Outcome]]
@@ -49,7 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown := set(options.parts) - {*PARTS}:
         parser.error(f"there is no part {', '.join(sorted(unknown))}; choose from {', '.join(PARTS)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the graph is stopped then, too
-    print(f"seed {options.seed}", flush=True)
+    # What the state of this process says of each fault would hide the rows.
+    logging.getLogger("parlance").addHandler(logging.FileHandler(LOG))
+    logging.getLogger("parlance").propagate = False
+    print(f"seed {options.seed}; the log is {LOG}", flush=True)
     day = datetime.now(UTC).date().isoformat()
     record = Record(options.seed, options.short, day, _machine(), [])
     asyncio.run(_run(options.parts or PARTS, record, options.keep))
