@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Generator
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test that is marked `virtual`. AnyIO would take the loop of a fixture of wider scope, if one is open."""
+    if pyfuncitem.get_closest_marker("virtual") is None or not iscoroutinefunction(pyfuncitem.obj):
+        return None
+    from tests.autoscaling.world import run  # which imports Ray
+
+    names = pyfuncitem._fixtureinfo.argnames
+    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.fixture(scope="session")

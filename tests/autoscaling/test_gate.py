@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import ExitStack, closing, suppress
 from typing import Any
 
@@ -15,19 +15,17 @@ from autoscaling import views
 from autoscaling.engine import NOBODY, CallContext, Deadline, EngineView, Timings
 from contract.errors import INVALID_REQUEST, ApiError
 from contract.telemetry import EngineState
-from tests.autoscaling.world import Job, Some, VirtualLoop, World, world
+from tests.autoscaling.world import Job, Some, World, world
 
 SECOND, FOREVER = Job(), Job((10_000.0,))
 Make = Callable[..., World]
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": VirtualLoop}
+pytestmark = pytest.mark.virtual
 
 
 @pytest.fixture
-async def cold() -> AsyncIterator[Make]:
+def cold() -> Iterator[Make]:
     """Makes engines of which no replica runs."""
     with ExitStack() as stack:
         yield lambda **options: stack.enter_context(world(**options))

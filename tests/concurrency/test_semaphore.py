@@ -7,19 +7,14 @@ import math
 import random
 import threading
 from collections.abc import Callable, Hashable
-from typing import Any
 
 import pytest
 
 from concurrency.fairness import OwnerCounter, QueueFull
 from concurrency.semaphore import FairSemaphore
-from tests.autoscaling.world import VirtualLoop
 from tests.waiting import eventually, settled
 
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": VirtualLoop}  # what waits for ever fails at once
+pytestmark = pytest.mark.virtual  # what waits for ever fails at once
 
 
 class Watched(OwnerCounter):

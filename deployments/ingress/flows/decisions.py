@@ -67,7 +67,7 @@ async def decide(
         readings = await _read(context, model, job)
         result = DecisionResult(
             id=f"dec_{secrets.token_hex(16)}",
-            created=int(context.service.state.clock()),
+            created=int(time.time()),
             model=model,
             operator=context.service.catalog.operator,
             preset=preset,
