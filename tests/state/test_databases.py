@@ -309,11 +309,11 @@ async def test_a_server_that_was_restarted_unnoticed_is_not_noticed(counter: Dat
 
 
 async def test_a_waiter_that_is_cancelled_does_not_stop_its_transaction(counter: Database) -> None:
-    waiting = asyncio.create_task(counter.run(count))
+    waiting = asyncio.create_task(counter.run(count, row=1))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    assert await counter.run(count) == 2
+    assert await counter.run(count, row=1) == 2, "it waits for its turn, which comes after the other's end"
 
 
 ENCRYPTED = {"prefer", "require", "verify-ca", "verify-full"}
