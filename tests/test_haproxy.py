@@ -265,9 +265,10 @@ async def test_what_is_no_request_is_closed_by_haproxy(proxied: HAProxyConfig, r
 )
 async def test_what_haproxy_answers_itself_is_of_the_table(tmp_path: Path, end: str, row: Fault) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError, ConnectionError):  # HAProxy looks whether it is there
-            await reader.readuntil(b"\r\n\r\n")
-            if end == "is silent":
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            if b"/-/healthz" in await reader.readuntil(b"\r\n\r\n"):  # of HAProxy, which asks it at some moment
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            elif end == "is silent":
                 await reader.read()
         await close(writer)
 

@@ -5,6 +5,7 @@ Victims are found among the processes that this start has begun, by their titles
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import signal
@@ -62,7 +63,8 @@ class Graph:
 
     async def target(self, is_short: bool) -> Target:
         """The graph as `benchmarks.attacks` knows it: attacker and bystander are two organisations."""
-        return await opened(self.url, self.key("attacker"), self.key("bystander"), is_short=is_short)
+        attacker, bystander = [await asyncio.to_thread(self.key, org) for org in ("attacker", "bystander")]
+        return await opened(self.url, attacker, bystander, is_short=is_short)
 
     def family(self) -> list[psutil.Process]:
         """All processes of the graph. Forks are no descendants of its start, but have its home in their environment."""
