@@ -21,11 +21,15 @@ from state.database.open import connect
 from state.database.tables import budgets, replies, reservations, tickets, usage_lines
 
 
-def histories(number: int, steps: int) -> settings:
-    """That many histories of a machine, or as many as the environment says in HISTORIES."""
-    number = int(os.environ.get("HISTORIES", number))
+def histories(number: int, steps: int = 1) -> settings:
+    """That many histories, always the same; or as many as the environment says in HISTORIES, others each time."""
+    more = os.environ.get("HISTORIES")
     return settings(
-        max_examples=number, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=int(more or number),
+        stateful_step_count=steps,
+        derandomize=not more,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )
 
 

@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
 from sqlalchemy import Connection
 
 from contract.errors import STATE_UNAVAILABLE
@@ -186,15 +185,16 @@ def _schema() -> list[str]:
         return list(made.scalars())
 
 
-class Interleaved(RuleBasedStateMachine):
+class Interleaved:
     """Processes over one database in memory, in virtual time.
 
-    Nothing runs in parallel: every transaction waits in a list, and Hypothesis says which is next, what becomes of it,
-    and how far the tasks get meanwhile.
+    Nothing runs in parallel: every transaction waits in a list, and a test says which is next, what becomes of it, and
+    how far the tasks get meanwhile.
 
     Attributes:
         is_new: the database may have changed since it was looked at.
         is_calm: things are slow, but nothing fails.
+        is_hasty: the next thing comes without waiting for what is under way.
     """
 
     def __init__(self, now_s: int) -> None:
@@ -209,7 +209,7 @@ class Interleaved(RuleBasedStateMachine):
         self.calls: list[Call] = []
         self.tasks: list[asyncio.Task[Any]] = []
         self.is_new = True
-        self.is_calm = False
+        self.is_calm = self.is_hasty = False
 
     def answer(self, call: Call, fate: str) -> None:
         """The transaction runs or does not, and its process is told so or not."""
@@ -243,9 +243,12 @@ class Interleaved(RuleBasedStateMachine):
         self.loop.call_soon(self.loop.stop)
         self.loop.run_forever()
 
-    def quiet(self, fate: str = "fine") -> None:
-        """Goes on until everything waits: for time, or for a transaction that waits. The first one has this fate."""
-        fate = "waits" if self.is_calm and fate in BAD else fate
+    def fate_of(self, call: Call) -> str:
+        """What becomes of a transaction that no step has a fate for."""
+        return "fine"
+
+    def quiet(self, fate: str = "") -> None:
+        """Goes on until everything waits: for time, or for a transaction that waits. The first one may have a fate."""
         if fate == "has not begun":
             return
         for _ in range(5000):
@@ -255,17 +258,21 @@ class Interleaved(RuleBasedStateMachine):
             calls = [call for call in self.calls if not call.waits]
             if not calls:
                 return
-            if fate == "waits":
+            fate = fate or self.fate_of(calls[0])
+            if fate == "waits" or (self.is_calm and fate in BAD):
                 calls[0].waits = True
             else:
                 self.answer(calls[0], fate)
-            fate = "fine"
+            fate = ""
         raise AssertionError("it never ends")
 
-    def spawn(self, work: Coroutine[Any, Any, Any], fate: str = "fine") -> asyncio.Task[Any]:
+    def spawn(self, work: Coroutine[Any, Any, Any], fate: str = "") -> asyncio.Task[Any]:
         task = self.loop.create_task(work)
         self.tasks.append(task)
-        self.quiet(fate)
+        if self.is_hasty:
+            self.turn()
+        else:
+            self.quiet(fate)
         return task
 
     def kill(self, process: Replica, still_run: int) -> None:
@@ -278,7 +285,6 @@ class Interleaved(RuleBasedStateMachine):
                 self.calls.remove(call)
         process.is_dead = True
 
-    @rule(number=NUMBERS, fate=FATES, turns=st.integers(0, 3))
     def one_transaction(self, number: int, fate: str, turns: int) -> None:
         """One of those that wait is done before the others, and what waited for it goes on so far."""
         if self.calls and fate not in ("waits", "has not begun"):
@@ -286,7 +292,6 @@ class Interleaved(RuleBasedStateMachine):
         for _ in range(turns):
             self.turn()
 
-    @rule()
     def heal(self) -> None:
         for call in self.calls:
             call.waits = False
@@ -300,20 +305,14 @@ class Interleaved(RuleBasedStateMachine):
             self.loop.now_s += 1
         raise AssertionError("something waits for ever")
 
-    def teardown(self) -> None:
-        try:
-            self.everything_ends()
-        finally:
-            self.is_calm = False
-            while tasks := asyncio.all_tasks(self.loop):
-                for task in tasks:
-                    task.cancel()
-                for call in list(self.calls):
-                    self.answer(call, "fails")
-                self.turn()
-            self.loop.close()
-            self.connection.close()
-            self.engine.dispose()
-
-    def everything_ends(self) -> None:
-        """What must be so in the end, once the database is well."""
+    def close(self) -> None:
+        self.is_calm = False
+        while tasks := asyncio.all_tasks(self.loop):
+            for task in tasks:
+                task.cancel()
+            for call in list(self.calls):
+                self.answer(call, "fails")
+            self.turn()
+        self.loop.close()
+        self.connection.close()
+        self.engine.dispose()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from sqlalchemy import select
 
 from contract.errors import BUSY, UPSTREAM_ERROR, ApiError
@@ -72,10 +72,11 @@ class Shelf:
 
 @dataclass(eq=False)
 class Design:
-    """A designer at work."""
+    """A designer at work, and the lease under which it began."""
 
     job: DesignJob
-    began_s: float
+    worker: str
+    lease_until: int
     outcome: asyncio.Future[DesignResult]
 
 
@@ -93,10 +94,12 @@ class Process(Replica):
 
     async def design(self, job: DesignJob, timings: Any) -> DesignResult:
         timings.has_begun, timings.engine = True, 0.5
+        row = self.machine.row_of(job.seed)
         others = [each for process in self.machine.alive for each in process.designs if each.job.seed == job.seed]
-        if any(each.began_s + LEASE_S > self.clock() for each in others if not each.outcome.done()):
+        others = [each for each in others if not each.outcome.done() and each.worker != row.worker]
+        if any(each.lease_until > self.clock() for each in others):
             self.machine.faults.append("two work on one draft within the lease of the first")
-        self.designs.append(Design(job, self.clock(), asyncio.get_running_loop().create_future()))
+        self.designs.append(Design(job, row.worker, row.work_at, asyncio.get_running_loop().create_future()))
         return await self.designs[-1].outcome
 
 
@@ -104,7 +107,7 @@ async def verified_design(engine: Process, job: DesignJob, context: Any, _: obje
     return await engine.design(job, context.timings)
 
 
-class Drafting(Interleaved):
+class Drafting(Interleaved, RuleBasedStateMachine):
     """Voices that one organisation orders."""
 
     def __init__(self) -> None:
@@ -114,6 +117,7 @@ class Drafting(Interleaved):
         self.alive = [Process(self), Process(self)]
         self.ids: list[str] = []
         self.states: dict[str, Any] = {}
+        self.ends_at: dict[str, int] = {}
         self.faults: list[str] = []
         self.limit: int | None = None
         self.taken = self.orders = 0
@@ -125,6 +129,10 @@ class Drafting(Interleaved):
         for of in (0, 1):
             self.order(of, auto_adopt=of == 1, slug=None, fate="fine")
         self.the_designer(number=-1, outcome="is done", fate="fine")
+
+    def row_of(self, seed: int) -> Any:
+        (row,) = [row for row in self.connection.execute(select(drafts)) if draft_of(row).spec.seed == seed]
+        return row
 
     @rule(of=st.integers(0, 1), auto_adopt=st.booleans(), slug=st.sampled_from([None, None, "ours"]), fate=FATES)
     def order(self, of: int, auto_adopt: bool, slug: str | None, fate: str) -> None:
@@ -208,6 +216,14 @@ class Drafting(Interleaved):
         self.is_new = True
         self.quiet(fate)
 
+    @rule(number=NUMBERS, fate=FATES, turns=st.integers(0, 3))
+    def one_transaction(self, number: int, fate: str, turns: int) -> None:
+        super().one_transaction(number, fate, turns)
+
+    @rule()
+    def heal(self) -> None:
+        super().heal()
+
     @rule(of=st.integers(0, 1), still_run=st.integers(0, 2), is_stopped=st.booleans())
     def a_process_ends(self, of: int, still_run: int, is_stopped: bool) -> None:
         before, self.alive[of] = self.alive[of], Process(self)
@@ -228,8 +244,9 @@ class Drafting(Interleaved):
         self.ids += [id for id in found if id not in self.states]
         for id, state in self.states.items():
             assert id not in found or found[id].state in REACHED[state], "the table of states says otherwise"
-            assert id in found or state in ("ready", "failed", "discarded")
+            assert id in found or self.ends_at[id] <= self.time.now_s, "a draft is gone before its time"
         self.states |= {id: row.state for id, row in found.items()}
+        self.ends_at |= {id: row.ends_at for id, row in found.items()}
         self.ids = [id for id in self.ids if id in found]
         for id, row in found.items():
             self._is_right(row, lines.get(id), held.get(id))
@@ -275,6 +292,12 @@ class Drafting(Interleaved):
             self.time.now_s += LEASE_S
             self.loop.now_s += LEASE_S
         raise AssertionError("something waits for ever")
+
+    def teardown(self) -> None:
+        try:
+            self.everything_ends()
+        finally:
+            self.close()
 
     def everything_ends(self) -> None:
         """Every draft is ready or has ended, and in the end nothing is left but voices."""
