@@ -200,6 +200,9 @@ class Interleaved:
     def __init__(self, now_s: int) -> None:
         super().__init__()
         self.loop = VirtualLoop()
+        # What a dead process was at waits for ever, and would be collected in its midst.
+        self.unfinished: set[asyncio.Task[Any]] = set()
+        self.loop.set_task_factory(self._task)
         self.engine = open_file(":memory:", 1)
         self.connection = self.engine.connect()
         for statement in _schema():
@@ -237,6 +240,12 @@ class Interleaved:
             call.answer.set_exception(error)
         else:
             call.answer.set_result(result)
+
+    def _task(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        task = asyncio.Task(work, loop=loop, **options)
+        self.unfinished.add(task)
+        task.add_done_callback(self.unfinished.discard)
+        return task
 
     def turn(self) -> None:
         """Every task that can go on does so once."""
