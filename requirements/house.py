@@ -26,7 +26,7 @@ CODE_LINES = {
     "models": 6687,
     "deployments": 5861,
     "state": 4257,
-    "autoscaling": 2053,
+    "autoscaling": 2052,
     "text": 1087,
     "audio": 879,
     "launch": 684,
