@@ -82,7 +82,7 @@ evaluate: setup-dev ## how often the decision models are right; writes the table
 attack: setup-dev ## attack a graph of its own, or the one at URL; some minutes
 	@$(RUN) benchmarks.attacks $(if $(URL),--base-url $(URL))
 
-campaign: setup-dev weights $(SCHEMATHESIS)/done ## break a graph of its own in every way and count what is lost: an hour (SHORT=1 for ten minutes, SEED=)
+campaign: setup-dev weights $(SCHEMATHESIS)/done ## break a graph of its own in every way and count what is lost: hours (SHORT=1 for half an hour, SEED=)
 	@$(RUN) tests.campaign $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short) $(if $(PUBLISH),--publish)
 
 conformance: setup-dev weights $(CLIENTS)/done benchmarks/clients/node/node_modules/done ## try the clients that people use on a graph of its own, or on the one at URL

@@ -1,7 +1,7 @@
 """Breaks a graph of its own in every way that docs/reliability.md speaks of, and counts what was lost.
 
-    python -m tests.campaign                     all parts: an hour
-    python -m tests.campaign --short --seed 7    ten minutes, the same faults in the same order each time
+    python -m tests.campaign                     all parts: hours
+    python -m tests.campaign --short --seed 7    half an hour, the same faults in the same order
     python -m tests.campaign deaths load         only these parts
     python -m tests.campaign --publish           docs/made/campaign.json, of which docs/reliability.md is made, too
 

@@ -1,5 +1,4 @@
 import asyncio
-import os
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -7,7 +6,6 @@ from functools import partial
 from typing import TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from sqlalchemy import Connection, event
@@ -22,7 +20,7 @@ from state.accounts.authentication import PEPPER, Accounts
 from state.database.base import Database
 from state.database.open import migrate
 from state.keys import Keyring, Secrets
-from tests.state.books import fault_of, refusal
+from tests.state.books import fault_of, histories, refusal
 from tests.state.doubles import VirtualTime, WatchedDatabase
 from tests.state.test_keys import malformed_headers
 from tests.waiting import ManualClock
@@ -31,7 +29,6 @@ NEW, OLD = b"n" * 32, b"o" * 32
 
 T = TypeVar("T")
 
-HISTORIES = int(os.environ.get("HISTORIES", 50))
 AGES = st.integers(0, 1)
 
 
@@ -227,9 +224,7 @@ def test_every_replica_knows_what_became_of_a_key_within_five_seconds(database_u
         runner.run(make_key(database))
         run_state_machine_as_test(
             lambda: Keys(runner, database),
-            settings=settings(
-                max_examples=HISTORIES, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-            ),
+            settings=histories(50, steps=40),
         )
         runner.run(database.close())
 

@@ -1,13 +1,11 @@
 """Answers that are kept, nodes whose clock is an hour off, and facts that several processes revise."""
 
 import asyncio
-import os
 import time
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from sqlalchemy import Connection, insert, select, update
@@ -28,7 +26,7 @@ from state.facts import revise
 from state.idempotency import MAX_BODY_BYTES, PURPOSE, Attempt, Idempotency, StoredReply
 from state.keys import Secrets, mint
 from state.replies import KEEP_S, LEASE_S
-from tests.state.books import fault_of, make_caller, money, of_key, reserve, rows
+from tests.state.books import fault_of, histories, make_caller, money, of_key, reserve, rows
 from tests.state.crashing import make
 from tests.state.doubles import VirtualTime, WatchedDatabase
 from tests.state.drafts import COST, PLAN
@@ -36,7 +34,6 @@ from tests.state.drafts import COST, PLAN
 KEYRING = Secrets((b"s" * 32,)).derive(PURPOSE)
 ROUTE = "POST /audio/voices/designs"
 
-HISTORIES = int(os.environ.get("HISTORIES", 30))
 NOW_S = 1_800_000_000
 MOST_REPLIES, MOST_BYTES = 3, 20
 """Kept for an organisation."""
@@ -214,12 +211,7 @@ def test_repetitions_follow_their_table(database_url: str, monkeypatch: pytest.M
         callers = {name: of_key(**runner.run(stored_key(time.database, org))) for name, org in orgs.items()}
         run_state_machine_as_test(
             lambda: Repetitions(runner, time, callers),
-            settings=settings(
-                max_examples=HISTORIES // (4 if "postgresql" in database_url else 1),
-                stateful_step_count=40,
-                deadline=None,
-                suppress_health_check=list(HealthCheck),
-            ),
+            settings=histories(7 if "postgresql" in database_url else 30, steps=40),
         )
         runner.run(time.database.close())
 

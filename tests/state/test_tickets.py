@@ -4,7 +4,6 @@ table in `state/tickets.py`, and each refusal is that of the table of errors."""
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from typing import Any, TypeVar
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from sqlalchemy import delete, select
@@ -37,12 +35,11 @@ from tests.api.conftest import Api, Lent, census, client_of
 from tests.api.engines import local_engines
 from tests.api.uploads import PATH, Body, in_pieces, put, put_raw, transcribe
 from tests.catalogs import behaving, chat
-from tests.state.books import fault_of, make_caller, opened, pass_time, rows
+from tests.state.books import fault_of, histories, make_caller, opened, pass_time, rows
 from tests.state.doubles import BrokenBlobs, VirtualTime
 
 T = TypeVar("T")
 
-HISTORIES = int(os.environ.get("HISTORIES", 20))
 NOW_S = 1_800_000_000
 MOST_TICKETS = 3
 DISK_BYTES = 40
@@ -383,12 +380,7 @@ def test_uploads_follow_their_table(database_url: str, tmp_path: Path, monkeypat
         time = runner.run(VirtualTime.over(database_url, NOW_S))
         run_state_machine_as_test(
             lambda: Uploads(runner, time, tmp_path / "bytes", numbers),
-            settings=settings(
-                max_examples=HISTORIES // (4 if "postgresql" in database_url else 1),
-                stateful_step_count=40,
-                deadline=None,
-                suppress_health_check=list(HealthCheck),
-            ),
+            settings=histories(5 if "postgresql" in database_url else 20, steps=40),
         )
         runner.run(time.database.close())
 
