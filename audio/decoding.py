@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import av
@@ -91,21 +92,15 @@ def decoded(sample_rate: int) -> Iterator[bytes]:
 def _frames(file: Any, stream: Any) -> Iterator[Any]:
     """The frames that can be decoded. Broken parts are skipped, as players do, unless most parts are broken."""
     good = broken = 0
-    packets = file.demux(stream)
-    while True:
-        try:
-            packet = next(packets, None)
-        except av.FFmpegError:  # the file ends before it says so
-            break
-        if packet is None:
-            break
-        try:
-            frames = packet.decode()
-        except av.FFmpegError:
-            broken += 1
-            continue
-        good += bool(frames)
-        yield from frames
+    with suppress(av.FFmpegError):  # the file ends before it says so
+        for packet in file.demux(stream):
+            try:
+                frames = packet.decode()
+            except av.FFmpegError:
+                broken += 1
+                continue
+            good += bool(frames)
+            yield from frames
     if broken > good:
         raise Unreadable("unreadable")
 

@@ -132,8 +132,12 @@ class SoundStream:
         self._listener, self._owner, self._number = listener, owner, number
         self._format, self._piece_bytes = format, piece_bytes
         self._opened_at: _Child | None = None
-        # Sound whose samples the resampler has not given yet: the next child gets it again.
-        self._inside, self._rest = b"", 0.0
+        self._inside = b""
+        """Sound of which the resampler has not given the samples yet; the next child gets it again."""
+        self._unsent = b""
+        """The part of it that the child at which the stream is open has not got."""
+        self._given = 0.0
+        """Bytes of `_inside` that were given, less than one sample."""
 
     async def listen(self, sound: bytes) -> Frames:
         """Samples and probabilities that this sound completes. Raises ListenerFailed."""
@@ -155,17 +159,22 @@ class SoundStream:
         async with self._listener.turns.of(self._owner):
             for _ in range(2):
                 child = await self._listener.child()
-                sound = payload if child is self._opened_at else self._inside + payload
                 try:
                     if child is not self._opened_at:
                         self._opened_at = child  # first, so that `end` closes it there if this wait is cancelled
+                        self._unsent = self._inside
                         await child.ask(self._number, _OPEN, self._format)
+                    sound = self._unsent + payload
+                    self._unsent = b""
                     samples, probabilities = await child.ask(self._number, kind, sound)
-                    done = self._rest + len(samples) * self._piece_bytes / (2 * RATE * PIECE_S)
-                    self._inside, self._rest = (self._inside + payload)[int(done) // 2 * 2 :], done % 2
-                    return samples, probabilities
                 except OSError:
                     self._listener.discard(child)
+                else:
+                    self._given += len(samples) * self._piece_bytes / (2 * RATE * PIECE_S)
+                    whole = int(self._given) // 2 * 2
+                    self._given -= whole
+                    self._inside = (self._inside + payload)[whole:]
+                    return samples, probabilities
         raise ListenerFailed("the process that listens to live sound does not run")
 
 

@@ -10,7 +10,6 @@ import io
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from audio.provenance import SOURCE_TYPE, Provenance
 from contract.catalog import AudioFormat
@@ -87,11 +86,8 @@ def configured() -> Signature | None:
 
 def _manifest() -> str:
     created = {"action": "c2pa.created", "digitalSourceType": SOURCE_TYPE}
-    manifest: dict[str, Any] = {
-        "claim_generator_info": [{"name": "Parlance"}],
-        "assertions": [{"label": "c2pa.actions.v2", "data": {"actions": [created]}}],
-    }
-    return json.dumps(manifest)
+    assertion = {"label": "c2pa.actions.v2", "data": {"actions": [created]}}
+    return json.dumps({"claim_generator_info": [{"name": "Parlance"}], "assertions": [assertion]})
 
 
 def _read(path: Path, name: str) -> bytes:

@@ -80,9 +80,8 @@ class Waker:
             done, _ = await asyncio.wait({self.warm(), failed}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             failed.cancel()
-        if self._running():
-            return
-        raise ENGINE_FAILED() if failed in done else WARMING_UP(retry_after_s=self._retry_after_s())
+        if not self._running():
+            raise ENGINE_FAILED() if failed in done else WARMING_UP(retry_after_s=self._retry_after_s())
 
     async def _wake(self) -> None:
         """One queued call is what scales an engine up from zero; Serve forgets a call that is cancelled early."""
@@ -115,4 +114,5 @@ class Waker:
         return partial(self.loads.left, now_s - self._since_s)
 
     def _retry_after_s(self) -> int:
-        return retry_after_s(left_s(0.5) if (left_s := self.load_left_s()) else 0.0)
+        left_s = self.load_left_s()
+        return retry_after_s(left_s(0.5) if left_s else 0.0)

@@ -24,8 +24,8 @@ from concurrency.slices import SlicedConnection, SliceQueue
 from contract.body import HOLD_EXTENSION, Hold
 from contract.errors import ApiError
 from contract.limits import BODY_IDLE_S, MIB
+from contract.realtime.events import close_reason
 from contract.realtime.limits import REALTIME_MESSAGE_BYTES
-from contract.realtime.replies import close_reason
 
 SOCKET_BYTES = REALTIME_MESSAGE_BYTES + MIB
 """A longer message closes its websocket. The route refuses less than that, and keeps the connection."""

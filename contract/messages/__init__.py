@@ -2,6 +2,5 @@
 
 request.py      bodies: blocks of a message, tools, and the form of an answer
 translation.py  a body as a chat request
-reply.py        a chat reply as a message
-events.py       a chat stream as the events of a message
+reply.py        a chat reply as a message, a chat stream as the events of one
 """

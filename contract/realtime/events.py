@@ -1,4 +1,7 @@
-"""Events from the client of a live session: one JSON object in each message, named by `type`."""
+"""Events from the client of a live session, one JSON object in each message, and parts of those from the server.
+
+Names that begin with `parlance.` are additions to OpenAI's.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from pydantic import Field
 
 from contract.base import Lenient
 from contract.body import decode, validated
-from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE
+from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE, ApiError
 from contract.realtime.limits import REALTIME_MESSAGE_BYTES
-from contract.realtime.session import AudioFormat
+from contract.realtime.session import AudioFormat, AudioInput
 
 EVENT_ID_CHARS = 512
 
@@ -100,3 +103,48 @@ def read_event(content: dict[str, Any]) -> AnyEvent:
         shown = f"`{kind[:64]}`" if isinstance(kind, str) else "missing" if kind is None else type(kind).__name__
         raise INVALID_REQUEST(f"`type` is {shown}; send one of: {', '.join(EVENTS)}", param="type")
     return validated(model, content)
+
+
+Event = dict[str, Any]
+
+BUFFER = "input_audio_buffer"
+TRANSCRIPTION = "conversation.item.input_audio_transcription"
+REASON_BYTES = 123
+"""Most bytes of the reason of a close, by RFC 6455."""
+
+
+def session_object(id: str, config: AudioInput, expires_at: int) -> Event:
+    """Returns a session in the form of its events. `expires_at` is in seconds since 1970."""
+    return {
+        "id": id,
+        "object": "realtime.transcription_session",
+        "type": "transcription",
+        "expires_at": expires_at,
+        "audio": {"input": config.object()},
+        "include": None,
+    }
+
+
+def item_object(id: str) -> Event:
+    """Returns a turn as an item of the conversation, without a text yet."""
+    return {
+        "id": id,
+        "object": "realtime.item",
+        "type": "message",
+        "status": "completed",
+        "role": "user",
+        "content": [{"type": "input_audio", "transcript": None}],
+    }
+
+
+def error_object(error: ApiError) -> Event:
+    """Returns an error in the form of the events."""
+    content: Event = dict(error.body()["error"])
+    if error.retry_after_s is not None:
+        content.setdefault("retry_after_ms", 1000 * error.retry_after_s)
+    return content
+
+
+def close_reason(sentence: str) -> str:
+    """Returns the part of a sentence that fits into a close."""
+    return sentence.encode()[:REASON_BYTES].decode(errors="ignore")

@@ -1,6 +1,8 @@
-"""Settings of a live session. An update names changes; a format or a turn detection is replaced as a whole.
+"""Settings of a live session, and the request and reply of POST /realtime/client_secrets.
 
-config = DEFAULT.updated({"type": "transcription", "audio": {"input": {"turn_detection": None}}})
+    config = DEFAULT.updated({"type": "transcription", "audio": {"input": {"turn_detection": None}}})
+
+An update names changes; a format or a turn detection is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -9,11 +11,18 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
+from typing_extensions import TypedDict
 
 from contract.base import Lenient, type_of
 from contract.body import validated
 from contract.errors import INVALID_REQUEST
-from contract.realtime.limits import REALTIME_PADDING_MS, REALTIME_RATES_HZ, REALTIME_SILENCE_MS
+from contract.realtime.limits import (
+    CLIENT_SECRET_S,
+    CLIENT_SECRET_SESSIONS,
+    REALTIME_PADDING_MS,
+    REALTIME_RATES_HZ,
+    REALTIME_SILENCE_MS,
+)
 from contract.transcription.request import Prompt, TranscriptionRequest
 
 REPLACED = ("format", "turn_detection")
@@ -144,3 +153,37 @@ DEFAULT = AudioInput(
     turn_detection=ServerVad(type="server_vad"),
 )
 """Settings of a session before its first update."""
+
+
+class ExpiresAfter(Lenient):
+    """Lifetime of a secret. A session that is open continues after that.
+
+    Attributes:
+        anchor: start of the lifetime.
+        seconds: length of the lifetime.
+    """
+
+    anchor: Literal["created_at"] = "created_at"
+    seconds: int = Field(CLIENT_SECRET_S[1], ge=CLIENT_SECRET_S[0], le=CLIENT_SECRET_S[1])
+
+
+class ClientSecretRequest(Lenient):
+    """Request for a client secret.
+
+    Attributes:
+        expires_after: lifetime of the secret.
+        max_sessions: sessions that may be open with the secret at a time.
+        session: first settings of its sessions, as in `session.update`.
+    """
+
+    expires_after: ExpiresAfter = ExpiresAfter()
+    max_sessions: int = Field(2, ge=CLIENT_SECRET_SESSIONS[0], le=CLIENT_SECRET_SESSIONS[1])
+    session: dict[str, Any]
+
+
+class ClientSecret(TypedDict):
+    """A secret for a browser, which opens live sessions and nothing else."""
+
+    value: str
+    expires_at: int
+    session: dict[str, Any]

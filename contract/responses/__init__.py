@@ -2,9 +2,7 @@
 
 request.py     bodies, and fields that are refused because nothing is stored here
 input.py       items of a conversation: messages, calls of tools and their outputs, as messages of a chat
-tools.py       tools, the choice between them, the form of the answer
-names.py       names of tools in namespaces, and of fields in errors of a chat
+tools.py       tools and their names in namespaces, the choice between them, the form of the answer
 output.py      items of an answer, and their logprobs
-reply.py       a whole answer as a response
-events.py      a streamed answer as events
+reply.py       a whole answer as a response, a streamed one as events
 """

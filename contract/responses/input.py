@@ -26,7 +26,7 @@ from contract.chat.tools import Arguments, one_of
 from contract.errors import INVALID_REQUEST
 from contract.images import DataUrl, ImageUrl
 from contract.limits import MAX_PARTS
-from contract.responses.names import ToolNames
+from contract.responses.tools import ToolNames
 
 
 class ContentPart(Lenient):

@@ -21,8 +21,17 @@ from contract.chat.tools import MAX_TOOLS, BuiltInTool
 from contract.errors import INVALID_REQUEST
 from contract.limits import MAX_IMAGES, MAX_MESSAGES, MIB
 from contract.responses.input import CallOutput, InputMessage, Item, ServedItem, messages
-from contract.responses.names import ToolNames, here, translate_errors
-from contract.responses.tools import ClientTool, OfferedTool, PlacedTool, TextConfig, ToolChoice, placed_tools
+from contract.responses.tools import (
+    ClientTool,
+    OfferedTool,
+    PlacedTool,
+    TextConfig,
+    ToolChoice,
+    ToolNames,
+    here,
+    placed_tools,
+    translate_errors,
+)
 
 MAX_ECHO_BYTES = MIB
 """Bytes of `instructions`, `tools`, `text` and the like as JSON: a stream repeats them in three events."""

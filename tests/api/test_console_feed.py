@@ -17,8 +17,8 @@ import pytest
 from contract.access import OPERATORS, TARIFFS, Caller, Scope
 from contract.errors import INVALID_API_KEY
 from contract.limits import CONSOLE_BANDS_S
-from deployments.ingress.console import feed as feed_module
-from deployments.ingress.console.feed import Feed
+from deployments.ingress.console import console as console_module
+from deployments.ingress.console.console import Feed
 from deployments.ingress.console.picture import (
     BUSY_S,
     EVERYBODY,
@@ -156,8 +156,8 @@ async def test_while_nothing_changes_nothing_is_told_or_made(monkeypatch: pytest
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The name of each event that is encoded from now on."""
     made: list[str] = []
-    encode = feed_module.named_event
-    monkeypatch.setattr(feed_module, "named_event", lambda name, data: (made.append(name), encode(name, data))[1])
+    encode = console_module.named_event
+    monkeypatch.setattr(console_module, "named_event", lambda name, data: (made.append(name), encode(name, data))[1])
     return made
 
 

@@ -16,7 +16,7 @@ from audio.listener import RATE
 from concurrency.allowance import Allowance
 from contract.access import Scope
 from contract.realtime.limits import REALTIME_BUFFER_S, REALTIME_MESSAGE_BYTES
-from deployments.ingress.flows.realtime import session, sound
+from deployments.ingress.flows.realtime import session, turns
 from deployments.ingress.front import live as live_sessions
 from tests.api.conftest import Api
 from tests.api.live import (
@@ -205,7 +205,7 @@ async def test_more_sound_at_once_than_fits(live: Live, monkeypatch: pytest.Monk
     # What does not fit is refused before it is decoded.
     await live.send("input_audio_buffer.append", audio="!" * (4 * 2 * RATE * REALTIME_BUFFER_S // 3 + 4))
     assert has_error(await live.error(), "input_audio_buffer_full", says=says)
-    monkeypatch.setattr(sound, "REALTIME_SPEED", 1_000_000)
+    monkeypatch.setattr(turns, "REALTIME_SPEED", 1_000_000)
     await live.append(bytes(2 * RATE * REALTIME_BUFFER_S + 2))
     assert has_error(await live.error(), "input_audio_buffer_full", says=says)
     await live.append(bytes(2 * RATE * REALTIME_BUFFER_S))
@@ -233,7 +233,7 @@ async def test_sound_ahead_of_an_engine_that_does_not_keep_up(api: Api) -> None:
 
 
 async def test_a_budget_that_ends_in_the_middle(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sound, "REALTIME_SPEED", 1_000_000)
+    monkeypatch.setattr(turns, "REALTIME_SPEED", 1_000_000)
     await api.limit(api.service.catalog.transcription[MODEL].cost_micro_eur(audio_seconds=60))
     async with listening(api, key=await api.key(*Scope)) as live:
         for _ in range(2):

@@ -24,9 +24,8 @@ from contract.realtime.limits import (
     REALTIME_UNHEARD_S,
 )
 from contract.realtime.session import AudioFormat, ServerVad
-from deployments.ingress.flows.realtime.ledger import SecondsLedger
-from deployments.ingress.flows.realtime.sound import Pace, SessionSound
-from deployments.ingress.flows.realtime.turns import LiveTurn, TurnChange, TurnDetector
+from deployments.ingress.flows.realtime.notifier import SecondsLedger
+from deployments.ingress.flows.realtime.turns import LiveTurn, Pace, SessionSound, TurnChange, TurnDetector
 from deployments.ingress.front.live import LiveSessions
 
 FRAME_MS = FRAME * 1000 // RATE

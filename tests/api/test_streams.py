@@ -13,9 +13,8 @@ from starlette.types import Message
 
 from contract.chat.engine import ChatBatch
 from contract.errors import UPSTREAM_ERROR, ApiError
-from contract.messages.events import MessageEvents
-from contract.responses.events import ResponseEvents
-from contract.responses.reply import ResponseHead
+from contract.messages.reply import MessageEvents
+from contract.responses.reply import ResponseEvents, ResponseHead
 from contract.responses.request import ResponsesRequest
 from contract.wires import KEEP_ALIVE
 from deployments.ingress.context import Service, Trace

@@ -166,6 +166,34 @@ async def test_a_child_that_dies_is_replaced_and_nothing_is_lost(
     assert rate != RATE or samples == sound
 
 
+async def test_a_wait_that_ends_while_a_new_child_opens_the_stream_loses_nothing(
+    listener: Listener, sentence: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, sound = listener.stream({"type": "audio/pcm", "rate": 24_000}), pcm(sentence, RATE)
+    samples, _ = await stream.listen(sound[:9600])
+    dead = await listener.child()
+    dead.kill()
+    await dead.reading
+    child = await listener.child()
+    ask = child.ask
+    opening = asyncio.Event()
+
+    async def hang(number: int, kind: int, payload: bytes) -> Frames:
+        await ask(number, kind, payload)
+        monkeypatch.setattr(child, "ask", ask)
+        opening.set()
+        return await asyncio.Future()
+
+    monkeypatch.setattr(child, "ask", hang)
+    waiting = asyncio.create_task(stream.listen(sound[9600:]))
+    await opening.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    samples += (await stream.listen(sound[9600:]))[0] + (await stream.end())[0]
+    assert len(samples) / 2 / RATE == pytest.approx(len(sound) / 2 / 24_000, abs=0.001)
+
+
 async def test_a_child_that_cannot_start_is_told(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PROGRAM", module.PROGRAM.with_name("missing.py"))
     with pytest.raises(ListenerFailed):

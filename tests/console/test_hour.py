@@ -12,7 +12,7 @@ from contract.access import Scope
 from contract.catalog import Catalog
 from contract.limits import CONSOLE_BANDS_S, CONSOLE_LOOK_S
 from contract.telemetry import EngineState
-from deployments.ingress.console.feed import Feed
+from deployments.ingress.console.console import Feed
 from deployments.ingress.console.picture import Fields, Picture
 from tests.console.conftest import CATALOG
 from tests.console.stage import Stage

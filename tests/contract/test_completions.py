@@ -14,8 +14,7 @@ from contract.chat.engine import ChatBatch, ChatJob, check_logprobs
 from contract.completions import MAX_COMPLETIONS, CompletionJob, CompletionRequest
 from contract.errors import TOO_MUCH_AT_ONCE, ApiError
 from contract.limits import DETOKENIZE_IDS, LOGPROB_TOKENS, TOKENIZE_BYTES_PER_TOKEN, most_with_logprobs
-from contract.responses.events import ResponseEvents
-from contract.responses.reply import ResponseHead
+from contract.responses.reply import ResponseEvents, ResponseHead
 from contract.tokens import DetokenizeRequest, TokenizeBody, check_length
 from contract.wires import event
 from tests.catalogs import chat

@@ -18,11 +18,9 @@ from openai.types.responses import Response as SdkResponse
 from contract.chat.engine import ChatBatch
 from contract.chat.tools import read_arguments
 from contract.errors import FAULTS, QUOTA_EXCEEDED, RATE_LIMIT_EXCEEDED, UPSTREAM_ERROR, ApiError
-from contract.messages.events import PING, MessageEvents
-from contract.messages.events import failed as failed_message
-from contract.messages.reply import StopReason, message
-from contract.responses.events import ResponseEvents
-from contract.responses.reply import ResponseHead, whole
+from contract.messages.reply import PING, MessageEvents, StopReason, message
+from contract.messages.reply import failed as failed_message
+from contract.responses.reply import ResponseEvents, ResponseHead, whole
 from contract.wires import ANTHROPIC_PATHS, contents, error_body
 from tests.contract.bodies import responses_request
 from tests.messages import added_up

@@ -11,7 +11,6 @@ from contract.chat.request import ChatRequest
 from contract.chat.tools import MAX_TOOLS
 from contract.errors import INVALID_REQUEST, ApiError
 from contract.limits import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, MAX_TOP_LOGPROBS
-from contract.responses.names import translate_errors
 from contract.responses.request import (
     MAX_ECHO_BYTES,
     MAX_INCLUDES,
@@ -20,6 +19,7 @@ from contract.responses.request import (
     MAX_METADATA_CHARS,
     MAX_METADATA_KEY_CHARS,
 )
+from contract.responses.tools import translate_errors
 from tests.contract.bodies import refused, responses_request
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="

@@ -3,8 +3,7 @@
 bundle.py    the page's own files, from memory
 records.py   what is remembered of the last requests of each organisation
 picture.py   what one process sees of engines and traffic, and the picture that all processes make
-feed.py      one stream of events for all who watch: a snapshot, then what changes
-console.py   Console: all of these in one process, and what it shares with others
+console.py   Console: all of these in one process, what it shares with others, and the feed of all who watch
 """
 
 from deployments.ingress.console.console import Console

@@ -71,8 +71,8 @@ async def suggest(admitted: Designing) -> Response:
 @router.get(f"{DRAFTS}/{{design_id}}", openapi_extra=documented(None, VoiceDesignObject))
 async def get_draft(admitted: Designing, design_id: str) -> Response:
     """Say how far a draft is."""
-    draft, voices = await designs.poll(admitted.context, design_id), admitted.context.service.state.voices
-    own = await voices.find(draft.org_id, draft.voice_slug) if draft.voice_slug else None
+    draft = await designs.poll(admitted.context, design_id)
+    own = await admitted.context.service.state.voices.find(draft.org_id, draft.voice_slug) if draft.voice_slug else None
     return JSONResponse(await _object(admitted, draft, own))
 
 

@@ -11,8 +11,7 @@ from starlette.responses import JSONResponse, Response
 from contract.access import Scope
 from contract.chat.engine import ChatReply
 from contract.limits import CHAT_BODY_BYTES
-from contract.messages.events import PING, MessageEvents, failed
-from contract.messages.reply import MessageReply, TokenCount, message
+from contract.messages.reply import PING, MessageEvents, MessageReply, TokenCount, failed, message
 from contract.messages.request import Conversation, MessagesRequest
 from contract.messages.translation import chat_request
 from contract.wires import MessagesErrorReply

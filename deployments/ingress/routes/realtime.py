@@ -18,10 +18,9 @@ from contract.access import Scope
 from contract.errors import INVALID_REQUEST
 from contract.ids import random_id
 from contract.limits import WRITE_S
+from contract.realtime.events import close_reason
 from contract.realtime.limits import REALTIME_NOTICE_S, REALTIME_SESSION_S
-from contract.realtime.replies import close_reason
-from contract.realtime.secrets import ClientSecret, ClientSecretRequest
-from contract.realtime.session import DEFAULT, AudioInput
+from contract.realtime.session import DEFAULT, AudioInput, ClientSecret, ClientSecretRequest
 from deployments.ingress.flows.realtime.session import LiveSession, opening_object
 from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.front.sockets import AdmittedSocket, admit_socket

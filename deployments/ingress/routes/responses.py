@@ -14,10 +14,9 @@ from contract.access import Scope
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatReply
 from contract.limits import CHAT_BODY_BYTES
-from contract.responses.events import ResponseEvents
-from contract.responses.names import translate_errors
-from contract.responses.reply import ResponseHead, ResponseReply, whole
+from contract.responses.reply import ResponseEvents, ResponseHead, ResponseReply, whole
 from contract.responses.request import ResponsesRequest
+from contract.responses.tools import translate_errors
 from deployments.ingress.context import RequestContext, trace_of
 from deployments.ingress.flows import chat
 from deployments.ingress.front.admission import Admitted, admit

@@ -21,8 +21,8 @@ from autoscaling.waits import NEWS_S, Wait, WaitWatch
 from contract.chat.engine import ChatBatch
 from contract.errors import INTERNAL_ERROR, ApiError
 from contract.limits import KEEPALIVE_S, STATUS_EVERY_S, STATUS_SILENCE_S
-from contract.messages.events import MessageEvents
-from contract.responses.events import ResponseEvents
+from contract.messages.reply import MessageEvents
+from contract.responses.reply import ResponseEvents
 from contract.wires import DONE, KEEP_ALIVE, QUEUE_STATUS, QueueStatus, event, named_event
 from deployments.ingress.context import RequestContext, Trace
 from deployments.ingress.front.admission import Admitted

@@ -13,7 +13,7 @@ from concurrency.allowance import Allowance
 from contract.errors import BUFFER_EMPTY, INVALID_REQUEST, UPSTREAM_ERROR, ApiError
 from contract.ids import random_id
 from contract.limits import KEY_CACHE_S, RATE_WINDOW_S
-from contract.realtime import events, replies
+from contract.realtime import events
 from contract.realtime.limits import (
     REALTIME_EVENT_BYTES,
     REALTIME_EVENTS_AT_ONCE,
@@ -23,11 +23,9 @@ from contract.realtime.limits import (
 from contract.realtime.session import AudioInput
 from contract.transcription.request import TranscriptionPlan
 from deployments.ingress.context import RequestContext
-from deployments.ingress.flows.realtime.notifier import MINUTE_S, SessionNotifier
-from deployments.ingress.flows.realtime.sound import Pace, SessionSound
+from deployments.ingress.flows.realtime.notifier import MINUTE_S, NORMAL, SessionNotifier, Wire
 from deployments.ingress.flows.realtime.transcriber import TurnTranscriber
-from deployments.ingress.flows.realtime.turns import TurnChange, TurnDetector
-from deployments.ingress.flows.realtime.wire import NORMAL, Wire
+from deployments.ingress.flows.realtime.turns import Pace, SessionSound, TurnChange, TurnDetector
 from deployments.ingress.flows.transcription import prepare
 
 SHORTEST_S = 0.1
@@ -242,14 +240,14 @@ class LiveSession:
         forgotten_bytes = 2 * (self._sound.start - before)
         self._context.service.live.sound_bytes.give_back(self._context.caller.org_id, forgotten_bytes)
 
-    def _object(self) -> replies.Event:
-        return replies.session_object(self.id, _named(self._config, self._transcriber.plan), self._expires_at)
+    def _object(self) -> events.Event:
+        return events.session_object(self.id, _named(self._config, self._transcriber.plan), self._expires_at)
 
 
-def opening_object(context: RequestContext, config: AudioInput) -> replies.Event:
+def opening_object(context: RequestContext, config: AudioInput) -> events.Event:
     """The object of a session that begins with `config` now. Raises as `LiveSession`."""
     ends_at = int(context.service.state.clock()) + REALTIME_SESSION_S
-    return replies.session_object(f"sess_{random_id()}", _named(config, _plan(context, config)), ends_at)
+    return events.session_object(f"sess_{random_id()}", _named(config, _plan(context, config)), ends_at)
 
 
 def _named(config: AudioInput, plan: TranscriptionPlan) -> AudioInput:

@@ -22,8 +22,7 @@ from contract.transcription.engine import TranscriptionEngine
 from contract.transcription.request import TranscriptionPlan
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.realtime.notifier import SessionNotifier
-from deployments.ingress.flows.realtime.sound import SessionSound
-from deployments.ingress.flows.realtime.turns import LiveTurn
+from deployments.ingress.flows.realtime.turns import LiveTurn, SessionSound
 
 log = logging.getLogger(f"parlance.{__name__}")
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from contract.chat.engine import ChatJob
-from contract.messages.events import MessageEvents
-from contract.messages.reply import message
+from contract.messages.reply import MessageEvents, message
 from contract.messages.request import MessagesRequest
 from contract.messages.translation import chat_request
 from models.chat import VllmChat
