@@ -20,6 +20,7 @@ TITLES = {
     "load": "Load",
     "inputs": "Bad input",
     "tenants": "Two organisations, two ingress replicas",
+    "reloads": "Ingress replicas come and go",
 }
 
 Row = dict[str, Any]

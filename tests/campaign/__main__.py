@@ -36,7 +36,7 @@ from tests.campaign.graph import running
 from tests.campaign.record import Outcome, Record
 
 WITHOUT_GRAPH = ("disks", "databases")
-ON_A_GRAPH = ("deaths", "load", "inputs", "tenants")
+ON_A_GRAPH = ("deaths", "load", "inputs", "tenants", "reloads")
 PARTS = WITHOUT_GRAPH + ON_A_GRAPH
 LOG = Path(__file__).parents[2] / "var/campaign.log"
 PUBLISHED = Path(__file__).parents[2] / "docs/made/campaign.json"

@@ -132,9 +132,9 @@ async def call(crowd: Crowd, text: str = "hold 0.5", model: str = "obedient") ->
     return Seen("call", answer_of(reply), reply.headers.get("x-request-id", ""), price, key if is_well else "")
 
 
-async def stream(crowd: Crowd) -> Seen:
+async def stream(crowd: Crowd, events: int = EVENTS, pause_s: float = PAUSE_S) -> Seen:
     """A completion in pieces."""
-    messages = [{"role": "user", "content": f"stream {EVENTS} {PAUSE_S}"}]
+    messages = [{"role": "user", "content": f"stream {events} {pause_s}"}]
     body = {"model": "obedient", "messages": messages, "stream": True}
     async with crowd.http.stream("POST", "/v1/chat/completions", json=body) as reply:
         request_id, last = reply.headers.get("x-request-id", ""), ""

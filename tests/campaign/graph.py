@@ -25,6 +25,9 @@ CONFIG = "tests/campaign/graph.yaml"
 PLAN = "enterprise"
 NO_LIMIT = ("--requests-per-minute=1000000000", "--concurrent-streams=1000000000")
 
+DRAINING_S = "30"
+"""As on a cluster; on one machine `make serve` has 1."""
+
 
 @dataclass
 class Graph:
@@ -107,6 +110,7 @@ def running(folder: Path) -> Iterator[Graph]:
             "PARLANCE_BLOBS_URL": f"file://{home}/bytes",
             "PARLANCE_SECRET": "5c" * 32,
             "PYTHONPATH": str(ROOT),
+            "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": DRAINING_S,
         }
         os.environ |= environment  # of the graph, and of `python -m state` here
         ports = free_ports(2)

@@ -13,7 +13,7 @@ class Outcome:
     """The result of one kind of fault.
 
     Attributes:
-        part: deaths, disks, databases, load, inputs or tenants.
+        part: deaths, disks, databases, load, inputs, tenants or reloads.
         fault: the fault in a few words: "engine killed amid a stream".
         promise: the sentence of the docs that it attacks.
         times: how often it was tried.
