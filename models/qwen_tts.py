@@ -89,8 +89,8 @@ def load(folder: Path, network: NetworkOptions, variant: Literal["base", "voice_
         package = importlib.import_module("qwen_tts")
     except ImportError as error:
         raise RuntimeError(
-            f"`{sys.executable}` has no qwen-tts; run `make setup-qwen` to make the environment whose interpreter "
-            f"`py_executable` should name"
+            f"`{sys.executable}` has no qwen-tts; run `make setup-qwen` to make the environment of the "
+            f"interpreter that `py_executable` should name"
         ) from error
     device = network.device or ("cuda:0" if torch.cuda.is_available() else "cpu")
     tts = package.Qwen3TTSModel.from_pretrained(

@@ -99,7 +99,7 @@ class Idempotency:
             attempt = Attempt(self, claim)
             self._running.add(attempt)
             return attempt
-        return self._replay(earlier, key, body_sha256, message)
+        return self._replay(earlier, key, message)
 
     async def renew(self) -> None:
         """Extends the leases of what runs here."""
@@ -137,18 +137,12 @@ class Idempotency:
             wait_s = min(2 * wait_s, MAX_RETRY_S)
             await asyncio.sleep(wait_s)
 
-    def _replay(self, row: Row[Any], key: str, body_sha256: str, message: bytes) -> StoredReply:
-        if row.kid is not None and row.kid not in self._keyring.keys:
+    def _replay(self, row: Row[Any], key: str, message: bytes) -> StoredReply:
+        if row.kid not in self._keyring.keys:
             raise IDEMPOTENCY_FINISHED(
                 f"`{HEADER}` {key} was used before this server's secret changed; use a new key", param=HEADER
             )
-        # A row without `kid` is of a version that stored the digest itself; it is gone after a day.
-        is_same = (
-            row.body_sha256 == body_sha256
-            if row.kid is None
-            else self._keyring.verify(message, row.kid, bytes.fromhex(row.body_sha256))
-        )
-        if not is_same:
+        if not self._keyring.verify(message, row.kid, bytes.fromhex(row.body_sha256)):
             raise IDEMPOTENCY_MISMATCH(f"`{HEADER}` {key} was used with another body; use a new key", param=HEADER)
         if row.status is None:
             raise IDEMPOTENCY_IN_PROGRESS(f"the first request with `{HEADER}` {key} is still running", param=HEADER)

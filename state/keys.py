@@ -137,7 +137,7 @@ def open_secrets(home: Path, environ: Mapping[str, str] = os.environ, *, is_shar
         _write_once(path, secrets.token_hex(MIN_BYTES))
     if path.stat().st_mode & 0o077:
         raise ValueError(
-            f"other users can read {path}; run `chmod 600` on it, and rotate the secret if somebody may have read it"
+            f"other users can read {path}; run `chmod 600` on it, and rotate the secret if they may have read it"
         )
     return Secrets(_parse(path.read_text(), str(path)))
 

@@ -124,7 +124,7 @@ def wish(terms: Terms, facts: Facts, memory: Memory, now_s: float) -> Wish:
     )
     if more > 0 or least > facts.target:
         replicas = min(terms.most, max(least, facts.target + more))
-        why = "somebody waits" if facts.calls else "hours of warmth"
+        why = "calls wait" if facts.calls else "hours of warmth"
         rank = WANTED if facts.calls else PROMISED
         return Wish(floor, replicas, rank, waited_s, why)
     target = min(facts.target, terms.most)
@@ -133,7 +133,7 @@ def wish(terms: Terms, facts: Facts, memory: Memory, now_s: float) -> Wish:
     can_go = target > max(least, 1) and _can_do_with(target - 1, terms, facts, memory, service_s)
     if can_go and _may_shrink(target, terms, facts, memory, service_s, now_s):
         return Wish(floor, target - 1, WANTED, 0.0, "one less is enough")
-    why = "at work" if facts.running else "somebody waits"
+    why = "at work" if facts.running else "calls wait"
     return Wish(floor, target, IDLE if can_go else WANTED, waited_s, why)
 
 

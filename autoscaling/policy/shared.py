@@ -85,7 +85,7 @@ class SharedPolicy:
         key = f"{ctx.app_name}/{ctx.deployment_name}"
         if key in self._looks:
             self._end_round(ctx.current_time or time.time())
-        known = self._members.pop(key, None)  # one that cannot be read is not one that somebody waits for
+        known = self._members.pop(key, None)  # one that cannot be read has no caller that waits
         self._looks[key] = look = reader.facts(ctx)
         self._seen[key] = Facts(look.running, look.target, look.calls)
         if known is not reader:
@@ -144,7 +144,7 @@ class SharedPolicy:
                 memory.read(table)
                 self._policy.memories[key] = memory
         except Exception as error:
-            log.warning("scaling: %s cannot be read, so idle times are learned anew: %r", self._file, error)
+            log.warning("scaling: %s cannot be read, so idle times start from their defaults: %r", self._file, error)
 
     def _write(self) -> None:
         if self._file is None:

@@ -1,7 +1,7 @@
 """How surely our ears find out that a voice did not say its text, and how often they blame one that did.
 
     python -m benchmarks.quality spoken              speaks and listens, and goes on where it stopped
-    python -m benchmarks.quality spoken --judge      tables and `ears.toml`, from what was heard already
+    python -m benchmarks.quality spoken --judge      tables and `transcribers.toml`, from what was heard already
     python -m benchmarks.quality spoken --clips FOLDER   how often people are blamed who say their text; the folder is
                                                          as `transcription --help` describes it
 
@@ -46,7 +46,7 @@ SENTENCES: dict[str, list[str]] = {
         (Path(__file__).parent / "examples" / "spoken.toml").read_text("utf-8")
     ).items()
 }
-EARS = Path(contract.__file__).parent / "speech" / "ears.toml"
+EARS = Path(contract.__file__).parent / "speech" / "transcribers.toml"
 SOUNDS = Path(__file__).parent / "results" / "spoken.jsonl"
 HEAD = """\
 # How surely the ears of a runtime find faults in what a runtime says, by language: shares of faults that were found,

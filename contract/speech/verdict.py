@@ -110,4 +110,4 @@ def can_judge(transcriber: str, speaker: str, language: str, voice: str | None) 
 @cache
 def measured() -> dict[str, Any]:
     """Returns the figures by transcriber, speaker and language that `python -m benchmarks.quality spoken` writes."""
-    return tomllib.loads(Path(__file__).with_name("ears.toml").read_text("utf-8"))
+    return tomllib.loads(Path(__file__).with_name("transcribers.toml").read_text("utf-8"))

@@ -3,7 +3,7 @@
     from graph import connect
     g = connect()
     g.chat["qwen2.5-coder-0.5b-instruct"].complete("Name the capital of France.").text
-    for batch in g.chat["qwen2.5-coder-0.5b-instruct"].stream("Tell me a story."): ...
+    for batch in g.chat["qwen2.5-coder-0.5b-instruct"].stream("Write a story."): ...
     g.embeddings["all-minilm-l6-v2"].embed(["one text", "another"])        # numpy float32 [2, 384]
     g.rerank["all-minilm-l6-v2-cosine"].rerank("a query", ["a document", "another"])
     g.speech["supertonic-3"].speak("Good morning.", "en", "F1")            # bytes of a WAV file

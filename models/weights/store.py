@@ -129,7 +129,7 @@ def check(name: str, *, only_pinned: bool = False) -> None:
     stanza = _stanza(name, home, locked_here=not only_pinned)
     if only_pinned and not stanza.files:
         raise WeightsError(
-            f"the weights `{name}` are a folder whose files are not pinned; "
+            f"the weights `{name}` are a folder with files that are not pinned; "
             f"`python -m launch weights pin {name} {stanza.source[0]} --licence ...` prints a stanza that does"
         )
 

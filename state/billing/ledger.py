@@ -67,7 +67,8 @@ class Ledger:
 
         Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT, STATE_UNAVAILABLE if the database cannot record it.
         """
-        hold = Reservation(self, caller, request_id=request_id, line=line, model=model)
+        entry = Entry.of(caller, request_id, line, model)
+        hold = Reservation(caller, entry, self._top_up, self._settle, self.void)
         if caller.org_limited or caller.user_limited:
             hold.held_micro_eur = max(1, estimate_micro_eur)
             await self._hold(hold)
@@ -111,13 +112,13 @@ class Ledger:
             await asyncio.shield(posting)
         except asyncio.CancelledError:
             # The client disconnected while the money was being held; nobody is left to settle it.
-            self.spawn(self._void_after(posting, hold.entry))
+            self.spawn(self._void_after(posting, hold))
             raise
 
-    async def _void_after(self, posting: asyncio.Task[None], entry: Entry) -> None:
+    async def _void_after(self, posting: asyncio.Task[None], hold: Reservation) -> None:
         await asyncio.wait([posting])
         if not posting.cancelled() and posting.exception() is None:
-            await self.void(entry)
+            await self.void(hold)
 
     async def mark(self) -> None:
         """Records what the streams of this process have used since the last time.
@@ -202,7 +203,7 @@ class Ledger:
             await asyncio.wait(pending)
         return purse.entry.id not in self._rows()
 
-    def settle(self, bill: Bill) -> asyncio.Future[int]:
+    def _settle(self, bill: Bill) -> asyncio.Future[int]:
         """Posts the usage line with others of its organisation. The result is the micro-EUR charged.
 
         If that fails, whatever the reason, it is retried in the background: as long as the process lives, no line is
@@ -250,7 +251,7 @@ class Ledger:
         wait_s = RETRY_S
         while bill.entry.id in self._unposted:
             await asyncio.sleep(wait_s)
-            await self.settle(bill)
+            await self._settle(bill)
             wait_s = min(2 * wait_s, MAX_RETRY_S)
 
     async def _drain_queue(self, org_id: int) -> None:
@@ -300,7 +301,7 @@ class Ledger:
         except OverLimit as refused:
             raise over_limit(refused, caller, fault) from None
 
-    async def top_up(self, hold: Reservation, amount: int) -> bool:
+    async def _top_up(self, hold: Reservation, amount: int) -> bool:
         """Holds `amount` micro-EUR more. Returns False if the reservation has ended. Raises OverLimit."""
         await self._marks.written(hold.entry)
         if hold.funds is Funds.PURSE and hold.purse and hold.purse.take(amount):
@@ -315,14 +316,21 @@ class Ledger:
             hold.recorded(used)
         return is_held
 
-    async def void(self, entry: Entry) -> None:
+    def void(self, hold: Reservation) -> asyncio.Task[int]:
         """Releases what is held in a row. If that fails, the lease expires and a reaper does it."""
+        return self.spawn(self._void(hold))
+
+    async def _void(self, hold: Reservation) -> int:
+        entry = hold.entry
+        if not hold.may_have_row:
+            return 0
         await self._marks.written(entry)
         try:
             await self._database.run(partial(postings.void, entry=entry), row=entry.org_id)
         except Exception as error:
             log.error("could not release the reservation of request %s yet: %s", entry.request_id, without_text(error))
         self._open.pop(entry.id, None)
+        return 0
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs `work` to its end even if the request that started it is cancelled."""

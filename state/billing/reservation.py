@@ -9,25 +9,19 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from contract.access import Caller
 from contract.catalog import Model
 from contract.errors import RECORDING_TIMEOUT, STATE_UNAVAILABLE, UPSTREAM_TIMEOUT, WARMING_UP, ApiError
-from contract.ids import random_id
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from state.billing.purse import Purse
 from state.billing.usage import NO_USAGE, Bill, Entry, OverLimit, Usage, over_limit
-
-if TYPE_CHECKING:
-    from state.billing.ledger import Ledger
 
 Quantities = Mapping[str, int] | None
 
 MARK_S = 1.0
 """Time between marks, and the age from which a request gets any."""
-
-MAX_TEXT_CHARS = 255
 
 TIME_LIMITS = frozenset({UPSTREAM_TIMEOUT, RECORDING_TIMEOUT, WARMING_UP})
 """Faults that a client can provoke by the length of its request: what a stream has sent by then is billed."""
@@ -72,6 +66,11 @@ TRANSITIONS = {
 class Reservation:
     """Money held for one billed request. The first of `settle` and `void` wins; later calls change nothing.
 
+    Args:
+        top_up: holds that many micro-EUR more; False where it has ended. Raises OverLimit.
+        settle: posts its bill; gives what was charged.
+        void: releases what it holds in a row; is done, with 0, once it has.
+
     Attributes:
         held_micro_eur: 0 for callers without a limit.
         used: what `note` last said, and in the end what was billed.
@@ -82,15 +81,23 @@ class Reservation:
         end: gives the micro-EUR that were charged, 0 where it is void; None until it is on the way there.
     """
 
-    def __init__(self, ledger: Ledger, caller: Caller, *, request_id: str, line: str, model: str) -> None:
-        texts = (_storable(text) for text in (request_id, line, model))
-        self.entry = Entry(random_id(), caller.org_id, caller.user_id, caller.key_id, *texts)
+    def __init__(
+        self,
+        caller: Caller,
+        entry: Entry,
+        top_up: Callable[[Reservation, int], Awaitable[bool]],
+        settle: Callable[[Bill], asyncio.Future[int]],
+        void: Callable[[Reservation], asyncio.Future[int]],
+    ) -> None:
+        self.entry = entry
         self.held_micro_eur = 0
         self.used = NO_USAGE
         self.marked: Usage | None = None
         self.funds = Funds.NONE
         self.purse: Purse | None = None
-        self._ledger = ledger
+        self._top_up = top_up
+        self._settle = settle
+        self._void = void
         self.caller = caller
         self._opened_s = time.monotonic()
         self.waited_s: Callable[[], float] = float
@@ -141,7 +148,7 @@ class Reservation:
         if micro_eur <= 0 or not (self.caller.org_limited or self.caller.user_limited):
             return
         try:
-            is_held = await self._ledger.top_up(self, micro_eur)
+            is_held = await self._top_up(self, micro_eur)
         except OverLimit as refused:
             raise over_limit(refused, self.caller) from None
         if not is_held:
@@ -165,7 +172,7 @@ class Reservation:
             took_ms = round(1000 * (time.monotonic() - self._opened_s))
             waited_ms = min(took_ms, round(1000 * self.waited_s()))
             bill = Bill(self.entry, used, took_ms, waited_ms, self.may_have_row, *self._covered(used.cost_micro_eur))
-            self.end = self._ledger.settle(bill)
+            self.end = self._settle(bill)
         return await asyncio.shield(self.end)
 
     def _covered(self, cost_micro_eur: int) -> tuple[str | None, int]:
@@ -180,27 +187,17 @@ class Reservation:
     async def void(self) -> None:
         """Releases what is held without billing, unless the request was settled."""
         if self.end is None:
-            self.end = self._ledger.spawn(self._void())
+            self.end = self._void(self)
             if self.funds is Funds.PURSE and self.purse:
                 self.purse.free_micro_eur += self.held_micro_eur
                 self.move(Step.FREE)
         await asyncio.shield(self.end)
-
-    async def _void(self) -> int:
-        if self.may_have_row:
-            await self._ledger.void(self.entry)
-        return 0
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         await self.void()
-
-
-def _storable(text: str) -> str:
-    """`text` as both databases accept it: clients choose request ids, and a refused line would never be billed."""
-    return text[:MAX_TEXT_CHARS].replace("\0", "?").encode("utf-8", "replace").decode()
 
 
 class Account:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from argparse import Namespace
 from pathlib import Path
 
@@ -24,7 +23,7 @@ _DURATION = re.compile(r"(\d{1,9})([mhd])", re.ASCII)
 
 def org_create(connection: Connection, options: Namespace, _home: Path) -> str:
     """Adds an organisation; its budget has no limit."""
-    organisations.create(connection, options.name, options.plan, names(options.entitle), _now_s())
+    organisations.create(connection, options.name, options.plan, names(options.entitle), now_s(connection))
     return f"organisation {options.name} on plan {options.plan}"
 
 
@@ -69,7 +68,7 @@ def key_create(connection: Connection, options: Namespace, home: Path) -> str:
     scopes = api_keys.parse_scopes(names(options.scopes))
     valid_s = None if options.valid_for is None else duration_s(options.valid_for)
     org_id = organisations.find(connection, options.org).id
-    user_id = options.user and organisations.ensure_user(connection, org_id, options.user, _now_s())
+    user_id = options.user and organisations.ensure_user(connection, org_id, options.user, now_s(connection))
     key = keys.mint(options.prefix)
     api_keys.store(
         connection,
@@ -79,7 +78,7 @@ def key_create(connection: Connection, options: Namespace, home: Path) -> str:
         user_id=user_id,
         scopes=scopes,
         label=options.label,
-        now_s=_now_s(),
+        now_s=now_s(connection),
         expires_at=None if valid_s is None else now_s(connection) + valid_s,
     )
     return key.text
@@ -87,7 +86,7 @@ def key_create(connection: Connection, options: Namespace, home: Path) -> str:
 
 def key_revoke(connection: Connection, options: Namespace, _home: Path) -> str:
     """Revokes a key."""
-    api_keys.revoke(connection, options.id, _now_s())
+    api_keys.revoke(connection, options.id, now_s(connection))
     return f"key {options.id} is revoked; running servers refuse it within 5 seconds"
 
 
@@ -96,7 +95,7 @@ def budget_set(connection: Connection, options: Namespace, _home: Path) -> str:
     if options.time_zone is not None and options.every != "month":
         raise ValueError("a time zone belongs to months; add `--every month`")
     org_id = organisations.find(connection, options.org).id
-    user_id = options.user and organisations.ensure_user(connection, org_id, options.user, _now_s())
+    user_id = options.user and organisations.ensure_user(connection, org_id, options.user, now_s(connection))
     organisations.set_limit(connection, org_id, user_id, options.limit_micro_eur)
     if options.every is not None:
         months.set_renewal(
@@ -149,7 +148,3 @@ def _agreed(limit: int, what: str) -> int | None:
     if limit < 0:
         raise ValueError(f"{what} cannot be {limit}; 0 means the plan's limit")
     return limit or None
-
-
-def _now_s() -> int:
-    return int(time.time())

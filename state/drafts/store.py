@@ -75,10 +75,13 @@ class Drafts:
 
     async def find(self, org_id: int, draft_id: str) -> Draft:
         """An organisation's draft. Raises NOT_FOUND, for another's in the same words as for one that never was."""
-        match = await self._find(draft_id)
-        if match is None or match.org_id != org_id:
+        draft = await self.read(draft_id) if ID_PATTERN.fullmatch(draft_id) else None
+        if draft and self._is_late(draft):
+            await self._expire(draft_id)
+            draft = await self.read(draft_id)
+        if draft is None or draft.org_id != org_id:
             raise changes.unknown(draft_id)
-        return match
+        return draft
 
     async def read(self, draft_id: str) -> Draft | None:
         """A draft of any organisation, as it stands; None if there is none."""
@@ -207,15 +210,6 @@ class Drafts:
         if ended and await self._delete_bytes(draft, now_s):
             row = delete(drafts).where(drafts.c.id == draft.id, drafts.c.state == "discarded")
             await self._database.run(lambda c: c.execute(row))
-
-    async def _find(self, draft_id: str) -> Draft | None:
-        if not ID_PATTERN.fullmatch(draft_id):
-            return None
-        draft = await self.read(draft_id)
-        if draft is None or not self._is_late(draft):
-            return draft
-        await self._expire(draft_id)
-        return await self.read(draft_id)
 
     def _is_late(self, draft: Draft) -> bool:
         return draft.state == "pending" and draft.expires_at <= self._now_s()

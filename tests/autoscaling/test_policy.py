@@ -140,7 +140,7 @@ def decide(
 
 
 def test_somebody_who_waits_for_a_cold_engine_wakes_it_at_once() -> None:
-    assert decide(TERMS, Facts(calls=1)) == ScalingDecision(1, "somebody waits")
+    assert decide(TERMS, Facts(calls=1)) == ScalingDecision(1, "calls wait")
 
 
 @pytest.mark.parametrize(("waiting", "replicas"), [(11, 1), (12, 1), (13, 2)])

@@ -208,7 +208,7 @@ def test_a_folder_that_nobody_has_pinned(home: Path) -> None:
     catalog = changed(weights="mine")
     assert list(faults(Plan(catalog), Site({}))) == []
     reason = only(Plan(catalog, only_pinned=True), Site({}))
-    assert "the weights `mine` are a folder whose files are not pinned" in reason
+    assert "the weights `mine` are a folder with files that are not pinned" in reason
     assert "python -m launch weights pin mine dir:/models/mine" in reason
 
 

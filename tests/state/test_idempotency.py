@@ -267,15 +267,6 @@ async def test_a_stored_digest_cannot_be_tried_out_without_the_secret(store: Ide
         assert await fault_of(begin(other, "k1", "sha-of-a-short-state")) == fault
 
 
-async def test_a_digest_of_an_older_version_stays_valid(store: Idempotency, database: Database) -> None:
-    await (await started(store, "k")).finish(200, {}, b"done")
-    await database.run(
-        lambda connection: connection.execute(update(replies).values(kid=None, body_sha256="sha")) and None
-    )
-    assert isinstance(await begin(store, "k"), StoredReply)
-    assert await fault_of(begin(store, "k", "other")) == "IDEMPOTENCY_MISMATCH"
-
-
 async def test_what_a_long_outage_left_is_deleted_a_bounded_number_at_a_time(database: Database) -> None:
     row = {"key_id": "k", "route": "r", "attempt": "a", "body_sha256": "s", "created_at": 0, "lease_until": 0}
     many = 2 * replies_sql.AT_ONCE + 1

@@ -115,7 +115,7 @@ async def test_leaving_the_block_by_an_error_voids(database: Database) -> None:
 async def test_topping_up_what_ended_elsewhere_is_refused(database: Database) -> None:
     caller, ledger = await make_caller(database, 100), Ledger(database)
     hold = await reserve(ledger, caller, 40)
-    await ledger.void(hold.entry)
+    await ledger.void(hold)
     assert await fault_of(hold.top_up(1)) == "STATE_UNAVAILABLE"
     assert await money(database, caller) == (0, 0)
 

@@ -56,7 +56,7 @@ def rest(core: EngineCore, pages: Pages) -> None:
     if core.reset_prefix_cache():
         pages.empty()
         trim_heap()
-        log.info("at rest: nobody has asked anything for a while, so the cache was given back")
+        log.info("idle: released the cache")
 
 
 class Commands(queue.SimpleQueue[Command | None]):

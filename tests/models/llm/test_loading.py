@@ -272,11 +272,11 @@ async def test_an_engine_at_rest_gives_its_cache_back_and_answers_as_before(
     (pages,) = llm.engine_core._pages._mapped
     with caplog.at_level(logging.INFO, LOGGER):
         first, again = await answer(llm), await answer(llm)
-        await until(lambda: sum("at rest" in each for each in caplog.messages) >= 1)
+        await until(lambda: sum("released the cache" in each for each in caplog.messages) >= 1)
         assert not any(pages[place] for place in range(0, CACHE_BYTES, 64))
         rested = await answer(llm)
         assert any(pages[place] for place in range(0, CACHE_BYTES, 64))
-        await until(lambda: sum("at rest" in each for each in caplog.messages) >= 2)
+        await until(lambda: sum("released the cache" in each for each in caplog.messages) >= 2)
     assert first.outputs[0].token_ids == again.outputs[0].token_ids == rested.outputs[0].token_ids
     assert (again.num_cached_tokens > 0, rested.num_cached_tokens) == (True, 0)
 
