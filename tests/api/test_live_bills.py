@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 
-from contract.access import Scope
 from contract.errors import ORG_SPEND_LIMIT, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, Fault
 from deployments.ingress.flows.realtime import session
 from deployments.ingress.flows.realtime.notifier import SessionNotifier
@@ -20,9 +18,7 @@ from tests.api.live import (
     TRANSCRIPTION,
     TURN,
     hearing,
-    left_behind,
     listening,
-    revoke,
     scripted_speech,
     transcriber_of,
 )
@@ -33,37 +29,6 @@ __all__ = ["scripted_speech"]
 
 async def billed(api: Api) -> list[int]:
     return [line.quantity for line in await api.usage()]
-
-
-@pytest.mark.parametrize("end", ["leave", "clear", "commit and leave", "the key is revoked"])
-async def test_what_has_begun_is_owed(
-    api: Api, pass_cache_time: Callable[[], None], monkeypatch: pytest.MonkeyPatch, end: str
-) -> None:
-    """Every order of events: tests/api/test_live_account.py."""
-    monkeypatch.setattr(session, "KEY_CACHE_S", 0.01)
-    engine = hearing(api, lambda seconds: asyncio.Event().wait())  # type: ignore[arg-type,return-value]
-    key = await api.key(*Scope)
-    async with listening(api, key=key) as live:
-        if end == "commit and leave":
-            await live.update(turn_detection=None)
-        await live.speak(2.5)
-        if end == "commit and leave":
-            await live.send("input_audio_buffer.commit")
-        await until(lambda: engine.heard_s)
-        if end == "the key is revoked":
-            await revoke(api, key)
-            pass_cache_time()
-            assert (await live.next("input_audio_buffer.speech_started"))["type"]
-            assert (await live.error())["code"] == "invalid_api_key"
-            assert await live.closed() == 1008
-        if end == "clear":
-            await live.speak(2.0)
-            await live.send("input_audio_buffer.clear")
-            await live.next("input_audio_buffer.cleared")
-            assert (await live.end())["billed_s"] == 3
-        live.socket.transport.abort()
-    assert await billed(api) == [3]
-    assert left_behind(api) == [0, 0, 0, 0]
 
 
 async def test_a_turn_that_waits_for_an_engine_is_free(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,11 +131,12 @@ class NumberedListener:
 
     Attributes:
         sound: all samples that it took of the session.
-        delay_s: of the next answer; fails_next: it dies instead.
+        delay_s: of the next answer; failure: it raises that instead.
     """
 
     def __init__(self) -> None:
-        self.open, self.sound, self.delay_s, self.fails_next = 0, bytearray(), 0.0, False
+        self.open, self.sound, self.delay_s = 0, bytearray(), 0.0
+        self.failure: type[Exception] | None = None
         self._rest = b""
 
     def stream(self, format: Any, owner: str) -> NumberedListener:
@@ -146,9 +147,9 @@ class NumberedListener:
     async def listen(self, sound: bytes) -> Frames:
         delay_s, self.delay_s = self.delay_s, 0.0
         await asyncio.sleep(delay_s)
-        if self.fails_next:
-            self.fails_next, self._rest = False, b""
-            raise ListenerFailed
+        if failure := self.failure:
+            self.failure, self._rest = None, b""
+            raise failure
         self.sound += sound
         waiting = self._rest + sound
         whole = len(waiting) // (2 * FRAME) * 2 * FRAME
@@ -256,12 +257,18 @@ class Client:
     ledger: Event | None = None
     failure: AssertionError | None = None
     is_ending: bool = False
+    may_crash: bool = False
     reads: asyncio.Event = field(default_factory=asyncio.Event)
     inbox: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
 
     @property
     def received(self) -> int:
         return len(self.listener.sound) // 2
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it answers no more: it was closed, has left, or is not read."""
+        return self.code is not None or self.serving.done() or not self.reads.is_set()
 
     def connect(self, api: Api, key: str) -> None:
         self.reads.set()
@@ -375,7 +382,8 @@ class Client:
         start, end = self.heard_until(item)
         calls = [call for call in self.engine.calls if item.first_start <= call.start <= item.last_start]
         fault = next((fault for fault in FAULTS.values() if fault.code == item.error), None)
-        if item.text_of or (fault and fault.status >= 500 and fault not in TIME_LIMITS):
+        has_crashed = self.code == 1011 and item.events[-1] != "F" and not item.is_cleared
+        if item.text_of or has_crashed or (fault and fault.status >= 500 and fault not in TIME_LIMITS):
             return end - start
         # The call that a time limit ended has failed; a draft that the turn's end has ended has not.
         failed = self.engine.calls[item.calls_before :] if fault in TIME_LIMITS else []
@@ -480,9 +488,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     def _is_answered(self, events: list[Event], error: Event, *types: str) -> bool:
         """Whether one of these events came, or an error; a session that ends says no more than that."""
-        client = self.socket
-        is_over = client.code is not None or client.serving.done() or not client.reads.is_set()
-        return is_over or bool(error) != any(event["type"] in types for event in events)
+        return self.socket.is_over or bool(error) != any(event["type"] in types for event in events)
 
     @precondition(has_session)
     @rule(samples=st.integers(1, 100 * FRAME) | st.sampled_from([2 * RATE, 3 * RATE, 9 * RATE]))
@@ -498,23 +504,25 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(is_speech=st.booleans(), samples=st.integers(1, 60 * FRAME), delay_s=st.sampled_from([0.0, 0.2, 35.0]))
     def append_to_a_listener(self, is_speech: bool, samples: int, delay_s: float) -> None:
         """That dies, or takes long, for which nothing here waits."""
-        self.run(self._append(is_speech, samples, delay_s, fails=not delay_s))
+        self.run(self._append(is_speech, samples, delay_s, None if delay_s else ListenerFailed))
 
-    async def _append(self, is_speech: bool, samples: int, delay_s: float = 0.0, fails: bool = False) -> None:
+    async def _append(
+        self, is_speech: bool, samples: int, delay_s: float = 0.0, failure: type[Exception] | None = None
+    ) -> None:
         client = self.socket
         await client.ask('{"type": "parlance.session.ledger"}')  # what was not waited for has ended
         at = client.received
         if at + samples > MOST_S * RATE or client.serving.done():
             return
-        client.listener.delay_s, client.listener.fails_next = delay_s, fails
+        client.listener.delay_s, client.listener.failure = delay_s, failure
         sound = (SPEECH if is_speech else SILENCE)[2 * at : 2 * (at + samples)]
         id, _, error = await self._ask(
             "input_audio_buffer.append", waits=not delay_s, audio=base64.b64encode(sound).decode()
         )
         client.sent[id] = is_speech, samples
-        if fails:
+        if failure:
             client.boundaries.add(at)
-        if not delay_s and client.code is None and client.reads.is_set() and not client.serving.done():
+        if not delay_s and not client.is_over:
             assert client.received == at + (0 if error else samples)
 
     @precondition(has_session)
@@ -541,7 +549,7 @@ class SessionMachine(RuleBasedStateMachine):
         about = {"type": "transcription", "audio": {"input": settings}}
         _, events, error = self.run(self._ask("session.update", session=about))
         assert self._is_answered(events, error, "session.updated")
-        assert error or language != "klingon" or not self.socket.reads.is_set() or self.socket.code is not None
+        assert error or language != "klingon" or self.socket.is_over
 
     @precondition(has_session)
     @rule(message=st.sampled_from(MALFORMED))
@@ -561,6 +569,37 @@ class SessionMachine(RuleBasedStateMachine):
         engine = self.socket.engine
         engine.answer = (lambda: answer("a reason")) if answer else None
         engine.is_silent, engine.delay_s = is_silent, delay_s
+
+    @precondition(lambda self: self.has_session() and not self.socket.is_over and not self.socket.is_ending)
+    @rule(
+        draft_s=st.sampled_from([0.0, 1000.0]),
+        has_replica=st.sampled_from([True, True, False]),
+        answer=st.sampled_from([AUDIO_UNREADABLE, UPSTREAM_ERROR]),
+        end=st.sampled_from(["commit", "clear", "silence", "leave", "crash"]),
+    )
+    def end_a_turn_after_a_draft(
+        self, draft_s: float, has_replica: bool, answer: Callable[..., Exception], end: str
+    ) -> None:
+        """A slow draft is given up, and what it had begun stays owed; then the engine fails."""
+        self.change_server(has_replica, True)
+        self.change_engine(None, False, draft_s)
+        self.run(self._append(True, 2 * RATE))
+        self.wait(0.05)
+        self.run(self._append(True, 2 * FRAME))
+        self.change_engine(answer, False, 0.0)
+        match end:
+            case "commit":
+                self.commit()
+                self.wait(10.0)  # it is asked again
+            case "clear":
+                self.clear()
+            case "silence":
+                self.run(self._append(False, RATE))
+            case "leave":
+                self.run(self._leave())
+            case "crash":
+                self.socket.may_crash = True
+                self.run(self._append(True, FRAME, failure=ZeroDivisionError))
 
     @precondition(has_session)
     @rule(has_replica=st.booleans(), has_database=st.booleans())
@@ -585,7 +624,7 @@ class SessionMachine(RuleBasedStateMachine):
                 await self._ask("parlance.session.end")
                 self.socket.is_ending = True
             case "leave":
-                self.socket.inbox.put_nowait({"type": "websocket.disconnect", "code": 1006})
+                self._hang_up()
             case "read no more":
                 self.socket.reads.clear()
             case "drain":
@@ -600,6 +639,13 @@ class SessionMachine(RuleBasedStateMachine):
             case "an hour passes":
                 await asyncio.sleep(3590)
 
+    def _hang_up(self) -> None:
+        self.socket.inbox.put_nowait({"type": "websocket.disconnect", "code": 1006})
+
+    async def _leave(self) -> None:
+        self._hang_up()
+        await self.socket.serving
+
     # --- what holds ---------------------------------------------------------------------------------------------------
 
     @invariant()
@@ -612,7 +658,7 @@ class SessionMachine(RuleBasedStateMachine):
         if self.database.is_down:
             self.revoked_s = max(self.revoked_s, self.now_s) if self.revoked_s < math.inf else math.inf
         is_late = self.now_s > self.revoked_s + 10
-        assert not is_late or client.code is not None or client.serving.done() or not client.reads.is_set()
+        assert not is_late or client.is_over
         if not client.serving.done():
             return
         assert client.serving.exception() is None
@@ -623,7 +669,7 @@ class SessionMachine(RuleBasedStateMachine):
         """The books of a session that is over."""
         if client.failure:
             raise client.failure
-        assert client.code != 1011
+        assert client.code != 1011 or client.may_crash
         self.database.is_down = False
         await asyncio.sleep(70)  # what the database has missed is written
         before, self.heard = self.heard, self._seconds()
@@ -674,8 +720,7 @@ class SessionMachine(RuleBasedStateMachine):
         """The client leaves, or everything is well again and the session ends; nothing is left of it."""
         self.database.is_down = False
         if (client := self.client) and self.leaves:
-            await self._stop("leave")
-            await client.serving
+            await self._leave()
             await self._account(client)
         elif client:
             client.reads.set()

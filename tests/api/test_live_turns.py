@@ -6,12 +6,9 @@ import base64
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from audio.listener import FRAME, RATE
 from contract.errors import ApiError
@@ -227,56 +224,3 @@ def test_an_idle_session_gives_its_place_to_a_new_one(idle_s: dict[int, Sequence
             stack.enter_context(sessions.session(4, Place()))
         assert [name for name, place in places.items() if place.left] == ([left] if left else [])
         assert len(sessions) == 4
-
-
-# --- seconds ---------------------------------------------------------------------------------------------------------
-
-Step = tuple[str, float, int]
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("sound"), st.sampled_from([0.0, 0.4, 0.9]), st.integers(1, 40 * FRAME)),
-        st.tuples(st.sampled_from(["commit", "clear", "transcribe", "lose"]), st.just(0.0), st.just(0)),
-    ),
-    max_size=60,
-)
-
-
-@given(STEPS, st.booleans())
-def test_every_sample_is_somewhere_once(steps: Sequence[Step], is_detected: bool) -> None:
-    turns = detector(silence_duration_ms=200) if is_detected else TurnDetector(None)
-    ledger, waiting, ended = SecondsLedger(), list[LiveTurn](), list[LiveTurn]()
-    for what, probability, samples in steps:
-        match what:
-            case "sound":
-                # Not in whole frames: what is committed or cleared may be in the middle of one.
-                ledger.received += samples
-                frames = (ledger.received - turns.position) // FRAME
-                for change in turns.listen([probability] * frames, ledger.received):
-                    if change.kind == "started":
-                        ledger.open(change.turn)
-                    else:
-                        waiting.append(change.turn)
-            case "commit" if turns.turn:
-                waiting.append(turns.commit(turns.turn, ledger.received).turn)
-            case "clear":
-                if turn := turns.clear(ledger.received):
-                    ledger.mark_untranscribed(turn, "cleared", owes_begun=True)
-                    ended.append(turn)
-            case "transcribe" if waiting:
-                ended.append(waiting.pop(0))
-                ledger.mark_transcribed(ended[-1])
-            case "lose" if waiting:
-                ended.append(waiting.pop(0))
-                ledger.mark_untranscribed(ended[-1], "upstream_error", owes_begun=False)
-        shown = ledger.object()
-        assert shown["received_s"] == pytest.approx(shown["speech_s"] + shown["silence_s"])
-        assert ledger.silence >= 0
-        assert ledger.speech == ledger.transcribed + ledger.untranscribed + ledger.pending
-    open_at_the_end = [*waiting, *([turns.turn] if turns.turn else [])]
-    ledger.end(owes_begun=True)
-    assert ledger.pending == 0
-    spans = sorted((turn.start, turn.end) for turn in ended + open_at_the_end)
-    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
-    assert all(0 <= start <= end <= ledger.received for start, end in spans)
-    assert ledger.speech == sum(end - start for start, end in spans)
-    assert ledger.untranscribed == sum(piece.end - piece.start for piece in ledger.pieces)

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from contract.limits import UPLOAD_BYTES
 from contract.transcription.uploads import RECORDING_TYPES
 from tests.api.conftest import Api, refused
@@ -14,6 +16,7 @@ from tests.api.uploads import (
     PATH,
     SOUND,
     WEBM,
+    in_pieces,
     put,
     put_raw,
     state_of,
@@ -90,6 +93,14 @@ async def test_a_declared_length_is_refused_before_the_body_is_read(api: Api) ->
 
     assert await put_raw(api, ticket, counted(), (b"content-length", b"%d" % (len(SOUND) + 1))) == 413
     assert read == 0
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+@pytest.mark.parametrize(("more", "status"), [(-1, 200), (0, 200), (1, 413)])
+async def test_413_a_body_longer_than_its_ticket(api: Api, more: int, status: int, is_declared: bool) -> None:
+    ticket, sound = await ticket_of(api, len(SOUND)), (SOUND + b"x")[: len(SOUND) + more]
+    reply = await put(api, ticket, sound if is_declared else in_pieces(sound[:5], sound[5:]))
+    assert (reply.status_code, await state_of(api, ticket)) == (status, "uploaded" if status == 200 else "issued")
 
 
 async def test_an_endless_body_ends_at_the_limit(api: Api, tmp_path: Path) -> None:

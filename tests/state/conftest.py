@@ -15,10 +15,11 @@ from state.blobs.open import open_blobs
 from state.database.base import Database
 from state.database.open import connect, migrate
 from tests.state.books import WAIT_S, make_caller
+from tests.state.doubles import VirtualTime
 from tests.state.drafts import Workshop
 from tests.state.servers import Postgres, Redis, run_server, temporary_folder
 
-ON_SQLITE_ALONE = ("test_accounts", "test_funds", "test_voices")
+ON_SQLITE_ALONE = ("test_accounts", "test_voices")
 """Files whose statements are the same for both databases. What replicas share on PostgreSQL they try by themselves."""
 
 MIGRATED = "migrated"
@@ -68,6 +69,14 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     opened = connect(database_url, WAIT_S)
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+async def virtual(database_url: str, database: Database) -> AsyncIterator[VirtualTime]:
+    """The database at a time that a test sets."""
+    time = await VirtualTime.over(database_url, 1_800_000_000)
+    yield time
+    await time.database.close()
 
 
 @pytest.fixture

@@ -227,6 +227,35 @@ async def test_fifty_at_once_run_once(store: Idempotency) -> None:
     assert {r.fault.name for r in results if isinstance(r, ApiError)} == {"IDEMPOTENCY_IN_PROGRESS"}
 
 
+@pytest.mark.parametrize(("beyond_s", "is_free"), [(-1, False), (0, True), (1, True)])
+async def test_a_crashed_run_frees_its_key_at_the_end_of_its_lease(
+    virtual: VirtualTime, beyond_s: int, is_free: bool
+) -> None:
+    store = Idempotency(virtual.database, KEYRING)
+    await started(store)
+    await virtual.set(NOW_S + LEASE_S + beyond_s)
+    assert await fault_of(begin(store)) == (None if is_free else "IDEMPOTENCY_IN_PROGRESS")
+
+
+@pytest.mark.parametrize(("beyond_s", "is_kept"), [(-1, True), (0, False), (1, False)])
+async def test_an_answer_is_kept_for_a_day(virtual: VirtualTime, beyond_s: int, is_kept: bool) -> None:
+    store = Idempotency(virtual.database, KEYRING)
+    await (await started(store)).finish(200, {}, b"x")
+    await virtual.set(NOW_S + KEEP_S + beyond_s)
+    assert isinstance(await begin(store), StoredReply if is_kept else Attempt)
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(9, True), (10, True), (11, False)])
+async def test_a_body_beyond_the_quota_of_an_organisation_is_not_kept(
+    store: Idempotency, database: Database, monkeypatch: pytest.MonkeyPatch, size: int, is_kept: bool
+) -> None:
+    monkeypatch.setattr(replies_sql, "KEPT_REPLY_BYTES", 20)
+    one, other = [await stored_key(database, "acme") for _ in range(2)]
+    await (await started(store, "k1", **one)).finish(200, {}, b"x" * 10)
+    await (await started(store, "k2", **other)).finish(200, {}, b"x" * size)
+    assert await fault_of(begin(store, "k2", **other)) == (None if is_kept else "IDEMPOTENCY_FINISHED")
+
+
 @pytest.mark.parametrize("size", [None, MAX_BODY_BYTES - 1, MAX_BODY_BYTES, MAX_BODY_BYTES + 1])
 async def test_an_answer_that_is_not_kept_is_still_not_done_twice(store: Idempotency, size: int | None) -> None:
     await (await started(store)).finish(200, {}, None if size is None else b"x" * size)

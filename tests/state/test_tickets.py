@@ -421,6 +421,39 @@ async def test_of_many_processes_one_gives_a_ticket_its_recording_and_one_uses_i
             assert (won.count(True), refused) == (1, ["NOT_FOUND"] * 49)
 
 
+@pytest.mark.parametrize(("beyond_s", "is_open"), [(-1, True), (0, False), (1, False)])
+async def test_a_ticket_expires_at_its_second(virtual: VirtualTime, blobs: Blobs, beyond_s: int, is_open: bool) -> None:
+    store, caller = Tickets(virtual.database, blobs), await make_caller(virtual.database)
+    full, empty = [await issued(store, caller) for _ in range(2)]
+    await store.uploaded(full.id, full.new_blob())
+    await virtual.set(virtual.now_s + UPLOAD_S + beyond_s)
+    assert await store.uploaded(empty.id, empty.new_blob()) == is_open
+    assert await fault_of(store.consume(caller.org_id, full.id)) == (None if is_open else "NOT_FOUND")
+
+
+@pytest.mark.parametrize(("beyond_s", "is_kept"), [(-1, True), (0, False), (1, False)])
+async def test_what_a_used_ticket_left_is_swept_at_its_second(
+    virtual: VirtualTime, blobs: Blobs, beyond_s: int, is_kept: bool
+) -> None:
+    store, caller = Tickets(virtual.database, blobs), await make_caller(virtual.database)
+    ticket = await issued(store, caller)
+    blob = ticket.new_blob()
+    await blobs.put(blob, b"sound")
+    await store.uploaded(ticket.id, blob)
+    await store.consume(caller.org_id, ticket.id)
+    await virtual.set(virtual.now_s + AT_WORK_S + beyond_s)
+    await store.sweep()
+    assert await blobs.exists(blob) == is_kept
+
+
+@pytest.mark.parametrize(("room", "fault"), [(2999, "TOO_MANY_UPLOADS"), (3000, None), (3001, None)])
+async def test_an_organisation_takes_half_of_what_stays_free(
+    store: Tickets, caller: Caller, room: int, fault: str | None
+) -> None:
+    await issued(store, caller)
+    assert await fault_of(store.issue(caller, "audio/webm", 1000, room + 1000)) == fault
+
+
 async def test_many_at_once_never_pass_the_limit(store: Tickets, caller: Caller) -> None:
     asking = (issued(store, caller) for _ in range(OPEN_UPLOADS + 30))
     answers = await asyncio.gather(*asking, return_exceptions=True)
