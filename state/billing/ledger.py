@@ -317,20 +317,36 @@ class Ledger:
         return is_held
 
     def void(self, hold: Reservation) -> asyncio.Task[int]:
-        """Releases what is held in a row. If that fails, the lease expires and a reaper does it."""
+        """Releases what is held in a row.
+
+        If that fails, it is retried in the background: once the lease expires, a reaper would bill what was marked.
+        """
         return self.spawn(self._void(hold))
 
     async def _void(self, hold: Reservation) -> int:
+        if hold.may_have_row:
+            await self._marks.written(hold.entry)
+            if not await self._release(hold):
+                self.spawn(self._release_later(hold))
+        return 0
+
+    async def _release(self, hold: Reservation) -> bool:
         entry = hold.entry
-        if not hold.may_have_row:
-            return 0
-        await self._marks.written(entry)
         try:
             await self._database.run(partial(postings.void, entry=entry), row=entry.org_id)
         except Exception as error:
             log.error("could not release the reservation of request %s yet: %s", entry.request_id, without_text(error))
+            return False
         self._open.pop(entry.id, None)
-        return 0
+        return True
+
+    async def _release_later(self, hold: Reservation) -> None:
+        wait_s = RETRY_S
+        is_released = False
+        while not is_released:
+            await asyncio.sleep(wait_s)
+            is_released = await self._release(hold)
+            wait_s = min(2 * wait_s, MAX_RETRY_S)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs `work` to its end even if the request that started it is cancelled."""

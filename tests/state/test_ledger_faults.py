@@ -137,6 +137,27 @@ async def test_a_client_that_leaves_while_it_is_billed_is_billed(database: Datab
     assert await money(database, caller) == (50, 0)
 
 
+@pytest.mark.usefixtures("marks_at_once")
+async def test_a_failed_stream_is_not_billed_later_because_the_database_was_away(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "RETRY_S", 0.001)
+    caller, away = await make_caller(database, 1000), WatchedDatabase(database)
+    ledger = Ledger(away)
+    hold = await reserve(ledger, caller, 10)
+    hold.note(9, 4, "tokens")
+    await ledger.mark()
+    failures = iter([STATE_UNAVAILABLE()] * 3)
+    away.fault = lambda transaction: next(failures, None) if transaction.func is postings.void else None
+    await hold.void()
+    await pass_time(database, LEASE_S + 1)
+    await ledger.renew()
+    assert await Ledger(database).reap() == 0, "the lease is renewed until the money is released"
+    await ledger.close()
+    assert await money(database, caller) == (0, 0)
+    assert await line_count(database) == 0
+
+
 @pytest.mark.parametrize("error", [STATE_UNAVAILABLE(), RowRefused(), KeyError("x")], ids=repr)
 async def test_a_database_that_is_away_closes_the_door_and_loses_no_line(
     database: Database, monkeypatch: pytest.MonkeyPatch, error: Exception
