@@ -40,14 +40,16 @@ Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 def main(weights: str) -> None:
     """Serves until the input ends."""
-    network, sessions = _network(weights), dict[int, Channel]()
+    network = _network(weights)
+    sessions: dict[int, Channel] = {}
     # Whatever is loaded at the first use: afterwards no file can be opened.
     Channel(network, "audio/pcm", 24_000).listen(bytes(24_000), is_last=True)
     confinement.confine(None, MEMORY_BYTES)
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while head := source.read(REQUEST.size):
         number, kind, length = REQUEST.unpack(head)
-        payload, samples, probabilities = source.read(length), b"", b""
+        payload = source.read(length)
+        samples, probabilities = b"", b""
         if kind == OPEN:
             sessions[number] = Channel(network, **json.loads(payload))
         else:

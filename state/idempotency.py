@@ -168,8 +168,8 @@ class Attempt:
         streams, and where the disk is nearly full. Repetitions are then refused. If the database refuses, the fact is
         kept as soon as it can be.
         """
-        store, keep = self._store, partial(replies.keep, holder=self.claim, status=status)
-        keep = partial(keep, headers=json.dumps(dict(headers)))
+        store = self._store
+        keep = partial(replies.keep, holder=self.claim, status=status, headers=json.dumps(dict(headers)))
         if body and (len(body) > MAX_BODY_BYTES or store.free_bytes() < SPARE_BYTES + len(body)):
             body = None
         if not await store._is_kept(self, partial(keep, body=body)):

@@ -47,7 +47,8 @@ def record_secret(connection: Connection, secrets: Secrets) -> None:
     Raises ValueError, which says what to do, for the secret of another database.
     """
     check_secret(connection, secrets)
-    value = _value(secrets)
+    keyring = secrets.derive(PURPOSE)
+    value = f"{keyring.kid}:{keyring.sign(NAME.encode()).hex()}"
     connection.execute(insert_new(connection, facts), {"name": NAME, "value": value})
     # Somebody with another secret may have been faster: two first starts at the same time.
     check_secret(connection, secrets)
@@ -76,11 +77,6 @@ def _check_keys(connection: Connection, secrets: Secrets) -> None:
             "no API key of this database was made with this server's secret; restore that secret or set "
             f"{SECRET_VARIABLE}"
         )
-
-
-def _value(secrets: Secrets) -> str:
-    keyring = secrets.derive(PURPOSE)
-    return f"{keyring.kid}:{keyring.sign(NAME.encode()).hex()}"
 
 
 HOME_VARIABLE = "PARLANCE_HOME"

@@ -128,7 +128,8 @@ class Rates:
 
     @asynccontextmanager
     async def _stream_of(self, owner: RateOwner, caller: Caller) -> AsyncIterator[None]:
-        limit, place = owner.concurrent_streams, None
+        limit = owner.concurrent_streams
+        place = None
         if self._shared_streams is not None and time.monotonic() >= self._paused_until_s:
             try:
                 if (place := await self._shared_streams.take(owner.name, limit)) is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from autoscaling.engine import CallContext, Engine, Timings, owner_name
 from autoscaling.metrics import Metrics
@@ -144,13 +144,8 @@ class Trace:
         return self.service.concurrency.reply(self.holder, byte_count) if self.holder else nullcontext()
 
 
-class _Traced(Protocol):
-    @property
-    def scope(self) -> MutableMapping[str, Any]: ...
-
-
-def trace_of(request: _Traced) -> Trace:
-    """The trace that the middleware opened for this request."""
+def trace_of(request: Any) -> Trace:
+    """The trace that the middleware opened for this request or websocket of Starlette."""
     trace: Trace = request.scope["trace"]
     return trace
 
@@ -177,7 +172,8 @@ class RequestContext:
 
         Raises MODEL_NOT_FOUND. Unknown, not set up, and not enabled look the same from outside.
         """
-        offered, wanted = self.offered(models), default if model_id is None else model_id
+        offered = self.offered(models)
+        wanted = default if model_id is None else model_id
         for model in offered:
             if wanted is None or model.id == wanted:
                 self.trace.model = self.trace.model or model
@@ -232,7 +228,9 @@ class RequestContext:
         Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT, STATE_UNAVAILABLE.
         """
         self.trace.model = self.trace.model or model
-        state, cost, request_id = self.service.state, model.cost_micro_eur(**estimate), self.trace.request_id
+        state = self.service.state
+        cost = model.cost_micro_eur(**estimate)
+        request_id = self.trace.request_id
         reservation = await state.ledger.reserve(
             self.caller, line=model.billing_key, model=model.id, estimate_micro_eur=cost, request_id=request_id
         )

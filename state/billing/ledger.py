@@ -80,10 +80,10 @@ class Ledger:
 
     async def _hold(self, hold: Reservation) -> None:
         """Holds its money: from a purse where that is possible, else in a row."""
-        owner, purse = (hold.caller.org_id, hold.caller.user_id), None
+        owner = (hold.caller.org_id, hold.caller.user_id)
         # Nothing is taken in advance while bills wait: what is used now might never be billed.
-        if not self._unposted_by_org[hold.caller.org_id]:
-            purse = await self._purses.take(owner, hold.held_micro_eur)
+        has_waiting_bills = self._unposted_by_org[hold.caller.org_id] > 0
+        purse = None if has_waiting_bills else await self._purses.take(owner, hold.held_micro_eur)
         if purse:
             hold.move(Step.TAKE, purse)
             return
@@ -227,23 +227,27 @@ class Ledger:
 
     def _end(self, posting: Posting, charged: int | Exception) -> None:
         """Sets what was charged. What was not recorded is posted again later, and counts as charged."""
-        (bill, outcome), cost, request_id = posting, posting[0].used.cost_micro_eur, posting[0].entry.request_id
+        bill, outcome = posting
+        entry = bill.entry
+        cost = bill.used.cost_micro_eur
         if isinstance(charged, Exception):
-            log.error("could not record the usage of request %s yet: %s", request_id, without_text(charged))
-            if bill.entry.id not in self._late:
-                self._late.add(bill.entry.id)
-                self._unposted_by_org[bill.entry.org_id] += 1
+            log.error("could not record the usage of request %s yet: %s", entry.request_id, without_text(charged))
+            if entry.id not in self._late:
+                self._late.add(entry.id)
+                self._unposted_by_org[entry.org_id] += 1
                 self.spawn(self._settle_later(bill))
             charged = cost
         else:
-            self._open.pop(bill.entry.id, None)
-            self._unposted.pop(bill.entry.id, None)
-            self._unposted_by_org[bill.entry.org_id] -= bill.entry.id in self._late
-            self._late.discard(bill.entry.id)
+            self._open.pop(entry.id, None)
+            self._unposted.pop(entry.id, None)
+            self._unposted_by_org[entry.org_id] -= entry.id in self._late
+            self._late.discard(entry.id)
             amounts = {**(bill.used.quantities or {}), COST: charged}
-            self.billed.update({(bill.entry.model, unit): amount for unit, amount in amounts.items()})
+            self.billed.update({(entry.model, unit): amount for unit, amount in amounts.items()})
             if charged < cost:
-                log.warning("request %s cost %d micro-EUR, but the spend limit allowed %d", request_id, cost, charged)
+                log.warning(
+                    "request %s cost %d micro-EUR, but the spend limit allowed %d", entry.request_id, cost, charged
+                )
         if not outcome.done():
             outcome.set_result(charged)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection
 
 from contract.errors import ApiError, without_text
 from state.accounts import acts
 from state.database.base import Database
 from state.database.open import connect, migrate, open_database
-from state.database.tables import acts as acts_table
 from state.open import default_database, is_shared
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -85,14 +85,8 @@ async def _record_afterwards(address: str, words: str, result: str) -> None:
 
 
 async def _record(database: Database, words: str, result: str) -> None:
-    """In a transaction of its own. A database that does not answer cannot record that either."""
-
-    def record(connection: Connection) -> None:
-        # Schemas of older revisions have no acts.
-        if inspect(connection).has_table(acts_table.name):
-            acts.record(connection, words, result)
-
+    """In a transaction of its own. A database that does not answer, or has no schema, cannot record that either."""
     try:
-        await database.run(record)
+        await database.run(partial(acts.record, act=words, result=result))
     except Exception as error:
         log.debug("could not record an act: %s", without_text(error))

@@ -190,7 +190,8 @@ class Adoption:
         check_slug(slug, self.platform)
         about = {"slug": slug, "provider": self.provider, "label": label, "gender": spec.gender}
         about |= {"primary_language": spec.language, "description": spec.instruct}
-        voice = own(**about, age_group=_age_group(spec.age_years))
+        youngest = spec.age_years - spec.age_years % YEARS
+        voice = own(**about, age_group=f"{youngest}-{youngest + YEARS}")
         return OwnVoice(
             voice,
             designed.clip_blob,
@@ -204,8 +205,3 @@ class Adoption:
     def _free_slug(self, draft: Draft, label: str, in_use: Collection[str]) -> str:
         platform = {name.lower() for name in (*self.platform, *SYSTEM_VOICES)}
         return free_slug(label, f"voice-{draft.spec.gender}-{draft.spec.age_years}", {*platform, *in_use})
-
-
-def _age_group(years: int) -> str:
-    youngest = years - years % YEARS
-    return f"{youngest}-{youngest + YEARS}"
