@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from functools import partial
@@ -11,19 +10,17 @@ from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Row
 
 from contract.access import Caller
 from state.accounts import organisations
 from state.billing import audit, months
 from state.billing.ledger import Ledger
 from state.billing.months import iso_s, month_at, zone_of
-from state.billing.postings import LEASE_S
 from state.billing.reservation import Reservation
 from state.database.base import Database, now_s
-from state.database.tables import usage_lines
 from tests.state.books import fault_of, make_caller, opened, reserve
 from tests.state.doubles import VirtualTime
 
@@ -137,128 +134,6 @@ async def test_two_replicas_at_the_boundary_renew_once_and_share(
         for ledger in ledgers:
             await ledger.close()
     await time.database.close()
-
-
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("reserve"), st.integers(1, 400)),
-        st.tuples(st.just("reserve"), st.integers(1, 20)),
-        st.tuples(st.just("settle"), st.integers(0, 500)),
-        st.tuples(st.just("void"), st.integers(0, 9)),
-        st.tuples(st.just("note"), st.integers(1, 300)),
-        st.tuples(st.just("tend"), st.just(0)),
-        st.tuples(st.just("die"), st.just(0)),
-        st.tuples(st.just("pass"), st.sampled_from([1, 3600, 86_400, 10 * 86_400, 70 * 86_400])),
-        st.tuples(st.just("pass to the boundary"), st.sampled_from([-1, 0, 1])),
-    ),
-    min_size=4,
-    max_size=40,
-)
-
-
-class History:
-    """A ledger on a virtual clock beside an oracle: what was charged in which month, and what is open."""
-
-    def __init__(self, time: VirtualTime, caller: Caller, limits: dict[str | None, tuple[int, str]]) -> None:
-        self.time = time
-        self.caller = caller
-        self.limits = limits
-        self.ledger = Ledger(time.database)
-        self.open: list[Reservation] = []
-        self.charged: defaultdict[tuple[str | None, int], int] = defaultdict(int)
-
-    def _month(self, whose: str | None) -> tuple[int, int]:
-        return month_at(self.time.now_s, ZoneInfo(self.limits[whose][1]))
-
-    def _count(self, micro_eur: int) -> None:
-        for whose in self.limits:
-            self.charged[whose, self._month(whose)[0]] += micro_eur
-
-    def _room(self) -> int:
-        taken = sum(hold.held_micro_eur for hold in self.open)
-        return min(limit - self.charged[of, self._month(of)[0]] - taken for of, (limit, _) in self.limits.items())
-
-    async def step(self, kind: str, number: int) -> None:
-        hold = self.open[number % len(self.open)] if self.open else None
-        if kind == "reserve":
-            await self._reserve(number)
-        elif kind == "settle" and hold:
-            self.open.remove(hold)
-            self._count(await hold.settle(number, 1, "tokens"))
-        elif kind == "void" and hold:
-            self.open.remove(hold)
-            await hold.void()
-        elif kind == "note" and hold:
-            hold.note(number, 1, "tokens")
-            await self.ledger.mark()
-        elif kind == "tend":
-            await self.ledger.tend()
-        elif kind == "pass":
-            await self.time.set(self.time.now_s + number)
-        elif kind == "pass to the boundary":
-            await self.time.set(max(self.time.now_s, self._month(None)[1] + number))
-        elif kind == "die":
-            await self._die()
-
-    async def _reserve(self, micro_eur: int) -> None:
-        room = self._room()
-        fault = None
-        try:
-            self.open.append(await reserve(self.ledger, self.caller, micro_eur))
-        except Exception as error:
-            fault = error
-        assert (fault is None) == (micro_eur <= room), (micro_eur, room, fault)
-
-    async def _die(self) -> None:
-        ids = [hold.entry.id for hold in self.open]
-        self.open.clear()
-        self.ledger = Ledger(self.time.database)
-        await self.time.set(self.time.now_s + 2 * LEASE_S)
-        await self.ledger.reap()
-        query = select(usage_lines.c.cost_micro_eur).where(usage_lines.c.reservation_id.in_(ids))
-        self._count(sum(await self.time.database.run(lambda connection: list(connection.execute(query).scalars()))))
-
-    async def check(self) -> None:
-        assert await self.time.database.run(audit.faults) == []
-        rows = await budget_rows(self.time.database, self.caller)
-        for whose, (limit, _) in self.limits.items():
-            row = rows[whose]
-            assert row.spent_micro_eur == self.charged[whose, self._month(whose)[0]]
-            assert row.spent_micro_eur + row.held_micro_eur <= limit
-        assert all(total <= self.limits[whose][0] for (whose, _), total in self.charged.items())
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(steps=STEPS, limits=st.tuples(st.integers(100, 8000), st.integers(100, 8000)), zones=st.permutations(ZONES))
-async def test_no_history_spends_more_in_a_month_than_its_limit(
-    history_url: str, steps: list[tuple[str, int]], limits: tuple[int, int], zones: list[str]
-) -> None:
-    await _live(history_url, steps, {None: (limits[0], zones[0]), "eve": (limits[1], zones[1])})
-
-
-async def _live(url: str, steps: list[tuple[str, int]], limits: dict[str | None, tuple[int, str]]) -> None:
-    time = await VirtualTime.over(url, at("2026-03-20T12:00:00"))
-    organisation = f"acme-{await time.database.run(_organisations)}"
-    caller = await make_caller(time.database, limits[None][0], limits["eve"][0], org=organisation)
-    for user_id, whose in ((None, None), (caller.user_id, "eve")):
-        zone = limits[whose][1]
-        await time.database.run(partial(months.set_renewal, org_id=caller.org_id, user_id=user_id, time_zone=zone))
-    history = History(time, caller, limits)
-    for step in steps:
-        await history.step(*step)
-        await history.check()
-    await history.ledger.close()
-    await time.database.close()
-
-
-def _organisations(connection: Connection) -> int:
-    return len(organisations.all_rows(connection))
-
-
-@pytest.fixture
-async def history_url(database_url: str, database: Database, marks_at_once: None) -> str:
-    """A database with its schema, in which each history has an organisation of its own."""
-    return database_url
 
 
 async def test_the_clock_of_these_tests_is_that_of_the_database(time: VirtualTime) -> None:
