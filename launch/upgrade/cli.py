@@ -142,7 +142,7 @@ def require_shared_state() -> None:
         raise UpgradeError("\n".join(f"old and new graph: {sentence}" for sentence in sentences))
 
     async def look() -> None:
-        await (await open_database(str(addresses[0]))).close()
+        await (await open_database(str(addresses[0]), upgrade=False)).close()
 
     try:
         asyncio.run(look())

@@ -196,7 +196,7 @@ class Plan:
                 unit = f"{wanted / 2**30:.1f} GiB of memory" if name == "memory" else f"{wanted:g} {name}"
                 yield (
                     f"the ingress of the new graph needs {unit} beside the old one's, and {there_is:g} are free; start "
-                    f"Ray with more (`ray start --num-cpus`, `--resources`), add a node, or set fewer `ingress.replicas`"
+                    "Ray with more (`ray start --num-cpus`, `--resources`), add a node, or lower `ingress.replicas`"
                 )
 
     def lines(self) -> Iterator[str]:

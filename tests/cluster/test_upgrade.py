@@ -6,12 +6,13 @@ figures of 20). The last upgrade is rolled back midway. The record is `upgrade.j
 folder.
 """
 
-from __future__ import annotations
+# No postponed annotations here: Serve reads the type of `args` of a builder.
 
 import json
 import os
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -198,16 +199,16 @@ def site() -> Iterator[Site]:
         made = Site(f"http://127.0.0.1:{ports[0]}", folder, environment(folder, postgres.url, redis.url, ports))
         head = f"--head --port={ports[1]} --dashboard-port={ports[2]} --node-ip-address=127.0.0.1 --num-cpus=2"
         head += f" --num-gpus={len(MODELS)} --temp-dir={folder}/ray --object-store-memory=200000000"
+        log = stack.enter_context((folder / "ray.log").open("w"))
         ray = subprocess.Popen(
             [BIN / "ray", "start", *head.split(), "--disable-usage-stats", "--block"],
-            cwd=ROOT, env=made.env, start_new_session=True, stdout=(folder / "ray.log").open("w"),
-            stderr=subprocess.STDOUT,
+            cwd=ROOT, env=made.env, start_new_session=True, stdout=log, stderr=log,
         )  # fmt: skip
         stack.callback(_end, ray, folder)
         eventually(lambda: "Ray runtime started" in (folder / "ray.log").read_text(), 60, "Ray did not start")
         made.run(BIN / "python", "-m", "state", "migrate")
         made.run(BIN / "serve", "deploy", made.config("0"))
-        eventually(lambda: _answers(made), 180, "the first graph never answered")
+        eventually(lambda: _answers(made), 120, lambda: made.run(BIN / "serve", "status"))
         run_state(made.env, "org", "create", "acme", "--plan", "enterprise")
         run_state(made.env, "org", "change", "acme", "--requests-per-minute", "1000000")
         made.key = run_state(made.env, "key", "create", "--org", "acme", "--scopes", "chat")
@@ -218,11 +219,15 @@ def _end(ray: subprocess.Popen[bytes], folder: Path) -> None:
     import psutil
 
     here = str(folder)
+    if to := os.environ.get("PARLANCE_CLUSTER_LOG"):
+        shutil.copytree(folder / "ray/session_latest/logs/serve", Path(to) / "serve", dirs_exist_ok=True)
     own = [p for p in psutil.process_iter() if _env_of(p) == here]
     ray.terminate()
     _, left = psutil.wait_procs([psutil.Process(ray.pid), *own], timeout=30)
     for process in left:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    ray.wait()
 
 
 def _env_of(process: Any) -> str | None:
@@ -256,11 +261,11 @@ def environment(folder: Path, database: str, redis: str, ports: list[int]) -> di
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     }
     bare = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
-    (folder / "haproxy").mkdir()
+    (folder / "h").mkdir()  # short, because sockets lie below it
     shown = subprocess.run(["bash", "-euc", f"{lines}\nenv -0"], cwd=ROOT, env=bare, capture_output=True, check=True)
     settings = dict(line.split("=", 1) for line in shown.stdout.decode().split("\0") if line)
     for name, value in settings.items():
-        settings[name] = value.replace("/tmp/parlance-haproxy", f"{folder}/haproxy")
+        settings[name] = value.replace("/tmp/parlance-haproxy", f"{folder}/h")
     return settings | own
 
 
