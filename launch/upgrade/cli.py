@@ -36,10 +36,11 @@ import yaml
 from contract.base import ProfileError
 from launch.environment import StartError
 from launch.upgrade.handover import DRAIN_S, Handover
-from launch.upgrade.plan import INGRESS, Plan, UpgradeError, Version
+from launch.upgrade.plan import INGRESS, UpgradeError, UpgradePlan, Version
 from models.weights.sources import progress
+from state.blobs.open import BLOBS_VARIABLE
 from state.database.open import open_database
-from state.open import BLOBS_VARIABLE, DATABASE_VARIABLE, REDIS_VARIABLE, splits
+from state.open import DATABASE_VARIABLE, REDIS_VARIABLE, splits
 
 DESCRIPTION, _, EPILOG = __doc__.strip().partition("\n\n")
 
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"parlance: {error}")
     except KeyboardInterrupt:
         command = f"python -m launch upgrade {options.config}"
-        print(f"\nparlance: both graphs stay; `{command} --resume` or `{command} --rollback` goes on", file=sys.stderr)
+        print(f"\nparlance: both graphs stay; `{command} --resume` or `{command} --rollback` ends it", file=sys.stderr)
         sys.exit(130)
 
 
@@ -104,7 +105,7 @@ def command_line() -> argparse.ArgumentParser:
     add("config", type=Path, help="Serve config file of the new graph")
     add("--dry-run", action="store_true", help="print the plan and what is missing, and change nothing")
     act = parser.add_mutually_exclusive_group()
-    act.add_argument("--resume", action="store_true", help="go on with an upgrade that was interrupted")
+    act.add_argument("--resume", action="store_true", help="end an upgrade that was interrupted")
     act.add_argument("--rollback", action="store_true", help="back to the old graph, and delete the new one")
     add("--code", type=Path, help="folder of the new code, at the same path on every node (default: the old code)")
     add("--python", type=Path, help="interpreter of the new code, at the same path on every node")
@@ -137,12 +138,12 @@ def application(options: argparse.Namespace) -> dict[str, Any]:
 
 def require_shared_state() -> None:
     """Two graphs are at least two ingress replicas, over one schema. Raises UpgradeError."""
-    addresses = [os.environ.get(name) for name in (DATABASE_VARIABLE, REDIS_VARIABLE, BLOBS_VARIABLE)]
-    if sentences := splits(*addresses, replicas=2):
+    database, redis, blobs = (os.environ.get(name) for name in (DATABASE_VARIABLE, REDIS_VARIABLE, BLOBS_VARIABLE))
+    if sentences := splits(database, redis, blobs, replicas=2):
         raise UpgradeError("\n".join(f"old and new graph: {sentence}" for sentence in sentences))
 
     async def look() -> None:
-        await (await open_database(str(addresses[0]), upgrade=False)).close()
+        await (await open_database(str(database), upgrade=False)).close()
 
     try:
         asyncio.run(look())
@@ -150,7 +151,7 @@ def require_shared_state() -> None:
         raise UpgradeError(str(error)) from None
 
 
-def plan_of(cluster: Any, old: Version, app: dict[str, Any]) -> Plan:
+def plan_of(cluster: Any, old: Version, app: dict[str, Any]) -> UpgradePlan:
     """The plan of an upgrade from `old` to the application of a config file."""
     if app.get("runtime_env"):  # other code, which cannot be imported here: its engines are taken to be the old ones
         deployments = list(old.deployments)
@@ -160,4 +161,4 @@ def plan_of(cluster: Any, old: Version, app: dict[str, Any]) -> Plan:
         deployments = deployments_of(app)
     ingress = next(each for each in deployments if each.name == INGRESS)
     engines = tuple(each for each in deployments if each.name != INGRESS)
-    return Plan(old, f"{app['name']}-{old.number + 1}", engines, ingress, cluster.free())
+    return UpgradePlan(old, f"{app['name']}-{old.number + 1}", engines, ingress, cluster.free())

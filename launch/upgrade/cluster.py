@@ -23,7 +23,8 @@ class RayCluster:
 
     def __init__(self, address: str = "auto") -> None:
         try:
-            join(address)
+            if not ray.is_initialized():
+                join(address)
             self._client = _get_global_client(raise_if_no_controller_running=False)
         except ConnectionError as error:
             raise UpgradeError(f"no Ray runs here: run this on the head, or set RAY_ADDRESS ({error})") from None
@@ -41,13 +42,13 @@ class RayCluster:
 
     def calls(self, version: Version) -> int:
         """Calls under way in all replicas that run; a replica that does not answer has one."""
-        asked = []
+        refs = []
         for actor in (name for each in version.deployments for name in each.running):
             try:
-                asked.append(ray.get_actor(actor, namespace=NAMESPACE).get_num_ongoing_requests.remote())
+                refs.append(ray.get_actor(actor, namespace=NAMESPACE).get_num_ongoing_requests.remote())
             except ValueError:  # gone since
                 continue
-        done, late = ray.wait(asked, num_returns=len(asked), timeout=ANSWER_S) if asked else ([], [])
+        done, late = ray.wait(refs, num_returns=len(refs), timeout=ANSWER_S) if refs else ([], [])
         return len(late) + sum(_count(ref) for ref in done)
 
     def free(self) -> dict[str, float]:

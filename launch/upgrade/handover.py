@@ -27,7 +27,7 @@ DRAIN_S = 900.0
 """As long as the longest call."""
 
 
-class Cluster(Protocol):
+class UpgradeCluster(Protocol):
     """The Ray cluster of a graph."""
 
     def applications(self) -> Mapping[str, Mapping[str, Any]]:
@@ -53,7 +53,7 @@ class Handover:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: UpgradeCluster,
         base: str,
         route: str = "/",
         clock: Callable[[], float] = time.monotonic,
@@ -69,10 +69,10 @@ class Handover:
 
     def pair(self) -> tuple[Version, Version]:
         """The older and the newer version. Raises UpgradeError where there are not two."""
-        found = self.versions()
-        if len(found) != 2:
+        there = self.versions()
+        if len(there) != 2:
             raise UpgradeError("no upgrade is under way: there are no two versions of this graph")
-        return found[0], found[1]
+        return there[0], there[1]
 
     def running(self) -> Version:
         """The only version, with the route. Raises UpgradeError."""
@@ -117,7 +117,7 @@ class Handover:
             self._sleep(LOOK_S)
 
     def move(self, to: Version, away: Version) -> None:
-        """Sends new requests to `to`, and returns once the proxies know. What runs in `away` goes on there."""
+        """Sends new requests to `to`, and returns once the proxies know. Requests in `away` continue there."""
         if to.route != self._route or away.route is not None:
             self._cluster.deploy(
                 routed(self._cluster.applications(), {to.name: self._route, away.name: None}),

@@ -98,10 +98,10 @@ class Version:
 
 def total(deployments: Sequence[Deployment]) -> Counter[str]:
     """Accelerators of all replicas that run."""
-    held = Counter[str]()
+    amount = Counter[str]()
     for each in deployments:
-        held.update({name: need * len(each.running) for name, need in each.cards.items() if each.running})
-    return held
+        amount.update({name: need * len(each.running) for name, need in each.cards.items() if each.running})
+    return amount
 
 
 def resources(options: Mapping[str, Any]) -> dict[str, float]:
@@ -118,12 +118,12 @@ def resources(options: Mapping[str, Any]) -> dict[str, float]:
 
 def versions(applications: Mapping[str, Mapping[str, Any]], base: str) -> list[Version]:
     """The versions of the graph `base` among Serve's applications, oldest first."""
-    found_versions = []
+    there = []
     for name, details in applications.items():
         match = re.fullmatch(rf"{re.escape(base)}(?:-([0-9]+))?", name)
         if match and details["status"] != "DELETING":
             deployments = (Deployment.read(each, of) for each, of in details["deployments"].items())
-            found_versions.append(
+            there.append(
                 Version(
                     name,
                     int(match[1] or 1),
@@ -134,7 +134,7 @@ def versions(applications: Mapping[str, Mapping[str, Any]], base: str) -> list[V
                     tuple(deployments),
                 )
             )
-    return sorted(found_versions, key=lambda version: version.number)
+    return sorted(there, key=lambda version: version.number)
 
 
 def successor(old: Version, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,8 +163,8 @@ def routed(applications: Mapping[str, Mapping[str, Any]], routes: Mapping[str, s
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What an upgrade takes.
+class UpgradePlan:
+    """Needs and effects of an upgrade.
 
     Attributes:
         engines: of the new graph, without its ingress.
@@ -179,14 +179,11 @@ class Plan:
     free: Mapping[str, float]
 
     def peak(self) -> dict[str, float]:
-        """Accelerators that both graphs hold at most while each engine moves when its card is free."""
-        held = self.old.reserved()
-        names = sorted({name for each in self.engines for name in each.cards} | set(held))
-        return {
-            name: held[name]
-            + min(self.free.get(name, 0.0), max((e.cards.get(name, 0.0) for e in self.engines), default=0))
-            for name in names
-        }
+        """Accelerators that both graphs hold at most: new engines take what is free, and what old ones leave."""
+        peak = self.old.reserved()
+        for name in {name for each in self.engines for name in each.cards}:
+            peak[name] += min(self.free.get(name, 0.0), sum(each.cards.get(name, 0.0) for each in self.engines))
+        return dict(peak)
 
     def faults(self) -> Iterator[str]:
         """Reasons why the second ingress finds no place."""
@@ -201,8 +198,8 @@ class Plan:
 
     def lines(self) -> Iterator[str]:
         """The plan for a terminal."""
-        held = amounts(self.old.reserved())
-        yield f"{self.old.name} answers at {self.old.route} and holds {held or 'no accelerator'}"
+        reserved = amounts(self.old.reserved())
+        yield f"{self.old.name} answers at {self.old.route} and holds {reserved or 'no accelerator'}"
         for each in self.old.deployments:
             if each.name != INGRESS and (each.running or each.least):
                 stays = ", held until the old graph has no call left" if each.least else ", leaves when idle"
@@ -211,7 +208,7 @@ class Plan:
         for each in self.engines:
             now = ", starts at once where a card is free" if each.least else ""
             yield f"  {each.name}: {amounts(each.cards) or 'no accelerator'}{now}"
-        yield f"at most {amounts(self.peak()) or 'no accelerator'} are held: the old graph's and one engine more"
+        yield f"both together hold at most {amounts(self.peak()) or 'no accelerator'}"
         waits = [each.name for each in self.engines if not fits(each.cards, self.free)]
         if waits:
             yield f"wait for a card of the old graph, and their callers with them: {', '.join(waits)}"
@@ -229,7 +226,9 @@ def amounts(of: Mapping[str, float]) -> str:
 
 def overridden(deployment: Deployment, config: Mapping[str, Any]) -> Deployment:
     """`deployment` with what the list `deployments` of a config file says of it."""
-    options = next((each for each in config.get("deployments", ()) if each["name"] == deployment.name), {})
+    options: Mapping[str, Any] = next(
+        (each for each in config.get("deployments", ()) if each["name"] == deployment.name), {}
+    )
     needs = (
         resources(options) if options.keys() & {"ray_actor_options", "placement_group_bundles"} else deployment.needs
     )

@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -49,6 +50,7 @@ EVENTS, PAUSE_S = 40, 0.25
 BIN = Path(sys.executable).parent
 ON_A_CARD = {"ray_actor_options": {"num_cpus": 0, "num_gpus": 1}}
 LOOK_S = 0.1
+END = "ended:"
 
 
 class Args(BaseModel):
@@ -64,19 +66,75 @@ def build(args: Args) -> Any:
     return wire(Catalog(profile="embedded", chat=engines), args.ingress)
 
 
-def watch() -> None:
-    """Prints the most GPUs that were held at a time, once its input ends."""
+def drive() -> None:
+    """Runs the command with each line of input as its arguments, and prints the applications that are left.
+
+    One process for all upgrades: on a busy machine the imports of a new one would take longer than an upgrade. At the
+    end of the input it prints the most GPUs that were held at a time.
+    """
     import ray
+    from ray import serve
 
     from autoscaling.ray_internals.start import join
+    from launch.upgrade.cli import main
 
     join("auto")
-    ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
-    peak = 0.0
-    while not ended.wait(LOOK_S):
-        peak = max(peak, ray.cluster_resources().get("GPU", 0) - ray.available_resources().get("GPU", 0))
-    print(peak)
+    ended, peak = threading.Event(), 0.0
+
+    def look() -> None:
+        nonlocal peak
+        while not ended.wait(LOOK_S):
+            peak = max(peak, ray.cluster_resources().get("GPU", 0) - ray.available_resources().get("GPU", 0))
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    for line in iter(sys.stdin.readline, ""):
+        code: Any = 0
+        try:
+            main(line.split())
+        except SystemExit as end:
+            code = end.code
+        left = [name for name, app in serve.status().applications.items() if app.status != "DELETING"]
+        print(END, json.dumps([code, left]), flush=True)
+    ended.set()
+    watcher.join()
+    print(peak, flush=True)
+
+
+class Driver:
+    """A process that runs the command (`drive`)."""
+
+    def __init__(self, site: "Site") -> None:
+        self._process = subprocess.Popen(
+            [BIN / "python", "-m", "tests.cluster.test_upgrade"],
+            cwd=ROOT, env=site.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    def begin(self, *arguments: str | Path) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(" ".join(map(str, arguments)) + "\n")
+        self._process.stdin.flush()
+
+    def until(self, words: str) -> str:
+        """The line of output with these words; those before it go to the log."""
+        assert self._process.stdout
+        for line in self._process.stdout:
+            print(line, end="", file=sys.stderr)
+            if words in line:
+                return line
+        raise AssertionError("the driver ended")
+
+    def end(self) -> Any:
+        """Exit status of the command, and the applications."""
+        return json.loads(self.until(END).removeprefix(END))
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+
+    def peak(self) -> float:
+        """The most GPUs that were held; the process ends."""
+        return float(self._process.communicate("")[0].splitlines()[-1])
 
 
 @dataclass
@@ -108,13 +166,6 @@ class Site:
         http = {"host": "127.0.0.1", "port": port}
         file.write_text(yaml.safe_dump({"proxy_location": "HeadOnly", "http_options": http, "applications": [app]}))
         return file
-
-    def upgrade(self, version: str, *options: str, code: int = 0) -> str:
-        return self.run(BIN / "python", "-m", "launch", "upgrade", self.config(version), *options, code=code)
-
-    def applications(self) -> dict[str, Any]:
-        listed = yaml.safe_load(self.run(BIN / "serve", "status"))["applications"]
-        return {name: app for name, app in listed.items() if app["status"] != "DELETING"}
 
 
 @dataclass
@@ -172,7 +223,7 @@ def body(model: str, text: str) -> dict[str, Any]:
 def loaded(site: Site) -> Iterator[Load]:
     """Clients call while the block runs."""
     load = Load(site)
-    with ThreadPoolExecutor(2 * len(MODELS) + STREAMS * (UPGRADES + 1)) as pool:
+    with ThreadPoolExecutor(2 * len(MODELS) + STREAMS * (UPGRADES + 2)) as pool:
         calls = [pool.submit(load.call, model) for model in MODELS]
         load.start = lambda: _start(load, pool)  # type: ignore[attr-defined]
         try:
@@ -194,7 +245,7 @@ def _start(load: Load, pool: ThreadPoolExecutor) -> None:
 def site() -> Iterator[Site]:
     with ExitStack() as stack:
         folder = stack.enter_context(temporary_folder(in_memory=False))
-        postgres, redis = (stack.enter_context(run_server(kind)) for kind in (Postgres, Redis))
+        postgres, redis = stack.enter_context(run_server(Postgres)), stack.enter_context(run_server(Redis))
         ports = free_ports(6)
         made = Site(f"http://127.0.0.1:{ports[0]}", folder, environment(folder, postgres.url, redis.url, ports))
         head = f"--head --port={ports[1]} --dashboard-port={ports[2]} --node-ip-address=127.0.0.1 --num-cpus=2"
@@ -269,28 +320,36 @@ def environment(folder: Path, database: str, redis: str, ports: list[int]) -> di
     return settings | own
 
 
-def test_upgrades_under_load_lose_nothing(site: Site) -> None:
+def test_upgrades_and_a_roll_back_under_load_lose_nothing(site: Site) -> None:
     for model in MODELS:  # all engines of the old graph are awake
         with Load(site).client() as client:
             assert client.post("/chat/completions", json=body(model, "say hi")).status_code == 200
-    watcher = subprocess.Popen(
-        [BIN / "python", "-m", "tests.cluster.test_upgrade"],
-        cwd=ROOT, env=site.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    driver = Driver(site)
     durations: list[float] = []
     with loaded(site) as load:
         for number in range(1, UPGRADES + 1):
             load.start()  # type: ignore[attr-defined]
             began_s = time.monotonic()
-            said = site.upgrade(str(number))
+            driver.begin(site.config(str(number)))
+            assert driver.end() == [0, [f"parlance-{number + 1}"]]
             durations.append(round(time.monotonic() - began_s, 1))
-            print(f"--- upgrade {number}: {durations[-1]} s\n{said}\n{load.answers}", file=sys.stderr)
-            assert list(site.applications()) == [f"parlance-{number + 1}"]
+            print(f"--- upgrade {number}: {durations[-1]} s {dict(load.answers)}", file=sys.stderr)
+        load.start()  # type: ignore[attr-defined]
+        driver.begin(site.config("never"))
+        driver.until("finishes its calls ...")
+        driver.interrupt()
+        assert driver.end()[0] == 130
+        load.start()  # type: ignore[attr-defined]
+        began_s = time.monotonic()
+        driver.begin(site.config("never"), "--rollback")
+        assert driver.end() == [0, [f"parlance-{UPGRADES + 1}"]]
+        back_s = round(time.monotonic() - began_s, 1)
     cut = Counter(each.result(300) for each in load.streams)
-    peak = float(watcher.communicate("")[0].splitlines()[-1])
+    peak = driver.peak()
     record = {
         "upgrades": UPGRADES,
         "seconds": durations,
+        "back_s": back_s,
         "answers": dict(load.answers),
         "slowest_s": round(load.slowest_s, 1),
         "streams": dict(cut),
@@ -305,4 +364,4 @@ def test_upgrades_under_load_lose_nothing(site: Site) -> None:
 
 
 if __name__ == "__main__":
-    watch()
+    drive()

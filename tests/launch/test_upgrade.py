@@ -14,7 +14,7 @@ import yaml
 
 from launch.upgrade import cli
 from launch.upgrade.handover import DRAIN_S, QUIET_S, START_S, Handover
-from launch.upgrade.plan import Deployment, Plan, UpgradeError, Version, resources, versions
+from launch.upgrade.plan import Deployment, UpgradeError, UpgradePlan, Version, resources, versions
 from state.database.open import migrate
 from tests.waiting import ManualClock
 
@@ -204,21 +204,21 @@ def test_versions_are_told_from_other_applications() -> None:
     assert [version.name for version in versions(apps, "parlance")] == ["parlance", "parlance-10"]
 
 
-def plan(free: Mapping[str, float], ingress: Mapping[str, float] | None = None) -> Plan:
+def plan(free: Mapping[str, float], ingress: Mapping[str, float] | None = None) -> UpgradePlan:
     (old,) = versions({"parlance": details(CONFIG, engines=2)}, "parlance")
     engines = (Deployment("chat-a", {"CPU": 2, "GPU": 0.5}), Deployment("chat-b", {"GPU": 1}, least=1))
-    return Plan(old, "parlance-2", engines, Deployment("ingress", ingress or {"CPU": 0.1}, 2, 2), free)
+    return UpgradePlan(old, "parlance-2", engines, Deployment("ingress", ingress or {"CPU": 0.1}, 2, 2), free)
 
 
-@pytest.mark.parametrize(("free_gpus", "peak"), [(0, 1), (0.5, 1.5), (1, 2), (7, 2)])
-def test_at_most_the_old_graph_and_one_engine_are_held(free_gpus: float, peak: float) -> None:
+@pytest.mark.parametrize(("free_gpus", "peak"), [(0, 1), (0.5, 1.5), (1.5, 2.5), (7, 2.5)])
+def test_new_engines_take_no_more_than_the_cards_that_are_free(free_gpus: float, peak: float) -> None:
     assert plan({"GPU": free_gpus}).peak() == {"GPU": peak}
 
 
 def test_the_plan_says_who_waits_for_a_card() -> None:
     lines = "\n".join(plan({"CPU": 1, "GPU": 0.5}).lines())
     assert "parlance answers at / and holds 1 GPU" in lines
-    assert "at most 1.5 GPU are held" in lines
+    assert "both together hold at most 1.5 GPU" in lines
     assert lines.endswith("callers with them: chat-b")
     assert "chat-b: 1 GPU, starts at once where a card is free" in lines
 
