@@ -180,10 +180,11 @@ class UpgradePlan:
 
     def peak(self) -> dict[str, float]:
         """Accelerators that both graphs hold at most: new engines take what is free, and what old ones leave."""
-        peak = self.old.reserved()
+        peak: dict[str, float] = dict(self.old.reserved())
         for name in {name for each in self.engines for name in each.cards}:
-            peak[name] += min(self.free.get(name, 0.0), sum(each.cards.get(name, 0.0) for each in self.engines))
-        return dict(peak)
+            wanted = sum(each.cards.get(name, 0.0) for each in self.engines)
+            peak[name] = peak.get(name, 0.0) + min(self.free.get(name, 0.0), wanted)
+        return peak
 
     def faults(self) -> Iterator[str]:
         """Reasons why the second ingress finds no place."""
