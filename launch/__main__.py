@@ -1,4 +1,4 @@
-"""`python -m launch`: starts a profile; `check` and `weights` are its other two commands."""
+"""`python -m launch`: starts a profile; `check`, `weights` and `upgrade` are its other commands."""
 
 import sys
 
@@ -12,6 +12,10 @@ try:
             from launch.weights import main as weights
 
             weights(arguments)
+        case ["upgrade", *arguments]:
+            from launch.upgrade.cli import main as upgrade
+
+            upgrade(arguments)
         case arguments:
             from launch.start import main as start
 

@@ -330,27 +330,21 @@ class Ledger:
     async def _void(self, hold: Reservation) -> int:
         if hold.may_have_row:
             await self._marks.written(hold.entry)
-            if not await self._release(hold):
-                self.spawn(self._release_later(hold))
+            await self._release(hold, RETRY_S)
         return 0
 
-    async def _release(self, hold: Reservation) -> bool:
+    async def _release(self, hold: Reservation, wait_s: float) -> None:
         entry = hold.entry
         try:
             await self._database.run(partial(postings.void, entry=entry), row=entry.org_id)
+            self._open.pop(entry.id, None)
         except Exception as error:
             log.error("could not release the reservation of request %s yet: %s", entry.request_id, without_text(error))
-            return False
-        self._open.pop(entry.id, None)
-        return True
+            self.spawn(self._release_later(hold, wait_s))
 
-    async def _release_later(self, hold: Reservation) -> None:
-        wait_s = RETRY_S
-        is_released = False
-        while not is_released:
-            await asyncio.sleep(wait_s)
-            is_released = await self._release(hold)
-            wait_s = min(2 * wait_s, MAX_RETRY_S)
+    async def _release_later(self, hold: Reservation, wait_s: float) -> None:
+        await asyncio.sleep(wait_s)
+        await self._release(hold, min(2 * wait_s, MAX_RETRY_S))
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs `work` to its end even if the request that started it is cancelled."""

@@ -45,6 +45,15 @@ FUNCTIONS = {
     "ray._private.accelerators:get_accelerator_manager_for_resource": ["resource_name"],
     "ray._common.utils:import_attr": ["full_path", "reload_module"],
     "ray.serve._private.api:call_user_app_builder_with_args_if_necessary": ["builder", "args"],
+    # launch/upgrade/cluster.py
+    "ray.serve.context:_get_global_client": ["raise_if_no_controller_running"],
+    "ray.serve._private.client:ServeControllerClient.deploy_apps": ["self", "config", "_blocking"],
+    "ray.serve._private.client:ServeControllerClient.get_serve_details": ["self"],
+    "ray.serve._private.replica:ReplicaActor.get_num_ongoing_requests": ["self"],
+    "ray.serve._private.build_app:build_app": [
+        "app", "name", "route_prefix", "logging_config", "default_runtime_env", "make_deployment_handle",
+        "external_scaler_enabled",
+    ],
 }  # fmt: skip
 """Functions by where they stand, and the names of their parameters."""
 
