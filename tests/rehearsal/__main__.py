@@ -1,8 +1,8 @@
-"""Rehearses production on this machine: the images of `cluster/` as the pods of `cluster/kubernetes`, and what can happen.
+"""Rehearses production on this machine: the images of `cluster/` as the pods of `cluster/kubernetes`.
 
     python -m tests.rehearsal             builds the images, and tells the story: half an hour, as root
     python -m tests.rehearsal --built     with the images of the run before
-    python -m tests.rehearsal --publish   writes docs/made/rehearsal.json, too, of which a table of docs/cluster.md is made
+    python -m tests.rehearsal --publish   writes docs/made/rehearsal.json, too, for docs/cluster.md
 
 Needs podman, runc, buildah, docker-registry, debootstrap, nginx, PostgreSQL, Redis and iproute2.
 """

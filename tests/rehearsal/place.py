@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from benchmarks.servers import free_port
 from tests.cluster.nodes import doors, outside
 from tests.docs.pages import ROOT
 from tests.rehearsal.images import done
-from tests.rehearsal.pods import BRIDGE, OUTSIDE, Cluster, Pod, bridge, of_kind
+from tests.rehearsal.pods import BRIDGE, OUTSIDE, Cluster, Names, Pod, bridge, of_kind
 from tests.state.servers import Postgres, Redis, Seaweed, run_server
 from tests.waiting import eventually
 
@@ -76,7 +77,7 @@ class Proxy:
 
 
 class Kubelet:
-    """Probes each pod as its manifest says: starts ended containers again, and leads the proxy to those that are ready."""
+    """Probes pods as their manifest says, starts ended containers again, and leads the proxy to pods that are ready."""
 
     def __init__(self, proxy: Proxy, tell: Callable[[str], None]) -> None:
         self.pods: list[Pod] = []
@@ -142,7 +143,16 @@ class Place:
     kubelet: Kubelet
     postgres: Postgres
     key: str = ""
-    config: dict[str, Any] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=lambda: count(11))
+
+    def next(self) -> int:
+        """The number of a new pod, which is never that of one before."""
+        return next(self.numbers)
+
+    def nodes_alive(self) -> int:
+        """Nodes as the head sees them."""
+        listed = self.ray("GET", "/api/v0/nodes").json()["data"]["result"]["result"]
+        return sum(node["state"] == "ALIVE" for node in listed)
 
     def pod(self, group: str) -> Pod:
         """The newest of a group."""
@@ -193,6 +203,8 @@ def place(folder: Path, images: dict[str, str], tell: Callable[[str], None]) -> 
         done("redis-cli", "-p", str(redis.port), "config", "set", "requirepass", word)
         stack.enter_context(bridge())
         stack.enter_context(doors(postgres.url, redis.url, bucket.url, at=OUTSIDE))
+        names = Names()
+        stack.callback(names.close)
         proxy = Proxy(folder)
         stack.callback(proxy.stop)
         store = {name: outside(value, OUTSIDE) for name, value in bucket.environment.items()}
@@ -207,7 +219,7 @@ def place(folder: Path, images: dict[str, str], tell: Callable[[str], None]) -> 
         settings = {"PARLANCE_PUBLIC_URL": proxy.url, "PARLANCE_PROXIES": OUTSIDE}
         _make_home(folder / "home")
         redis_address = outside(redis.url, OUTSIDE).removeprefix("redis://")
-        cluster = Cluster(folder, images, own, settings, redis_address)
+        cluster = Cluster(folder, images, own, settings, redis_address, names)
         kubelet = Kubelet(proxy, tell)
         made = Place(folder, cluster, proxy, kubelet, postgres)
         stack.callback(lambda: [pod.remove() for pod in kubelet.pods])

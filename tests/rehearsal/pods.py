@@ -1,14 +1,16 @@
 """`cluster/kubernetes` as containers, as KubeRay's operator and a kubelet make them of it.
 
 Podman starts each in a network namespace on a bridge, with its user, read-only root, capabilities and limits. Left out:
-the autoscaler, which asks Kubernetes for pods; DNS, in whose place is a file of hosts; network policies.
+the autoscaler, which asks Kubernetes for pods, and network policies.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -63,13 +65,48 @@ def bridge() -> Iterator[None]:
         done("ip", "link", "del", BRIDGE)
 
 
+class Names:
+    """A DNS server that knows the services of the cluster, on the bridge.
+
+    Attributes:
+        addresses: by name.
+    """
+
+    def __init__(self) -> None:
+        self.addresses: dict[str, str] = {}
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind((OUTSIDE, 53))
+        threading.Thread(target=self._answer, daemon=True).start()
+
+    def _answer(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                query, client = self._socket.recvfrom(512)
+                self._socket.sendto(self._reply(query), client)
+
+    def _reply(self, query: bytes) -> bytes:
+        end, labels = 12, []
+        while length := query[end]:
+            labels.append(query[end + 1 : end + 1 + length].decode())
+            end += 1 + length
+        question = query[12 : end + 5]
+        known = self.addresses.get(".".join(labels))
+        is_address = known and question[-4:-2] == b"\0\1"
+        counts = b"\0\1" + (b"\0\1" if is_address else b"\0\0") + bytes(4)
+        head = query[:2] + (b"\x85\x80" if known else b"\x85\x83") + counts
+        record = b"\xc0\x0c\0\1\0\1\0\0\0\5\0\4" + socket.inet_aton(known) if known and is_address else b""
+        return head + question + record
+
+    def close(self) -> None:
+        self._socket.close()
+
+
 @dataclass
 class Cluster:
     """A RayCluster: the spec, and what its pods share.
 
     Attributes:
         images: by target; secrets: by name; settings: values that take the place of those in settings.yaml.
-        hosts: addresses by name, as DNS would give them.
     """
 
     folder: Path
@@ -77,7 +114,8 @@ class Cluster:
     secrets: dict[str, dict[str, str]]
     settings: dict[str, str]
     redis: str
-    hosts: dict[str, str] = field(default_factory=dict)
+    names: Names
+    id: str = "first"
     spec: Spec = field(default_factory=lambda: dict(of_kind("RayService")["spec"]["rayClusterConfig"]))
 
     def environment(self, sources: list[Spec]) -> dict[str, str]:
@@ -186,7 +224,7 @@ class Pod:
         for volume in self.template["volumes"]:
             self._make_volume(volume)
         if self.is_head:
-            self.cluster.hosts[HEAD_SERVICE] = self.address
+            self.cluster.names.addresses[HEAD_SERVICE] = self.address
         else:
             self._wait_for_the_head()
         container, params = self.container, dict(self._group["rayStartParams"])
@@ -205,7 +243,7 @@ class Pod:
         if self.is_head:
             secret = self.cluster.secrets["parlance"]["redis_password"]
             redis = {"RAY_REDIS_ADDRESS": self.cluster.redis, "REDIS_PASSWORD": secret}
-            return told | redis | {"RAY_ADDRESS": "127.0.0.1:6379", "RAY_external_storage_namespace": "parlance"}
+            return told | redis | {"RAY_ADDRESS": "127.0.0.1:6379", "RAY_external_storage_namespace": self.cluster.id}
         return told | {"RAY_ADDRESS": f"{HEAD_SERVICE}:6379", "FQ_RAY_IP": HEAD_SERVICE, "RAY_IP": "parlance-head-svc"}
 
     def _wait_for_the_head(self) -> None:
@@ -243,13 +281,14 @@ class Pod:
         words += ["--read-only", "--read-only-tmpfs=false"] if confined["readOnlyRootFilesystem"] else []
         words += [f"--memory={limits['memory']}", f"--memory-swap={limits['memory']}", "--no-healthcheck"]
         words += [f"--cpu-quota={round(float(limits['cpu']) * 100_000)}"] if limits["cpu"] else []
-        words += [f"--add-host={host}:{address}" for host, address in self.cluster.hosts.items()]
+        words += [f"--dns={OUTSIDE}"]
         words += [f"--env={key}={value}" for key, value in told.items()]
         words += [
             f"--volume={self.mounts[each['name']]}:{each['mountPath']}" for each in self.container["volumeMounts"]
         ]
         image = self.cluster.images[self.container["image"].rpartition("-")[2].partition(":")[0]]
-        # As Kubernetes' `command`, it takes the place of what the image starts.
+        # As Kubernetes' `command`, it stands for what the image starts. containers.conf(5) of this machine is for builds.
+        words = ["env", f"CONTAINERS_CONF={Path(__file__).with_name('containers.conf')}", *words]
         done(*words, '--entrypoint=["/bin/bash","-c","--"]', image, line, within_s=within_s)
 
     def run(self, *command: str, within_s: float = 120) -> str:
@@ -281,12 +320,6 @@ class Pod:
         self.is_started = self.is_ready = False
         self.misses = 0
         done("podman", "start", self.name)
-
-    def point_to_the_head(self) -> None:
-        """DNS gives the address of a new head."""
-        hosts = Path(self._inspect()["HostsPath"])
-        lines = [line for line in hosts.read_text("utf-8").splitlines() if HEAD_SERVICE not in line]
-        hosts.write_text("\n".join([*lines, f"{self.cluster.hosts[HEAD_SERVICE]}\t{HEAD_SERVICE}", ""]), "utf-8")
 
     def stop(self) -> None:
         """`kubectl delete pod`: `preStop`, SIGTERM, and SIGKILL at the end of the grace period."""
