@@ -22,7 +22,7 @@ from tempfile import mkdtemp
 
 from tests.docs.pages import ROOT
 from tests.rehearsal import images
-from tests.rehearsal.place import leftovers, place
+from tests.rehearsal.place import Place, leftovers, place
 from tests.rehearsal.story import STEPS, Record
 
 PROGRAMS = ("podman", "runc", "buildah", "docker-registry", "debootstrap", "nginx", "redis-server", "ip", "openssl")
@@ -56,19 +56,22 @@ def main() -> None:
                         if name in list(STEPS)[:3]:
                             break
             if options.keep:
-                options.keep.mkdir(parents=True, exist_ok=True)
-                for pod in here.kubelet.pods:
-                    (options.keep / f"{pod.name}.log").write_text(pod.log(), "utf-8")
-                    if (tmp := pod.mounts.get("tmp")) and (tmp / "ray/session_latest/logs").is_dir():
-                        shutil.copytree(
-                            tmp / "ray/session_latest/logs", options.keep / f"{pod.name}-ray", dirs_exist_ok=True
-                        )
+                keep(here, options.keep)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if options.publish:
         PUBLISHED.write_text(json.dumps(record.row(datetime.now(UTC).date().isoformat()), indent=1) + "\n", "utf-8")
     print(f"{time.monotonic() - record.began_s:.0f} s in all; failed: {record.failed or 'nothing'}", flush=True)
     sys.exit(bool(record.failed))
+
+
+def keep(here: Place, to: Path) -> None:
+    """Copies what each pod has logged."""
+    for pod in here.kubelet.pods:
+        (to / pod.name).mkdir(parents=True, exist_ok=True)
+        (to / pod.name / "log").write_text(pod.log(), "utf-8")
+        for logs in pod.mounts["tmp"].glob("ray/session_2*/logs"):
+            shutil.copytree(logs, to / pod.name / logs.parent.name, dirs_exist_ok=True)
 
 
 def prepare(folder: Path, record: Record, is_built: bool) -> dict[str, str]:

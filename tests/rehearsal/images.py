@@ -21,7 +21,8 @@ from tests.waiting import eventually
 
 BASE = "localhost/parlance-base"
 TARGETS = ("ingress", "engine")
-PACKAGES = "python3.11-venv libpython3.11-dev ca-certificates"
+PACKAGES = "python3.11-venv libpython3.11-dev ca-certificates libsndfile1"
+"""The last is for indexes that hold only the wheel of soundfile which has no library in it."""
 INSTALL = f"apt-get update && apt-get install --yes --no-install-recommends {PACKAGES}"
 BUILD_S = 1800
 

@@ -22,7 +22,7 @@ from benchmarks.servers import free_port
 from tests.cluster.nodes import doors, outside
 from tests.docs.pages import ROOT
 from tests.rehearsal.images import done
-from tests.rehearsal.pods import BRIDGE, OUTSIDE, Cluster, Names, Pod, bridge, of_kind
+from tests.rehearsal.pods import BRIDGE, OUTSIDE, Cluster, Names, Pod, bridge, make_slice, of_kind
 from tests.state.servers import Postgres, Redis, Seaweed, run_server
 from tests.waiting import eventually
 
@@ -201,6 +201,7 @@ def place(folder: Path, images: dict[str, str], tell: Callable[[str], None]) -> 
         bucket = stack.enter_context(run_server(Seaweed))
         word = secrets.token_hex(16)
         done("redis-cli", "-p", str(redis.port), "config", "set", "requirepass", word)
+        make_slice()
         stack.enter_context(bridge())
         stack.enter_context(doors(postgres.url, redis.url, bucket.url, at=OUTSIDE))
         names = Names()

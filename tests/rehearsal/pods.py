@@ -53,6 +53,18 @@ def size(text: str) -> int:
     return int(text[:-2]) * UNITS[text[-2:]]
 
 
+SLICE = "rehearse"
+"""The group of all containers, as a kubelet has one, with a share of the processor that such a node has for pods."""
+
+
+def make_slice() -> None:
+    """Without it all containers together would get as much of a busy machine as one other process."""
+    group = Path("/sys/fs/cgroup/cpu", SLICE)
+    if group.parent.is_dir():
+        group.mkdir(exist_ok=True)
+        (group / "cpu.shares").write_text("10240", "utf-8")
+
+
 @contextmanager
 def bridge() -> Iterator[None]:
     """The network of all pods."""
@@ -280,6 +292,7 @@ class Pod:
         words += ["--security-opt=no-new-privileges"] if confined["allowPrivilegeEscalation"] is False else []
         words += ["--read-only", "--read-only-tmpfs=false"] if confined["readOnlyRootFilesystem"] else []
         words += [f"--memory={limits['memory']}", f"--memory-swap={limits['memory']}", "--no-healthcheck"]
+        words += [f"--cgroup-parent=/{SLICE}"]
         words += [f"--cpu-quota={round(float(limits['cpu']) * 100_000)}"] if limits["cpu"] else []
         words += [f"--dns={OUTSIDE}"]
         words += [f"--env={key}={value}" for key, value in told.items()]
@@ -287,7 +300,7 @@ class Pod:
             f"--volume={self.mounts[each['name']]}:{each['mountPath']}" for each in self.container["volumeMounts"]
         ]
         image = self.cluster.images[self.container["image"].rpartition("-")[2].partition(":")[0]]
-        # As Kubernetes' `command`, it stands for what the image starts. containers.conf(5) of this machine is for builds.
+        # It stands for what the image starts, as `command` does. This machine's containers.conf(5) is for builds.
         words = ["env", f"CONTAINERS_CONF={Path(__file__).with_name('containers.conf')}", *words]
         done(*words, '--entrypoint=["/bin/bash","-c","--"]', image, line, within_s=within_s)
 
