@@ -21,6 +21,9 @@ STAGES = dict(re.findall(r"^FROM \S+ AS (\S+)\n(.*?)(?=^FROM |\Z)", TEXT, re.M |
 TARGETS = ("ingress", "engine", "qwen", "cosyvoice", "embedded")
 PARENTS = {name: base for base, name in re.findall(r"^FROM (\S+) AS (\S+)$", TEXT, re.M)}
 
+WITH_PYTHON = {b"libc.so.6", b"libm.so.6", b"libdl.so.2", b"libpthread.so.0", b"libgcc_s.so.1", b"libstdc++.so.6"}
+"""What every Python and its compiler's library link to."""
+
 
 def layers(target: str) -> str:
     """Instructions of a target and of all that it is built on, in order."""
@@ -114,6 +117,19 @@ def test_an_engine_compiles_without_cudas_compiler_and_keeps_what_it_compiled() 
     if names and names.submodule_search_locations:  # a variable that vLLM does not read would be a comment
         known = (Path(names.submodule_search_locations[0]) / "envs.py").read_text("utf-8")
         assert all(f'"{name}"' in known for name in ("VLLM_USE_FLASHINFER_SAMPLER", "VLLM_CACHE_ROOT"))
+
+
+@pytest.mark.parametrize("target", ["engine", "embedded"])
+def test_an_engine_finds_the_libraries_that_vllm_does_not_bring(target: str) -> None:
+    """Its kernels fail to load otherwise, and every chat model with them."""
+    names = importlib.util.find_spec("vllm")
+    if not names or not names.submodule_search_locations:
+        pytest.skip("vLLM is not installed")
+    folder = Path(names.submodule_search_locations[0])
+    linked = {name for file in folder.glob("_C*.so") for name in re.findall(rb"lib[\w+-]+\.so\.\d+", file.read_bytes())}
+    of_debian = {b"libnuma.so.1": "libnuma1"}
+    assert linked - WITH_PYTHON <= of_debian.keys()
+    assert all(of_debian[name] in STAGES[target].split() for name in linked - WITH_PYTHON)
 
 
 def test_every_target_that_a_page_runs_is_built_by_its_loop() -> None:
