@@ -37,7 +37,8 @@ def done(*command: str | Path, within_s: float = BUILD_S) -> str:
 
 def exists(image: str) -> bool:
     """Tells if this machine has the image."""
-    return subprocess.run(["podman", "image", "exists", image], check=False).returncode == 0
+    found = subprocess.run(["buildah", "inspect", "--type=image", image], capture_output=True, check=False)
+    return found.returncode == 0
 
 
 def make_base(folder: Path) -> None:
@@ -56,11 +57,17 @@ def make_base(folder: Path) -> None:
     shutil.rmtree(root)
 
 
-def build(target: str, folder: Path) -> None:
-    """Builds a target out of the last commit, as somebody else clones it."""
+def build(target: str, folder: Path, libraries: str = "cpu") -> None:
+    """Builds a target out of the last commit, as somebody else clones it. No layer is kept apart: each is a copy."""
     context = folder / f"context-{target}"
     done("git", "clone", "--quiet", "--depth=1", f"file://{ROOT}", context)
-    options = ("--isolation=chroot", "--format=docker", "--quiet", f"--build-arg=PYTHON={BASE}", "--build-arg=LIBS=cpu")
+    options = (
+        "--isolation=chroot",
+        "--format=docker",
+        "--quiet",
+        f"--build-arg=PYTHON={BASE}",
+        f"--build-arg=LIBS={libraries}",
+    )
     file = context / "cluster/Dockerfile"
     done("buildah", "build", *options, f"--file={file}", f"--target={target}", f"--tag={local(target)}", context)
     shutil.rmtree(context)
