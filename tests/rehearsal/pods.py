@@ -32,6 +32,8 @@ FILES = 16384
 """Open files of a container, because this machine may not give more."""
 DISK_BYTES = 1 << 30
 """Of an `emptyDir` on disk at most: here each is memory."""
+MEMORY_BYTES = 6 << 30
+"""Of a container at most: less than the manifests give to engines, which they mark to be changed."""
 UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 
 Spec = dict[str, Any]
@@ -162,10 +164,15 @@ class Cluster:
         }
 
 
+def memory_of(container: Spec) -> int:
+    """The memory limit of a container in bytes."""
+    return min(size(container["resources"]["limits"]["memory"]), MEMORY_BYTES)
+
+
 def start_command(params: dict[str, str], container: Spec, is_head: bool) -> str:
     """The line that the operator writes."""
     limits, requests = container["resources"]["limits"], container["resources"]["requests"]
-    wanted = {"block": "true", "dashboard-agent-listen-port": "52365", "memory": str(size(limits["memory"]))} | params
+    wanted = {"block": "true", "dashboard-agent-listen-port": "52365", "memory": str(memory_of(container))} | params
     wanted.setdefault("num-cpus", limits.get("cpu", requests["cpu"]))
     if is_head:
         wanted |= {
@@ -244,7 +251,7 @@ class Pod:
         told |= {each["name"]: each["value"] for each in container.get("env", [])}
         command = start_command(params, container, self.is_head)
         limits = {
-            "memory": size(container["resources"]["limits"]["memory"]),
+            "memory": memory_of(container),
             "cpu": container["resources"]["limits"].get("cpu"),
         }
         self._run(self.name, told | {"KUBERAY_GEN_RAY_START_CMD": command}, limits, command, "--detach")
