@@ -32,7 +32,7 @@ INSTALL := $(BIN)/python requirements/install.py
 HASHED := --no-deps --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-qwen setup-batch setup-browser serve weights test test-all test-units test-cluster check bench evaluate attack campaign conformance check-gpu audit docs lock
+.PHONY: help setup setup-dev setup-qwen setup-batch setup-browser serve weights test test-all test-units test-cluster check bench evaluate attack campaign rehearse conformance check-gpu audit docs lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -84,6 +84,9 @@ attack: setup-dev ## attack a graph of its own, or the one at URL; some minutes
 
 campaign: setup-dev weights $(SCHEMATHESIS)/done ## break a graph of its own in every way and count what is lost: hours (SHORT=1 for half an hour, SEED=)
 	@$(RUN) tests.campaign $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short) $(if $(PUBLISH),--publish)
+
+rehearse: setup-dev weights ## build the images and run the pods of cluster/kubernetes on this machine: half an hour, root (BUILT=1, PUBLISH=1)
+	@$(RUN) tests.rehearsal $(if $(BUILT),--built) $(if $(PUBLISH),--publish)
 
 conformance: setup-dev weights $(CLIENTS)/done benchmarks/clients/node/node_modules/done ## try the clients that people use on a graph of its own, or on the one at URL
 	@$(RUN) benchmarks.clients --python $(CLIENTS)/bin/python $(if $(URL),--base-url $(URL))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.made import alerts, commands, errors, observability, reliability, settings, voices
+from docs.made import alerts, commands, errors, observability, rehearsal, reliability, settings, voices
 from docs.made.pictures import diagrams, journey, panels, plots, simulation, style, terminal
 
 FOLDER = Path(__file__).parents[1]
 
 PAGES: dict[str, Callable[[], str]] = {
+    "cluster.md": rehearsal.page,
     "commands.md": commands.page,
     "errors.md": errors.page,
     "observability.md": observability.page,

@@ -116,20 +116,20 @@ def _haproxy(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def doors(*urls: str) -> Iterator[None]:
-    """Lets the machines reach servers that listen on loopback, at the same ports of `STORES`."""
+def doors(*urls: str, at: str = STORES) -> Iterator[None]:
+    """Lets the machines reach servers that listen on loopback, at the same ports of another address."""
     with ExitStack() as stack:
         for url in urls:
             port = urlsplit(url).port
             assert port
-            server = stack.enter_context(socket.create_server((STORES, port)))
+            server = stack.enter_context(socket.create_server((at, port)))
             threading.Thread(target=_accept, args=(server, port), daemon=True).start()
         yield
 
 
-def outside(url: str) -> str:
+def outside(url: str, at: str = STORES) -> str:
     """A server's address as the machines see it."""
-    return url.replace("127.0.0.1", STORES)
+    return url.replace("127.0.0.1", at)
 
 
 def _accept(server: socket.socket, port: int) -> None:

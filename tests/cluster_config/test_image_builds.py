@@ -27,13 +27,10 @@ import psutil
 import pytest
 
 from benchmarks.servers import free_port
-from tests.docs.pages import ROOT
+from tests.rehearsal.images import BASE, build, done, local, make_base
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
-BASE = "localhost/parlance-base"
-PACKAGES = "python3.11-venv libpython3.11-dev ca-certificates"
-INSTALL = f"apt-get update && apt-get install --yes --no-install-recommends {PACKAGES}"
 LIMITS = ("--ulimit=nofile=16384:16384", "--shm-size=1g")
 """As `docker run` gets them on the page, but for fewer files: who has 20,000 may not give more."""
 ADDRESSES = ("192.168.199.1", "192.168.199.2")
@@ -47,13 +44,6 @@ USER = 1000
 READY_WITHIN_S = 300
 
 
-def done(*command: str | Path) -> str:
-    """What a command printed. It must not fail."""
-    finished = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
-    assert finished.returncode == 0, command
-    return finished.stdout.strip()
-
-
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image that `--build-arg PYTHON=` names."""
@@ -61,34 +51,15 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
         pytest.skip("buildah or debootstrap is not installed")
     if os.geteuid():
         pytest.skip("only root can make a base image with debootstrap")
-    if subprocess.run(["buildah", "inspect", "--type=image", BASE], capture_output=True).returncode == 0:
-        return BASE
-    root = tmp_path_factory.mktemp("base")
-    done("debootstrap", "--variant=minbase", "bookworm", root)
-    container = done("buildah", "from", "scratch")
-    done("buildah", "add", "--quiet", container, root, "/")
-    done(*command_in(container, "sh", "-c", f"{INSTALL} && ln -s python3.11 /usr/bin/python"))
-    done("buildah", "config", "--env", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", container)
-    done("buildah", "commit", "--quiet", "--rm", container, BASE)
-    shutil.rmtree(root)
+    make_base(tmp_path_factory.mktemp("base"))
     return BASE
 
 
-@pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The last commit, as somebody else clones it."""
-    folder = tmp_path_factory.mktemp("context")
-    done("git", "clone", "--quiet", "--depth=1", f"file://{ROOT}", folder)
-    return folder
-
-
 @contextmanager
-def container_of(target: str, base: str, context: Path) -> Iterator[str]:
+def container_of(target: str, folder: Path) -> Iterator[str]:
     """A container of a freshly built image. No layer is kept apart: each would be a copy of some gigabytes."""
-    image = f"localhost/parlance-{target}"
-    file = context / "cluster/Dockerfile"
-    build = ["buildah", "build", "--quiet", "--isolation=chroot", "--format=docker", f"--file={file}"]
-    done(*build, f"--target={target}", f"--build-arg=PYTHON={base}", f"--tag={image}", context)
+    build(target, folder, libraries="gpu")
+    image = local(target)
     container = done("buildah", "from", *LIMITS, image)
     try:
         yield container
@@ -175,8 +146,8 @@ def assert_the_program_is_not_the_users(container: str) -> None:
     done(*command_in(container, "touch", "/var/lib/parlance/mine"))
 
 
-def test_the_embedded_image_answers_as_its_page_says(base: str, context: Path) -> None:
-    with container_of("embedded", base, context) as container:
+def test_the_embedded_image_answers_as_its_page_says(base: str, tmp_path: Path) -> None:
+    with container_of("embedded", tmp_path) as container:
         assert_the_program_is_not_the_users(container)
         port = free_port()
         with started(container, "--port", str(port)) as child:
@@ -196,8 +167,8 @@ def test_the_embedded_image_answers_as_its_page_says(base: str, context: Path) -
                 assert len(speech.content) > 1000
 
 
-def test_the_head_and_an_engine_find_each_other(base: str, context: Path) -> None:
-    with container_of("ingress", base, context) as head, container_of("engine", base, context) as engine:
+def test_the_head_and_an_engine_find_each_other(base: str, tmp_path: Path) -> None:
+    with container_of("ingress", tmp_path) as head, container_of("engine", tmp_path) as engine:
         for container in (head, engine):
             assert_the_program_is_not_the_users(container)
         done(*command_in(engine, "python", "requirements/gpu.py"))

@@ -21,6 +21,9 @@ STAGES = dict(re.findall(r"^FROM \S+ AS (\S+)\n(.*?)(?=^FROM |\Z)", TEXT, re.M |
 TARGETS = ("ingress", "engine", "qwen", "cosyvoice", "embedded")
 PARENTS = {name: base for base, name in re.findall(r"^FROM (\S+) AS (\S+)$", TEXT, re.M)}
 
+WITH_PYTHON = {b"libc.so.6", b"libm.so.6", b"libdl.so.2", b"libpthread.so.0", b"libgcc_s.so.1", b"libstdc++.so.6"}
+"""What every Python and its compiler's library link to."""
+
 
 def layers(target: str) -> str:
     """Instructions of a target and of all that it is built on, in order."""
@@ -87,6 +90,17 @@ def test_images_have_the_environment_of_every_other_ray_process() -> None:
     assert wanted.items() <= told.items()
 
 
+def test_what_is_compiled_stays_valid_where_a_builder_rounds_times(tmp_path: Path) -> None:
+    told = dict(re.findall(r"([A-Z_]+)=(\S+)", STAGES["build"]))
+    assert told["PYC_INVALIDATION_MODE"] == "CHECKED_HASH"  # as uv reads it
+    source = tmp_path / "module.py"
+    source.write_text("x = 1\n", "utf-8")
+    env = os.environ | {"SOURCE_DATE_EPOCH": told["SOURCE_DATE_EPOCH"]}
+    subprocess.run([sys.executable, "-m", "compileall", "-q", tmp_path], env=env, check=True)
+    compiled = Path(importlib.util.cache_from_source(str(source)))
+    assert compiled.read_bytes()[4:8] == (0b11).to_bytes(4, "little")  # a hash, which is checked
+
+
 def test_the_documentation_that_clients_search_is_inside() -> None:
     lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
     assert {"!README.md", "!CHANGELOG.md", "!docs"} <= set(lines)
@@ -103,6 +117,19 @@ def test_an_engine_compiles_without_cudas_compiler_and_keeps_what_it_compiled() 
     if names and names.submodule_search_locations:  # a variable that vLLM does not read would be a comment
         known = (Path(names.submodule_search_locations[0]) / "envs.py").read_text("utf-8")
         assert all(f'"{name}"' in known for name in ("VLLM_USE_FLASHINFER_SAMPLER", "VLLM_CACHE_ROOT"))
+
+
+@pytest.mark.parametrize("target", ["engine", "embedded"])
+def test_an_engine_finds_the_libraries_that_vllm_does_not_bring(target: str) -> None:
+    """Its kernels fail to load otherwise, and every chat model with them."""
+    names = importlib.util.find_spec("vllm")
+    if not names or not names.submodule_search_locations:
+        pytest.skip("vLLM is not installed")
+    folder = Path(names.submodule_search_locations[0])
+    linked = {name for file in folder.glob("_C*.so") for name in re.findall(rb"lib[\w+-]+\.so\.\d+", file.read_bytes())}
+    of_debian = {b"libnuma.so.1": "libnuma1"}
+    assert linked - WITH_PYTHON <= of_debian.keys()
+    assert all(of_debian[name] in STAGES[target].split() for name in linked - WITH_PYTHON)
 
 
 def test_every_target_that_a_page_runs_is_built_by_its_loop() -> None:
