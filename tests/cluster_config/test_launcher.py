@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 from typing import Any
 
 import pytest
@@ -43,6 +46,20 @@ def test_every_node_has_the_environment_before_ray_starts(cluster: dict[str, Any
     for commands in (cluster["head_start_ray_commands"], cluster["worker_start_ray_commands"]):
         (start,) = [command for command in commands if "ray start" in command]
         assert start.index(". ~/.parlance/environment &&") < start.index("ray start")
+
+
+def test_every_node_has_the_address_that_the_launcher_knows_it_by(cluster: dict[str, Any]) -> None:
+    """Ray's own choice is loopback where there is no default route; workers then find no head."""
+    for commands in (cluster["head_start_ray_commands"], cluster["worker_start_ray_commands"]):
+        (address,) = re.findall(r"--node-ip-address=(\$\(.*?\))", commands[-1])
+        shown = subprocess.run(
+            ["bash", "-c", f"echo {address}"],
+            env={"SSH_CONNECTION": "192.0.2.9 50000 192.0.2.2 22", "PATH": os.environ["PATH"]},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert shown.stdout == "192.0.2.2\n"
 
 
 def test_the_dashboard_is_closed_to_the_network(cluster: dict[str, Any]) -> None:
