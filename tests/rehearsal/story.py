@@ -70,7 +70,7 @@ class Record:
         machine = (
             f"{psutil.cpu_count()} processors, {psutil.virtual_memory().total / 2**30:.0f} GiB, {platform.system()}"
         )
-        return {"day": day, "machine": machine, "steps": self.steps, "failed": self.failed}
+        return {"machine": machine, "steps": [{"day": day} | step for step in self.steps]}
 
 
 def migrate(here: Place, record: Record) -> None:
