@@ -14,7 +14,7 @@ HEAD = "| step | seconds | what held |\n| --- | ---: | --- |\n"
 RESULTS = {
     "first start": "head and two ingress pods are ready; one of engines follows",
     "upload of 100 MiB": "and one byte more is refused",
-    "engines reach their memory limit": "streams of that moment end with an error event; every capability answers again",
+    "engines reach their memory limit": "streams of that moment end with an error event, and all comes back",
     "head gone and back": "chat goes on; the new head has another address, and finds the graph",
     "full emptyDir": "every capability answers",
 }
@@ -34,5 +34,5 @@ def _result(step: dict[str, Any]) -> str:
     """Outcome of a step in one line."""
     if not step["ok"]:
         return "failed"
-    counts = [note for note in step["notes"] if ": {" in note or note.startswith("found: ")]
+    counts = [note for note in step["notes"] if note.startswith(("streams: ", "found: ")) or "calls by status" in note]
     return RESULTS.get(step["step"], "; ".join(counts[-1:]))

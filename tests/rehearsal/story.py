@@ -195,7 +195,7 @@ def drain(here: Place, record: Record) -> None:
         stopping.result(1000)
     record.tell(f"{before[0].name} is gone with {streams.open} streams still open; {new.name} is ready")
     ends = streams.ends()
-    record.tell(f"streams: {dict(ends)}")
+    record.tell(f"streams: {', '.join(f'{count} {end}' for end, count in ends.items())}")
     assert ends == {"done": 50}
 
 
