@@ -60,9 +60,17 @@ def main() -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if options.publish:
-        PUBLISHED.write_text(json.dumps(record.row(datetime.now(UTC).date().isoformat()), indent=1) + "\n", "utf-8")
+        publish(record)
     print(f"{time.monotonic() - record.began_s:.0f} s in all; failed: {record.failed or 'nothing'}", flush=True)
     sys.exit(bool(record.failed))
+
+
+def publish(record: Record) -> None:
+    """Writes the record. Steps that this run left out stay as they were published."""
+    row = record.row(datetime.now(UTC).date().isoformat())
+    known = json.loads(PUBLISHED.read_text("utf-8"))["steps"] if PUBLISHED.exists() else []
+    steps = {step["step"]: step for step in [*known, *row["steps"]]}
+    PUBLISHED.write_text(json.dumps(row | {"steps": list(steps.values())}, indent=1) + "\n", "utf-8")
 
 
 def keep(here: Place, to: Path) -> None:

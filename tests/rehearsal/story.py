@@ -70,7 +70,7 @@ class Record:
         machine = (
             f"{psutil.cpu_count()} processors, {psutil.virtual_memory().total / 2**30:.0f} GiB, {platform.system()}"
         )
-        return {"day": day, "machine": machine, "steps": self.steps, "failed": self.failed}
+        return {"machine": machine, "steps": [{"day": day} | step for step in self.steps]}
 
 
 def migrate(here: Place, record: Record) -> None:
@@ -155,7 +155,8 @@ class Streams:
         self._all = [self._pool.submit(self._stream) for _ in range(count)]
 
     def _stream(self) -> str:
-        body = CALLS["chat"][1] | {"stream": True, "max_tokens": self._tokens, "temperature": 1}
+        story = [{"role": "user", "content": "Tell a very long story of a journey, day after day, with every detail."}]
+        body = CALLS["chat"][1] | {"stream": True, "max_tokens": self._tokens, "temperature": 1, "messages": story}
         lines: list[str] = []
         try:
             with self._here.client() as client, client.stream("POST", "/chat/completions", json=body) as reply:
@@ -169,6 +170,11 @@ class Streams:
             return f"cut after {len(lines)} events: {type(error).__name__}"
         return "done" if lines and lines[-1] == "data: [DONE]" else f"ended with {lines[-1:]}"
 
+    @property
+    def open(self) -> int:
+        """Streams that have not ended."""
+        return sum(not stream.done() for stream in self._all)
+
     def ends(self) -> Counter[str]:
         """How each ended, when all have."""
         found = Counter(stream.result(600) for stream in self._all)
@@ -179,7 +185,7 @@ class Streams:
 def drain(here: Place, record: Record) -> None:
     """An ingress is deleted while 50 streams are open; the operator makes another. No stream may be cut."""
     before = [pod for pod in here.kubelet.pods if pod.group == "ingress" and not pod.is_ending]
-    streams = Streams(here, 50, 300)
+    streams = Streams(here, 50, 1000)
     eventually(lambda: streams.begun >= 10, RECOVER_S, "no stream began")
     record.tell(f"{streams.begun} of 50 streams have begun; {before[0].name} is deleted")
     with ThreadPoolExecutor(1) as pool:
@@ -187,9 +193,9 @@ def drain(here: Place, record: Record) -> None:
         new = here.start("ingress", here.next())
         here.until_ready(new)
         stopping.result(1000)
-    record.tell(f"{before[0].name} is gone; {new.name} is ready")
+    record.tell(f"{before[0].name} is gone with {streams.open} streams still open; {new.name} is ready")
     ends = streams.ends()
-    record.tell(f"streams: {dict(ends)}")
+    record.tell(f"streams: {', '.join(f'{count} {end}' for end, count in ends.items())}")
     assert ends == {"done": 50}
 
 
@@ -235,7 +241,7 @@ def full(here: Place, record: Record) -> None:
 
 
 def roll(here: Place, record: Record) -> None:
-    """Every worker is replaced in turn while somebody calls: each call succeeds."""
+    """Every ingress is deleted in turn, and another comes in its place, while somebody calls: each call succeeds."""
     stop, statuses = threading.Event(), Counter[int]()
 
     def call() -> None:
@@ -244,13 +250,14 @@ def roll(here: Place, record: Record) -> None:
                 path, body = CALLS["embeddings"]
                 statuses[client.post(path, json=body).status_code] += 1
 
-    old = [pod for pod in here.kubelet.pods if not pod.is_ending and not pod.is_head]
-    with ThreadPoolExecutor(1) as pool:
+    old = [pod for pod in here.kubelet.pods if pod.group == "ingress" and not pod.is_ending]
+    with ThreadPoolExecutor(2) as pool:
         calling = pool.submit(call)
         for pod in old:
+            stopping = pool.submit(pod.stop)
             here.until_ready(here.start(pod.group, here.next()))
-            pod.stop()
-            record.tell(f"{pod.name} is replaced; calls: {dict(statuses)}")
+            stopping.result(1000)
+            record.tell(f"{pod.name} is replaced; calls by status: {dict(statuses)}")
         stop.set()
         calling.result(300)
     assert set(statuses) == {200}
