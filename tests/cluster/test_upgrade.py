@@ -259,7 +259,7 @@ def site() -> Iterator[Site]:
             cwd=ROOT, env=made.env, start_new_session=True, stdout=log, stderr=log,
         )  # fmt: skip
         stack.callback(_end, ray, folder)
-        eventually(lambda: "Ray runtime started" in (folder / "ray.log").read_text(), 60, "Ray did not start")
+        eventually(lambda: "Ray runtime started" in (folder / "ray.log").read_text(), 180, "Ray did not start")
         made.run(BIN / "python", "-m", "state", "migrate")
         made.run(BIN / "serve", "deploy", made.config("0"))
         eventually(lambda: _answers(made), 120, lambda: made.run(BIN / "serve", "status"))
@@ -274,7 +274,8 @@ def _end(ray: subprocess.Popen[bytes], folder: Path) -> None:
 
     here = str(folder)
     if to := os.environ.get("PARLANCE_CLUSTER_LOG"):
-        shutil.copytree(folder / "ray/session_latest/logs/serve", Path(to) / "serve", dirs_exist_ok=True)
+        with suppress(OSError):
+            shutil.copytree(folder / "ray/session_latest/logs/serve", Path(to) / "serve", dirs_exist_ok=True)
     own = [p for p in psutil.process_iter() if _env_of(p) == here]
     ray.terminate()
     _, left = psutil.wait_procs([psutil.Process(ray.pid), *own], timeout=30)
