@@ -1,8 +1,8 @@
 """`python -m launch upgrade` under load: no request and no stream is lost, and no card is held beyond the cluster's.
 
 Each engine wants one of the GPUs that Ray is told of, and there are as many as engines: none to spare. Clients call all
-models without a pause while the graph is upgraded again and again (`PARLANCE_UPGRADES`, 3 by default; the page has the
-figures of 20). The last upgrade is rolled back midway. The record is `upgrade.json` where PARLANCE_CLUSTER_LOG names a
+models without a pause while the graph is upgraded again and again (`PARLANCE_UPGRADES`, 3 by default). One more upgrade
+is interrupted and rolled back. The record is `upgrade.json` where PARLANCE_CLUSTER_LOG names a
 folder.
 """
 
@@ -46,7 +46,8 @@ MODELS = ("one", "two", "three")
 UPGRADES = int(os.environ.get("PARLANCE_UPGRADES", "3"))
 STREAMS = int(os.environ.get("PARLANCE_UPGRADE_STREAMS", "3"))
 """At each upgrade: they run when it begins."""
-EVENTS, PAUSE_S = 40, 0.25
+EVENTS, PAUSE_S = 160, 0.25
+"""Of each stream: it outlives the move to the new graph, which keeps its card busy for the callers who come then."""
 BIN = Path(sys.executable).parent
 ON_A_CARD = {"ray_actor_options": {"num_cpus": 0, "num_gpus": 1}}
 LOOK_S = 0.1
