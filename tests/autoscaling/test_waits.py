@@ -202,7 +202,7 @@ class Crowd:
     def sleep(self) -> None:
         """The replica has gone, and nothing is known of the time before."""
         self.world.target = 0
-        self.world._policy.memories.clear()
+        self.world.policy.memories.clear()
         self.world.running.clear()
         self.world.tell()
 
