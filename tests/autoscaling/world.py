@@ -489,7 +489,7 @@ class World:
             self.look()
 
     def census(self) -> dict[str, Any]:
-        """What is held for requests, of every ingress process and every replica; nothing is zero."""
+        """Slots and tasks held for requests, of every ingress process and every replica; nothing is zero."""
         held: dict[str, Any] = {}
         for ingress in self.ingresses:
             gate, name = ingress.gate, ingress.router.app_name
