@@ -153,7 +153,7 @@ class Api:
         return await self.state.database.run(lambda connection: list(connection.execute(query)))
 
     async def spend(self) -> dict[str, int]:
-        """What the organisation has spent and what is held, as its key is told."""
+        """Spent and held amounts of the organisation, as its key reads them."""
         about: dict[str, int] = (await self.send("GET", "/v1/me")).json()["spend"]["organisation"]
         return about
 
@@ -252,7 +252,7 @@ class Lent:
 
 @dataclass(frozen=True)
 class Ground:
-    """What the states of all tests stand on: to open it takes longer than most tests."""
+    """Base of the states of all tests: to open it takes longer than most tests."""
 
     database: Database
     secrets: Secrets

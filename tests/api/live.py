@@ -208,7 +208,7 @@ class Live:
         return error
 
     async def text(self) -> str:
-        """What is written down next."""
+        """The next record."""
         transcript: str = (await self.next(f"{TRANSCRIPTION}.completed"))["transcript"]
         return transcript
 

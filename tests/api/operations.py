@@ -51,7 +51,7 @@ class Operation:
 
     @property
     def answers(self) -> set[int]:
-        """What it is answered when it is admitted."""
+        """Status of the answer once it is admitted."""
         return ANSWERS.get(self.plain, {200})
 
     @property

@@ -1,4 +1,4 @@
-"""What the server writes down, for tests of what must never be among it."""
+"""Records that the server writes, for tests of what must never be among it."""
 
 from __future__ import annotations
 

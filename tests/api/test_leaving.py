@@ -1,4 +1,4 @@
-"""Who leaves pays for what an engine had begun, and for nothing that it had not."""
+"""Clients that leave pay for what an engine had begun, and for nothing that it had not."""
 
 from __future__ import annotations
 

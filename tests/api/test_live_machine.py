@@ -267,7 +267,7 @@ class Client:
 
     @property
     def is_over(self) -> bool:
-        """Whether it answers no more: it was closed, has left, or is not read."""
+        """It answers no more: it was closed, has left, or is not read."""
         return self.code is not None or self.serving.done() or not self.reads.is_set()
 
     def connect(self, api: Api, key: str) -> None:
@@ -487,7 +487,7 @@ class SessionMachine(RuleBasedStateMachine):
         return id, events, self.socket.answers.get(id, {})
 
     def _is_answered(self, events: list[Event], error: Event, *types: str) -> bool:
-        """Whether one of these events came, or an error; a session that ends says no more than that."""
+        """One of these events came, or an error; a session that ends says no more than that."""
         return self.socket.is_over or bool(error) != any(event["type"] in types for event in events)
 
     @precondition(has_session)

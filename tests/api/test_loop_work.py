@@ -34,7 +34,7 @@ WHOLE_ANSWER = Counter(call_at=1, create_task=1, create_future=3, call_soon_thre
 
 @pytest.fixture
 async def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each operation was called since this was cleared."""
+    """Number of times each operation was called since this was cleared."""
     loop, calls = asyncio.get_running_loop(), Counter[str]()
 
     def counted(name: str, real: Callable[..., Any], *args: Any, **options: Any) -> Any:

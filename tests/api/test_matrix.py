@@ -1,4 +1,4 @@
-"""Who may do what: every operation of the route table with every state of a key, plan and budget.
+"""Permissions: every operation of the route table with every state of a key, plan and budget.
 
 The route table makes the cases (`tests.api.operations`). Every path has two spellings, with and without
 `/v1`. One test shows that both lead to the same endpoints, all others ask with `/v1`. One app and one state serve all

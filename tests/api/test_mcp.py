@@ -22,7 +22,7 @@ from tests.api.engines import refusing
 from tests.waiting import until
 
 MODES = ("legacy", "2026-07-28")
-"""How the official client begins: with `initialize` (2025-11-25), or without a handshake."""
+"""First message of the official client: `initialize` (2025-11-25), or without a handshake."""
 MODERN = "2026-07-28"
 META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -48,7 +48,7 @@ class Served:
             yield client
 
     def under_way(self) -> int:
-        """How many calls the chat engine works on."""
+        """Number of calls the chat engine works on."""
         calls: int = self.api.engine().adapter.under_way
         return calls
 

@@ -1,4 +1,4 @@
-"""What the MCP endpoints refuse: foreign pages, long bodies, what is no message, wrong revisions, floods."""
+"""Refusals of the MCP endpoints: foreign pages, long bodies, what is no message, wrong revisions, floods."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def settled(node: Any) -> Any:
 
 
 async def answer(api: Api, path: str, body: dict[str, Any]) -> Any:
-    """What a client learns. Of a draft only its members: what an order leaves open is drawn by chance."""
+    """All that a client learns. Of a draft only its members: what an order leaves open is drawn by chance."""
     reply = await api.send("POST", path, json=body)
     if not reply.headers["content-type"].startswith("application/json"):
         return reply.status_code, reply.headers["content-type"], reply.content

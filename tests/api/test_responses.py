@@ -59,7 +59,7 @@ def strict(response: Response) -> Response:
 
 
 def without_times(response: Response) -> dict[str, Any]:
-    """What two answers to one question share."""
+    """Members that two answers to one question share."""
     text = json.dumps({k: v for k, v in response.to_dict().items() if k not in ("id", "created_at")})
     text = text.replace(response.id.removeprefix("resp_"), "")
     made_by_client = ("parsed", "parsed_arguments")

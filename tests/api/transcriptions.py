@@ -35,7 +35,7 @@ def events_of(reply: httpx.Response) -> list[Fields]:
 
 
 async def asked(api: Api, **fields: Any) -> Fields:
-    """What the engine was asked."""
+    """Requests of the engine."""
     job: Fields = json.loads(body_of(await transcribe(api, "told", **fields))["text"])
     return job
 

@@ -1,4 +1,4 @@
-"""What a request walks through: the product files whose code runs, in the order in which they are first entered.
+"""Files a request runs through: the product files whose code runs, in the order in which they are first entered.
 
     python -m tests.api.walks      prints them
 

@@ -1,4 +1,4 @@
-"""What a confined process can no longer do. Each thing is tried in a real one."""
+"""Abilities that a confined process loses. Each is tried in a real one."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ class Engine:
     target: int = 0
     running: int = 0
     starts: list[float] = field(default_factory=list)
-    """What is left of each start."""
+    """Time left of each start."""
     at_work: list[float] = field(default_factory=list)
-    """What is left of each call."""
+    """Time left of each call."""
     waiting: list[float] = field(default_factory=list)
     """For how long each has waited."""
     waits_s: list[float] = field(default_factory=list)
@@ -97,7 +97,7 @@ class World:
 
 
 def serve_default(target_ongoing: float, idle_s: float, upscale_delay_s: float = 5.0) -> Decide:
-    """What Serve does without a policy: replicas for the calls there are, and fewer only after `idle_s`."""
+    """Serve without a policy: replicas for the calls there are, and fewer only after `idle_s`."""
     since_s: dict[tuple[str, str], float] = {}
 
     def decide(facts: Mapping[str, Facts], _: Mapping[str, float], now_s: float) -> dict[str, ScalingDecision]:

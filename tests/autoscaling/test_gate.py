@@ -36,7 +36,7 @@ def warm(cold: Make) -> Make:
     def make(**options: Any) -> World:
         at = cold(**options)
         at.run_replica()
-        at.ingresses[0].learn(at._version, [*at.running])
+        at.ingresses[0].learn(at.version, [*at.running])
         return at
 
     return make

@@ -179,7 +179,7 @@ LOOK_S = 2.0
 
 @dataclass(frozen=True)
 class Promise:
-    """What was told at `at_s`, and when the work began."""
+    """A promise made at `at_s`, and when the work began."""
 
     at_s: float
     wait: Wait
@@ -202,7 +202,7 @@ class Crowd:
     def sleep(self) -> None:
         """The replica has gone, and nothing is known of the time before."""
         self.world.target = 0
-        self.world._policy.memories.clear()
+        self.world.policy.memories.clear()
         self.world.running.clear()
         self.world.tell()
 
@@ -253,7 +253,7 @@ def kept(promises: list[Promise]) -> float:
 
 
 def errors(promises: list[Promise]) -> list[float]:
-    """How far the middle estimate was off, as a share of the wait, of waits longer than a second; ascending."""
+    """Errors of the middle estimate, as a share of the wait, of waits longer than a second; ascending."""
     return sorted(
         abs(one.came_s - one.wait.eta_s) / one.came_s
         for one in promises

@@ -377,7 +377,7 @@ class World:
         idle_s = self.serving.idle_s
         terms = Terms(slots, least, most, load_s=self.serving.load_s, idle_s=idle_s, idle_most_s=idle_s)
         self._known: list[Replica] = []
-        self._policy, self._version = ScalingPolicy({NAME: terms}), 0
+        self.policy, self.version = ScalingPolicy({NAME: terms}), 0
         self.numbers, self.events = count(1), deque[str](maxlen=50)
         self.running: dict[Replica, None] = {}
         self.leaving: dict[Replica, None] = {}
@@ -387,7 +387,7 @@ class World:
         self.ingresses: list[Ingress] = []
         for number in range(ingresses):
             self.ingresses.append(Ingress(self, number, watch))
-        self._control = asyncio.create_task(self._controls())
+        self.control = asyncio.create_task(self._controls())
 
     @property
     def gate(self) -> Gate:
@@ -421,9 +421,9 @@ class World:
 
     def tell(self) -> None:
         """Each ingress process hears which replicas run, after a time of its own."""
-        self._version += 1
+        self.version += 1
         for ingress in self.ingresses:
-            asyncio.get_running_loop().call_later(self.late_s(), ingress.learn, self._version, [*self.running])
+            asyncio.get_running_loop().call_later(self.late_s(), ingress.learn, self.version, [*self.running])
 
     def look(self) -> None:
         """One step of the controller."""
@@ -439,8 +439,8 @@ class World:
         calls = sum(ingress.metrics.queued for ingress in self.ingresses)
         calls += sum(len(replica.calls) for replica in self.running)
         facts = Facts(len(self.running), self.target, calls, *self._news())
-        decision = self._policy.decide({NAME: facts}, {}, time.time())
-        assert not self._policy.failures
+        decision = self.policy.decide({NAME: facts}, {}, time.time())
+        assert not self.policy.failures
         self.target = max(decision[NAME].replicas, int(calls > 0))
         while len(self.running) + len(self.starting) < self.target:
             self.starting[asyncio.create_task(self._start(self.load_s()))] = None
@@ -489,7 +489,7 @@ class World:
             self.look()
 
     def census(self) -> dict[str, Any]:
-        """What is held for requests, of every ingress process and every replica; nothing is zero."""
+        """Slots and tasks held for requests, of every ingress process and every replica; nothing is zero."""
         held: dict[str, Any] = {}
         for ingress in self.ingresses:
             gate, name = ingress.gate, ingress.router.app_name
@@ -517,6 +517,6 @@ def world(seed: int = 0, **options: Any) -> Iterator[World]:
     finally:
         random.setstate(before)
         serve_log.disabled = False
-        one._control.cancel()
+        one.control.cancel()
         for ingress in one.ingresses:
             views.VIEWS.pop((ingress.router.app_name, NAME), None)

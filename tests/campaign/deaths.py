@@ -118,7 +118,7 @@ COMMANDS = {
 
 @dataclass
 class Tries:
-    """What came of the tries of one fault."""
+    """Results of the tries of one fault."""
 
     seen: Counter[str] = field(default_factory=Counter)
     lost: int = 0
@@ -192,7 +192,7 @@ async def _look(graph: Graph, client: httpx.Client, estate: Estate, tries: Tries
 
 
 async def _usual(graph: Graph, fault: Fault) -> int:
-    """How many victims there are, once there is one."""
+    """Number of victims, once there is one."""
     await until(lambda: not fault.title or graph.processes(fault.title), NORMAL_S)
     return len(graph.processes(fault.title))
 
@@ -255,7 +255,7 @@ async def _judge(graph: Graph, org: str, crowd: Crowd, may_close: bool, tries: T
 
 
 def _fault(seen: Seen, bill: list[int], may_close: bool) -> str:
-    """What is wrong with an answer; empty where it is as promised."""
+    """Fault of an answer; empty where it is as promised."""
     if seen.answer.startswith(CLOSED):
         return "" if may_close else f"an answer of {seen.kind}: {seen.answer}"
     if seen.answer not in WHOLE | TABLE:

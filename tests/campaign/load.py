@@ -69,7 +69,7 @@ async def cold(graph: Graph, crowd: Crowd, chance: random.Random, is_short: bool
 
 
 async def _starts(graph: Graph, crowd: Crowd) -> int:
-    """How often the engine `cold` has started. It is at zero then."""
+    """Number of starts of the engine `cold`. It is at zero then."""
 
     async def is_cold() -> bool:
         return not (await crowd.http.get("/healthz")).json()["replicas"]["chat-cold"]
@@ -330,7 +330,7 @@ class Trends:
         ]
 
     def rising(self) -> list[str]:
-        """What is not level."""
+        """Measurements that are not level."""
         most = (FLAT_KIB, FLAT_COUNT, FLAT_COUNT)
         slopes = self.slopes().items()
         return [name for name, slope in slopes if any(map(float.__gt__, slope, most))]

@@ -37,19 +37,19 @@ class Visitors:
         self.semaphore = semaphore
         self.inside: list[str] = []
         self.order: list[str] = []
-        self._sent: dict[str, asyncio.Event] = {}
+        self.sent: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     async def come(self, *names: str) -> None:
         """`a1` is the first of owner `a`. Returns once all are inside or wait."""
         for name in names:
-            self._sent[name] = asyncio.Event()
+            self.sent[name] = asyncio.Event()
             self.tasks[name] = asyncio.create_task(self._stay(name))
         await settled()
 
     async def send(self, *names: str) -> None:
         for name in names:
-            self._sent[name].set()
+            self.sent[name].set()
             await self.tasks[name]
             await settled()
 
@@ -63,7 +63,7 @@ class Visitors:
         async with self.semaphore.of(name.rstrip("0123456789")):
             self.inside.append(name)
             self.order.append(name)
-            await self._sent[name].wait()
+            await self.sent[name].wait()
             self.inside.remove(name)
 
 
@@ -162,7 +162,7 @@ async def test_who_is_sent_away_at_the_moment_of_leaving_gives_no_place_back() -
 async def test_who_goes_at_the_moment_of_being_let_in_passes_the_place_on() -> None:
     visitors = Visitors(FairSemaphore(1, 8, 64))
     await visitors.come("a1", "b1", "c1")
-    visitors._sent["a1"].set()
+    visitors.sent["a1"].set()
     while "a1" in visitors.inside:  # noqa: ASYNC110
         await asyncio.sleep(0)
     visitors.tasks["b1"].cancel()

@@ -104,7 +104,7 @@ class VirtualTime:
             await before.close()
         time = cls(connect(url), now_s)
         if url.startswith("sqlite"):
-            await time.database.run(time._replace_julianday)
+            await time.database.run(time.replace_julianday)
         await time.set(now_s)
         return time
 
@@ -114,7 +114,7 @@ class VirtualTime:
     async def adjust(self, database: Database) -> None:
         """Does nothing: this is the database's time."""
 
-    def _replace_julianday(self, connection: Connection) -> None:
+    def replace_julianday(self, connection: Connection) -> None:
         def julianday(_: str) -> float:
             return JULIAN_DAY_OF_1970 + (self.now_s + SLACK_S) / DAY_S
 
@@ -208,7 +208,7 @@ class Interleaved:
         for statement in _schema():
             self.connection.exec_driver_sql(statement)
         self.time = VirtualTime(None, now_s)  # type: ignore[arg-type]
-        self.time._replace_julianday(self.connection)
+        self.time.replace_julianday(self.connection)
         self.calls: list[Call] = []
         self.tasks: list[asyncio.Task[Any]] = []
         self.is_new = True

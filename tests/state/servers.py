@@ -210,7 +210,7 @@ def free_port() -> int:
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
     """Polls until `condition` holds. Fails if the process ends or does not start in time."""
-    failure = f"{process.args} did not start"
+    failure = f"{process.args!r} did not start"
     eventually(lambda: process.poll() is not None or condition(), START_S, failure)
     assert process.poll() is None, failure
 

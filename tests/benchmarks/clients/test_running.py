@@ -1,4 +1,4 @@
-"""What the kit makes of programs: of those that work, that do not, that end early, that never end."""
+"""Programs under the kit: those that work, that do not, that end early, that never end."""
 
 from __future__ import annotations
 
