@@ -185,7 +185,7 @@ class Streams:
 def drain(here: Place, record: Record) -> None:
     """An ingress is deleted while 50 streams are open; the operator makes another. No stream may be cut."""
     before = [pod for pod in here.kubelet.pods if pod.group == "ingress" and not pod.is_ending]
-    streams = Streams(here, 50, 1000)
+    streams = Streams(here, 50, 500)
     eventually(lambda: streams.begun >= 10, RECOVER_S, "no stream began")
     record.tell(f"{streams.begun} of 50 streams have begun; {before[0].name} is deleted")
     with ThreadPoolExecutor(1) as pool:
