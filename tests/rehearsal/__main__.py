@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -41,6 +42,7 @@ def main() -> None:
     missing = [program for program in PROGRAMS if not shutil.which(program)]
     if os.geteuid() or missing or leftovers():
         sys.exit(f"needs root, these programs: {missing}, and no other rehearsal: {leftovers()}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # all is taken away then, too
     record, folder = Record(options.stream_s), Path(mkdtemp(prefix="rehearse-"))
     folder.chmod(0o755)
     try:

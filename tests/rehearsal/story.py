@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,6 +145,20 @@ async def _live(here: Place, for_s: int) -> None:
     assert events[-1]["ledger"]["received_s"] == for_s, events[-1]
 
 
+def beside(step: Callable[[], None]) -> Future[None]:
+    """Runs a step in a thread that does not hold up an interrupt, as one of a pool would."""
+    future = Future[None]()
+
+    def run() -> None:
+        try:
+            future.set_result(step())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
 class Streams:
     """Chat streams through TLS, each in a thread of its own."""
 
@@ -185,14 +199,13 @@ class Streams:
 def drain(here: Place, record: Record) -> None:
     """An ingress is deleted while 50 streams are open; the operator makes another. No stream may be cut."""
     before = [pod for pod in here.kubelet.pods if pod.group == "ingress" and not pod.is_ending]
-    streams = Streams(here, 50, 1000)
+    streams = Streams(here, 50, 500)
     eventually(lambda: streams.begun >= 10, RECOVER_S, "no stream began")
     record.tell(f"{streams.begun} of 50 streams have begun; {before[0].name} is deleted")
-    with ThreadPoolExecutor(1) as pool:
-        stopping = pool.submit(before[0].stop)
-        new = here.start("ingress", here.next())
-        here.until_ready(new)
-        stopping.result(1000)
+    stopping = beside(before[0].stop)
+    new = here.start("ingress", here.next())
+    here.until_ready(new)
+    stopping.result(1000)
     record.tell(f"{before[0].name} is gone with {streams.open} streams still open; {new.name} is ready")
     ends = streams.ends()
     record.tell(f"streams: {', '.join(f'{count} {end}' for end, count in ends.items())}")
@@ -251,15 +264,14 @@ def roll(here: Place, record: Record) -> None:
                 statuses[client.post(path, json=body).status_code] += 1
 
     old = [pod for pod in here.kubelet.pods if pod.group == "ingress" and not pod.is_ending]
-    with ThreadPoolExecutor(2) as pool:
-        calling = pool.submit(call)
-        for pod in old:
-            stopping = pool.submit(pod.stop)
-            here.until_ready(here.start(pod.group, here.next()))
-            stopping.result(1000)
-            record.tell(f"{pod.name} is replaced; calls by status: {dict(statuses)}")
-        stop.set()
-        calling.result(300)
+    calling = beside(call)
+    for pod in old:
+        stopping = beside(pod.stop)
+        here.until_ready(here.start(pod.group, here.next()))
+        stopping.result(1000)
+        record.tell(f"{pod.name} is replaced; calls by status: {dict(statuses)}")
+    stop.set()
+    calling.result(300)
     assert set(statuses) == {200}
 
 
