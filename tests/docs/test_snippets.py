@@ -35,7 +35,8 @@ NAMES = (
 PAGES = [ROOT / "SECURITY.md", *(ROOT / f"docs/{name}.md" for name in NAMES)]
 COMMANDS = re.compile(r"^(?:(<!-- [^\n]* -->)\n)?```(?:bash|sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARKS = re.compile(
-    r"<!-- (?:run|run on a graph|run with handles|run without Ray|run on (?:two nodes|three machines): \w+|adapter of \w+|not run: .+) -->"
+    r"<!-- (?:run|run on a graph|run with handles|run without Ray|run on (?:two nodes|three machines): \w+"
+    r"|adapter of \w+|not run: .+) -->"
 )
 MAKE = re.compile(r"^(?:\w+=\S+ )*make (\w[\w-]*)", re.MULTILINE)
 
