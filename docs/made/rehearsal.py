@@ -26,7 +26,9 @@ def page() -> str:
     record = json.loads(RECORD.read_text("utf-8"))
     rows = [f"| {step['step']} | {step['s']:.0f} | {_result(step)} |" for step in record["steps"]]
     day = max(step["day"] for step in record["steps"])
-    about = f"Last published: {day}, on {record['machine']}, which did other work beside it."
+    about = (
+        f"Last published: {day}, on {record['machine']}, which did other work beside it; each row is of its last run."
+    )
     return filled("cluster.md", rehearsal=f"{about}\n\n{HEAD}" + "\n".join(rows))
 
 
