@@ -26,7 +26,7 @@ CLIENTS = 64
 WIDE, NARROW = 4, 2
 """Ingress replicas, in turns."""
 STREAM_S = 60
-LONGEST_PAUSE_S = 3.0
+LONGEST_PAUSE_S = 0.5
 """Of a client between two requests on its connection."""
 
 
