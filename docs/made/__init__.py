@@ -8,6 +8,7 @@ observability.py docs/observability.md, from the rows of `contract.telemetry`, t
 panels.py        reads what dashboards show
 replies.py       asks a real server for the replies that the reference shows
 reference.py     page of the site with the fields of every route, from the OpenAPI document
+rehearsal.py     table of docs/cluster.md, from the record of a rehearsal (`make rehearse`), rehearsal.json
 reliability.py   docs/reliability.md, from the record of a campaign (`make campaign`), campaign.json
 settings.py      docs/settings.md, from the arguments of the graph and the types of stanzas
 schemas.py       a JSON schema in words

@@ -23,6 +23,7 @@ from weakref import WeakValueDictionary
 
 from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, Fault, without_text
+from contract.ids import random_id
 from state.billing import postings, upkeep
 from state.billing.purse import Purse, Purses
 from state.billing.reservation import Funds, Reservation, Step
@@ -42,6 +43,7 @@ CLOSE_S = 5.0
 """For pending bills to be recorded when the process ends."""
 LEAVE_S = 5.0
 """For what is pending then to be left to another process."""
+MAX_TEXT_CHARS = 255
 
 
 class Ledger:
@@ -67,8 +69,7 @@ class Ledger:
 
         Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT, STATE_UNAVAILABLE if the database cannot record it.
         """
-        entry = Entry.of(caller, request_id, line, model)
-        hold = Reservation(caller, entry, self._top_up, self._settle, self.void)
+        hold = Reservation(caller, _entry(caller, request_id, line, model), self._top_up, self._settle, self.void)
         if caller.org_limited or caller.user_limited:
             hold.held_micro_eur = max(1, estimate_micro_eur)
             await self._hold(hold)
@@ -357,3 +358,12 @@ class Ledger:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # Retrieved here, for the waiter may be gone.
+
+
+def _entry(caller: Caller, *texts: str) -> Entry:
+    """A new entry for a request id, a line and a model, as both databases accept them.
+
+    Clients choose request ids, and a refused line would never be billed.
+    """
+    stored = (text[:MAX_TEXT_CHARS].replace("\0", "?").encode("utf-8", "replace").decode() for text in texts)
+    return Entry(random_id(), caller.org_id, caller.user_id, caller.key_id, *stored)

@@ -12,13 +12,10 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, Select, cast, func
 
 from contract.access import Caller
 from contract.errors import ORG_SPEND_LIMIT, USER_SPEND_LIMIT, ApiError, Fault
-from contract.ids import random_id
 from state.database.tables import organisations, usage_lines, users
 
 COST = "micro_eur"
 """The unit of money among sums."""
-
-MAX_TEXT_CHARS = 255
 
 SPEND_LIMITS = {"organisation": ORG_SPEND_LIMIT, "user": USER_SPEND_LIMIT}
 
@@ -50,15 +47,6 @@ class Entry:
     request_id: str
     line: str
     model: str
-
-    @classmethod
-    def of(cls, caller: Caller, *texts: str) -> Entry:
-        """A new one for a request id, a line and a model, as both databases accept them.
-
-        Clients choose request ids, and a refused line would never be billed.
-        """
-        stored = (text[:MAX_TEXT_CHARS].replace("\0", "?").encode("utf-8", "replace").decode() for text in texts)
-        return cls(random_id(), caller.org_id, caller.user_id, caller.key_id, *stored)
 
 
 @dataclass(frozen=True, slots=True)
