@@ -87,7 +87,7 @@ class Version:
 
     @property
     def failure(self) -> str | None:
-        """The reason why it will not be ready. An engine that fails is the affair of its gate."""
+        """The reason why it will not be ready. An engine that fails is not one: its gate answers for it."""
         has_failed = self.ingress.is_failed if self.ingress else self.status in FAILED
         return (self.message or "its ingress does not start") if has_failed else None
 

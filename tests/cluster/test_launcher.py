@@ -112,7 +112,7 @@ class Machine:
         return done.stdout
 
     def programs(self) -> list[str]:
-        """What runs there but for sshd, by command lines."""
+        """Processes there but for sshd, by command lines."""
         found = []
         for pid in run("ip", "netns", "pids", f"parlance{self.number}").split():
             try:
@@ -132,10 +132,10 @@ class Site:
 
     machines: dict[str, Machine]
     began_s: float = field(default_factory=time.monotonic)
-    told: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
-    def tell(self, what: str) -> None:
-        self.told.append(f"{time.monotonic() - self.began_s:6.1f} s  {what}")
+    def report(self, what: str) -> None:
+        self.lines.append(f"{time.monotonic() - self.began_s:6.1f} s  {what}")
 
     @property
     def desk(self) -> Machine:
@@ -175,11 +175,11 @@ def site() -> Iterator[Site]:
             yield made
         finally:
             if to := os.environ.get(LOG):
-                (Path(to) / "launcher.log").write_text("\n".join(made.told) + "\n", "utf-8")
+                (Path(to) / "launcher.log").write_text("\n".join(made.lines) + "\n", "utf-8")
 
 
 def disk(folder: Path, number: int) -> Path:
-    """What a machine keeps while it is off: its user and home, its key, and the repository's file."""
+    """Files that a machine keeps while it is off: its user and home, its key, and the repository's file."""
     made = folder / f"machine{number}"
     (made / "home/.ssh").mkdir(parents=True)
     shutil.copy(folder / "key.pub", made / "home/.ssh/authorized_keys")
@@ -211,12 +211,12 @@ def environment(postgres: str, redis: str, bucket: Seaweed) -> str:
     text = re.sub(r"(RAY_AUTH_TOKEN|PARLANCE_SECRET)=\S+", lambda found: f"{found[1]}={secrets.token_hex(32)}", text)
     for name, url in {"postgresql://parlance@db/parlance": postgres, "redis://redis": redis}.items():
         text = text.replace(name, outside(url))
-    lines = {name: outside(value) for name, value in bucket.environment.items()} | {"PARLANCE_HOME": "/home/shared"}
-    return text.replace("set +a", "\n".join(f"{name}='{value}'" for name, value in lines.items()) + "\nset +a")
+    variables = {name: outside(value) for name, value in bucket.environment.items()} | {"PARLANCE_HOME": "/home/shared"}
+    return text.replace("set +a", "\n".join(f"{name}='{value}'" for name, value in variables.items()) + "\nset +a")
 
 
 def answers(address: str, key: str) -> bool:
-    """Whether a request through HAProxy of this machine is answered."""
+    """Says if a request through HAProxy of this machine is answered."""
     try:
         body = {"model": "all-minilm-l6-v2", "input": "a cat"}
         headers = {"authorization": f"Bearer {key}"}
@@ -241,20 +241,20 @@ def test_machines_are_started_one_reboots_and_all_are_stopped_as_the_page_says(s
     (site.desk.shared / "graph.yaml").write_text(graph.replace("only_pinned_weights: true", ""), "utf-8")
     shown = site.desk.type(typed("start").replace("configs/embedded.yaml", "/home/shared/graph.yaml"))
     (key,) = re.findall(r"prl_\w+", shown)[-1:]
-    site.tell("ray up, migrate, check, serve deploy, organisation and key are typed")
+    site.report("ray up, migrate, check, serve deploy, organisation and key are typed")
     eventually(lambda: len(nodes(site)) == 3, WITHIN_S, "a machine is missing")
-    site.tell("three machines are in the cluster")
+    site.report("three machines are in the cluster")
     answered(site, key)
 
     before = nodes(site)[REBOOTED]
     site.machines[REBOOTED].reboot()
-    site.tell(f"{REBOOTED} has been rebooted")
+    site.report(f"{REBOOTED} has been rebooted")
     eventually(lambda: nodes(site).get(REBOOTED, before) != before, WITHIN_S, "it never came back")
-    site.tell(f"the head has started Ray on {REBOOTED} again")
+    site.report(f"the head has started Ray on {REBOOTED} again")
     answered(site, key)
 
     site.desk.type(typed("stop"))
-    site.tell("all is stopped")
+    site.report("all is stopped")
     eventually(lambda: not any(machine.programs() for machine in site.machines.values()), 60, "a process is left")
 
 
@@ -263,7 +263,7 @@ def answered(site: Site, key: str) -> None:
     found = eventually(
         lambda: [at for at in (HEAD, REBOOTED, OTHER) if answers(at, key)], WITHIN_S, "nothing ever answered"
     )
-    site.tell(f"a request is answered through {', '.join(found)}")
+    site.report(f"a request is answered through {', '.join(found)}")
 
 
 def nodes(site: Site) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """`python -m launch upgrade` under load: no request and no stream is lost, and no card is held beyond the cluster's.
 
-Each engine wants one of the GPUs that Ray is told of, and there are as many as engines: none to spare. Clients call all
+Each engine wants one GPU of those that Ray is started with, one for each engine: none to spare. Clients call all
 models without a pause while the graph is upgraded again and again (`PARLANCE_UPGRADES`, 3 by default). One more upgrade
 is interrupted and rolled back. The record is `upgrade.json` where PARLANCE_CLUSTER_LOG names a
 folder.

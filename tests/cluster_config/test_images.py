@@ -91,11 +91,11 @@ def test_images_have_the_environment_of_every_other_ray_process() -> None:
 
 
 def test_what_is_compiled_stays_valid_where_a_builder_rounds_times(tmp_path: Path) -> None:
-    told = dict(re.findall(r"([A-Z_]+)=(\S+)", STAGES["build"]))
-    assert told["PYC_INVALIDATION_MODE"] == "CHECKED_HASH"  # as uv reads it
+    declared = dict(re.findall(r"([A-Z_]+)=(\S+)", STAGES["build"]))
+    assert declared["PYC_INVALIDATION_MODE"] == "CHECKED_HASH"  # as uv reads it
     source = tmp_path / "module.py"
     source.write_text("x = 1\n", "utf-8")
-    env = os.environ | {"SOURCE_DATE_EPOCH": told["SOURCE_DATE_EPOCH"]}
+    env = os.environ | {"SOURCE_DATE_EPOCH": declared["SOURCE_DATE_EPOCH"]}
     subprocess.run([sys.executable, "-m", "compileall", "-q", tmp_path], env=env, check=True)
     compiled = Path(importlib.util.cache_from_source(str(source)))
     assert compiled.read_bytes()[4:8] == (0b11).to_bytes(4, "little")  # a hash, which is checked

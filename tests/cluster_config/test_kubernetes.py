@@ -88,7 +88,7 @@ def test_objects_are_as_kubernetes_and_kuberay_define_them_and_no_field_can_be_m
 
 
 def test_the_operator_takes_it() -> None:
-    """What KubeRay 1.7.0 refuses beyond its schema, of the parts that we have."""
+    """KubeRay 1.7.0 refuses some of what its schema allows; this asserts it of the parts that we have."""
     spec, metadata = SERVICE["spec"], SERVICE["metadata"]
     head, groups = CLUSTER["headGroupSpec"], CLUSTER["workerGroupSpecs"]
     params, pods = head["rayStartParams"], [template["spec"] for template in TEMPLATES.values()]

@@ -1,6 +1,6 @@
 """Rehearses production on this machine: the images of `cluster/` as the pods of `cluster/kubernetes`.
 
-    python -m tests.rehearsal             builds the images, and tells the story: half an hour, as root
+    python -m tests.rehearsal             builds the images, and runs the story: half an hour, as root
     python -m tests.rehearsal --built     with the images of the run before
     python -m tests.rehearsal --publish   writes docs/made/rehearsal.json, too, for docs/cluster.md
 
@@ -47,7 +47,7 @@ def main() -> None:
     folder.chmod(0o755)
     try:
         ready = prepare(folder, record, options.built)
-        with place(folder, ready, record.tell) as here:
+        with place(folder, ready, record.report) as here:
             os.environ["SSL_CERT_FILE"] = str(here.proxy.certificate)
             for name, step in STEPS.items():
                 if options.only is None or name in [*list(STEPS)[:3], *options.only]:

@@ -58,7 +58,7 @@ def make_base(folder: Path) -> None:
 
 
 def build(target: str, folder: Path, libraries: str = "cpu") -> None:
-    """Builds a target out of the last commit, as somebody else clones it. No layer is kept apart: each is a copy."""
+    """Builds a target out of the last commit, as a clone has it. No layer is kept apart: each is a copy."""
     context = folder / f"context-{target}"
     done("git", "clone", "--quiet", "--depth=1", f"file://{ROOT}", context)
     options = (

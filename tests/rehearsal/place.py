@@ -1,4 +1,4 @@
-"""What stands around the pods: stores, a proxy with TLS, and a kubelet that probes them."""
+"""Surroundings of the pods: stores, a proxy with TLS, and a kubelet that probes them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Proxy:
         config = self._folder / "nginx.conf"
         config.write_text(self._config(), "utf-8")
         if self._process:
-            self._process.send_signal(1)  # SIGHUP: what is open goes on
+            self._process.send_signal(1)  # SIGHUP: open connections stay
         else:
             self._process = subprocess.Popen(["nginx", "-c", config, "-g", "daemon off;"])
 
@@ -79,10 +79,10 @@ class Proxy:
 class Kubelet:
     """Probes pods as their manifest says, starts ended containers again, and leads the proxy to pods that are ready."""
 
-    def __init__(self, proxy: Proxy, tell: Callable[[str], None]) -> None:
+    def __init__(self, proxy: Proxy, report: Callable[[str], None]) -> None:
         self.pods: list[Pod] = []
         self._proxy = proxy
-        self._tell = tell
+        self._report = report
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._due: dict[tuple[str, str], float] = {}
@@ -99,7 +99,7 @@ class Kubelet:
     def _look_at(self, pod: Pod) -> None:
         if not pod.is_running:
             why = "for its memory" if pod.was_killed_for_memory else "by itself"
-            self._tell(f"{pod.name} ended {why}, and is started again")
+            self._report(f"{pod.name} ended {why}, and is started again")
             pod.again()
             return
         if not pod.is_started:
@@ -108,11 +108,11 @@ class Kubelet:
         if (lives := self._probe(pod, "livenessProbe")) is not None:
             pod.misses = 0 if lives else pod.misses + 1
             if pod.misses >= pod.container["livenessProbe"]["failureThreshold"]:
-                self._tell(f"{pod.name} is not alive, and is started again")
+                self._report(f"{pod.name} is not alive, and is started again")
                 done("podman", "stop", "--time=10", pod.name)
         if (answers := self._probe(pod, "readinessProbe")) is not None and not pod.is_ending:
             if pod.is_ready != answers:
-                self._tell(f"{pod.name} is {'ready' if answers else 'not ready'}")
+                self._report(f"{pod.name} is {'ready' if answers else 'not ready'}")
             pod.is_ready = answers
 
     def _probe(self, pod: Pod, kind: str) -> bool | None:
@@ -194,7 +194,7 @@ class Place:
 
 
 @contextmanager
-def place(folder: Path, images: dict[str, str], tell: Callable[[str], None]) -> Iterator[Place]:
+def place(folder: Path, images: dict[str, str], report: Callable[[str], None]) -> Iterator[Place]:
     """Stores, network and proxy, without pods. Everything is gone afterwards."""
     with ExitStack() as stack:
         postgres, redis = (stack.enter_context(run_server(kind)) for kind in (Postgres, Redis))
@@ -221,7 +221,7 @@ def place(folder: Path, images: dict[str, str], tell: Callable[[str], None]) -> 
         _make_home(folder / "home")
         redis_address = outside(redis.url, OUTSIDE).removeprefix("redis://")
         cluster = Cluster(folder, images, own, settings, redis_address, names)
-        kubelet = Kubelet(proxy, tell)
+        kubelet = Kubelet(proxy, report)
         made = Place(folder, cluster, proxy, kubelet, postgres)
         stack.callback(lambda: [pod.remove() for pod in kubelet.pods])
         stack.callback(kubelet.stop)

@@ -134,15 +134,15 @@ class Cluster:
 
     def environment(self, sources: list[Spec]) -> dict[str, str]:
         """Variables of `envFrom`."""
-        told: dict[str, str] = {}
+        env: dict[str, str] = {}
         for source in sources:
             if "configMapRef" in source:
-                told |= of_kind("ConfigMap", source["configMapRef"]["name"])["data"] | self.settings
+                env |= of_kind("ConfigMap", source["configMapRef"]["name"])["data"] | self.settings
             else:
                 secret = self.secrets.get(source["secretRef"]["name"])
                 assert secret is not None or source["secretRef"].get("optional"), source
-                told |= secret or {}
-        return told
+                env |= secret or {}
+        return env
 
     def of_ray(self) -> dict[str, str]:
         """Variables that the operator adds to every pod."""
@@ -247,29 +247,29 @@ class Pod:
         else:
             self._wait_for_the_head()
         container, params = self.container, dict(self._group["rayStartParams"])
-        told = self.cluster.environment(container["envFrom"]) | self.cluster.of_ray() | self._own()
-        told |= {each["name"]: each["value"] for each in container.get("env", [])}
+        env = self.cluster.environment(container["envFrom"]) | self.cluster.of_ray() | self._own()
+        env |= {each["name"]: each["value"] for each in container.get("env", [])}
         command = start_command(params, container, self.is_head)
         limits = {
             "memory": memory_of(container),
             "cpu": container["resources"]["limits"].get("cpu"),
         }
-        self._run(self.name, told | {"KUBERAY_GEN_RAY_START_CMD": command}, limits, command, "--detach")
+        self._run(self.name, env | {"KUBERAY_GEN_RAY_START_CMD": command}, limits, command, "--detach")
 
     def _own(self) -> dict[str, str]:
         """Variables that the operator gives this pod."""
-        told = {"RAY_CLOUD_INSTANCE_ID": self.name, "RAY_NODE_TYPE_NAME": "headgroup" if self.is_head else self.group}
+        env = {"RAY_CLOUD_INSTANCE_ID": self.name, "RAY_NODE_TYPE_NAME": "headgroup" if self.is_head else self.group}
         if self.is_head:
             secret = self.cluster.secrets["parlance"]["redis_password"]
             redis = {"RAY_REDIS_ADDRESS": self.cluster.redis, "REDIS_PASSWORD": secret}
-            return told | redis | {"RAY_ADDRESS": "127.0.0.1:6379", "RAY_external_storage_namespace": self.cluster.id}
-        return told | {"RAY_ADDRESS": f"{HEAD_SERVICE}:6379", "FQ_RAY_IP": HEAD_SERVICE, "RAY_IP": "parlance-head-svc"}
+            return env | redis | {"RAY_ADDRESS": "127.0.0.1:6379", "RAY_external_storage_namespace": self.cluster.id}
+        return env | {"RAY_ADDRESS": f"{HEAD_SERVICE}:6379", "FQ_RAY_IP": HEAD_SERVICE, "RAY_IP": "parlance-head-svc"}
 
     def _wait_for_the_head(self) -> None:
         """The init container `wait-gcs-ready`, with the limits that the operator gives it."""
-        told = self.cluster.of_ray() | self._own()
+        env = self.cluster.of_ray() | self._own()
         line = f"until ray health-check --address {HEAD_SERVICE}:6379 >/dev/null 2>&1; do sleep 1; done"
-        self._run(f"{self.name}-wait", told, {"memory": size("256Mi"), "cpu": "0.2"}, line, "--rm", within_s=300)
+        self._run(f"{self.name}-wait", env, {"memory": size("256Mi"), "cpu": "0.2"}, line, "--rm", within_s=300)
 
     def _make_volume(self, volume: Spec) -> None:
         """A folder as a kubelet lays it: root's, of the pod's group, open to all in the pod."""
@@ -285,7 +285,7 @@ class Pod:
         self.mounts[volume["name"]] = place
 
     def _run(
-        self, name: str, told: dict[str, str], limits: Spec, line: str, *options: str, within_s: float = 60
+        self, name: str, env: dict[str, str], limits: Spec, line: str, *options: str, within_s: float = 60
     ) -> None:
         confined, user = self.container["securityContext"], self.template["securityContext"]
         words = ["podman", "--runtime=runc", "run", f"--name={name}", f"--hostname={self.name}", *options]
@@ -302,7 +302,7 @@ class Pod:
         words += [f"--cgroup-parent=/{SLICE}"]
         words += [f"--cpu-quota={round(float(limits['cpu']) * 100_000)}"] if limits["cpu"] else []
         words += [f"--dns={OUTSIDE}"]
-        words += [f"--env={key}={value}" for key, value in told.items()]
+        words += [f"--env={key}={value}" for key, value in env.items()]
         words += [
             f"--volume={self.mounts[each['name']]}:{each['mountPath']}" for each in self.container["volumeMounts"]
         ]
@@ -331,7 +331,7 @@ class Pod:
         return dict(json.loads(done("podman", "inspect", self.name))[0])
 
     def log(self) -> str:
-        """What its container printed."""
+        """Output of its container."""
         finished = subprocess.run(["podman", "logs", self.name], capture_output=True, text=True, check=False)
         return finished.stdout + finished.stderr
 

@@ -35,7 +35,7 @@ RECOVER_S = 300
 
 @dataclass
 class Record:
-    """What happened, as lines with seconds.
+    """Events of the rehearsal, as lines with seconds.
 
     Attributes:
         stream_s: how long the long stream lasts.
@@ -47,7 +47,7 @@ class Record:
     failed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def tell(self, what: str) -> None:
+    def report(self, what: str) -> None:
         """Prints a line, and keeps it with the step that is under way."""
         print(f"{time.monotonic() - self.began_s:7.1f} s    {what}", flush=True)
         self.notes.append(what)
@@ -77,13 +77,13 @@ def migrate(here: Place, record: Record) -> None:
     """The Job that makes tables, as its manifest has it."""
     pod = of_kind("Job", "parlance-migrate")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    told = here.cluster.environment(container["envFrom"])
+    env = here.cluster.environment(container["envFrom"])
     limit = container["resources"]["limits"]["memory"].removesuffix("i").lower()
     words = ["podman", "--runtime=runc", "run", "--rm", "--network=host", "--read-only", "--read-only-tmpfs=false"]
     words += [f"--user={pod['securityContext']['runAsUser']}", "--cap-drop=all", "--security-opt=no-new-privileges"]
     words += [f"--memory={limit}", "--ulimit=nofile=16384:16384", "--ulimit=nproc=16384:16384", "--no-healthcheck"]
     words += [f"--tmpfs={each['mountPath']}:size=64m,mode=1777" for each in container["volumeMounts"]]
-    words += [f"--env={name}={value}" for name, value in told.items()]
+    words += [f"--env={name}={value}" for name, value in env.items()]
     done(*words, here.cluster.images["ingress"], *container["command"], within_s=300)
 
 
@@ -91,10 +91,10 @@ def start(here: Place, record: Record) -> None:
     """The head, two pods of the group `ingress`, one of `cpu`; then the graph, until each answers clients."""
     head = here.start("head", here.next())
     eventually(lambda: head.is_ready, RECOVER_S, lambda: f"the head: {head.log()[-3000:]}")
-    record.tell("the head is ready")
+    record.report("the head is ready")
     pods = [here.start(group, here.next()) for group in ("ingress", "ingress", "cpu")]
     here.deploy()
-    record.tell("the operator has sent what Serve shall run")
+    record.report("the operator has sent what Serve shall run")
     here.until_ready(*pods[:2])
 
 
@@ -190,7 +190,7 @@ class Streams:
         return sum(not stream.done() for stream in self._all)
 
     def ends(self) -> Counter[str]:
-        """How each ended, when all have."""
+        """The end of each, when all have ended."""
         found = Counter(stream.result(600) for stream in self._all)
         self._pool.shutdown()
         return found
@@ -201,14 +201,14 @@ def drain(here: Place, record: Record) -> None:
     before = [pod for pod in here.kubelet.pods if pod.group == "ingress" and not pod.is_ending]
     streams = Streams(here, 50, 500)
     eventually(lambda: streams.begun >= 10, RECOVER_S, "no stream began")
-    record.tell(f"{streams.begun} of 50 streams have begun; {before[0].name} is deleted")
+    record.report(f"{streams.begun} of 50 streams have begun; {before[0].name} is deleted")
     stopping = beside(before[0].stop)
     new = here.start("ingress", here.next())
     here.until_ready(new)
     stopping.result(1000)
-    record.tell(f"{before[0].name} is gone with {streams.open} streams still open; {new.name} is ready")
+    record.report(f"{before[0].name} is gone with {streams.open} streams still open; {new.name} is ready")
     ends = streams.ends()
-    record.tell(f"streams: {', '.join(f'{count} {end}' for end, count in ends.items())}")
+    record.report(f"streams: {', '.join(f'{count} {end}' for end, count in ends.items())}")
     assert ends == {"done": 50}
 
 
@@ -217,11 +217,11 @@ def memory(here: Place, record: Record) -> None:
     pod, streams = here.pod("cpu"), Streams(here, 12, 300)
     eventually(lambda: streams.begun >= 6, RECOVER_S, "no stream began")
     grow = "a = []\nwhile True: a.append(bytearray(b'x' * (64 << 20)))"
-    with suppress(AssertionError):  # the kernel ends what grows, or what Ray has told it to prefer
+    with suppress(AssertionError):  # the kernel ends what grows, or what Ray marked for it
         pod.run("timeout", "60", "python", "-c", grow)
-    record.tell(f"streams: {dict(streams.ends())}")
+    record.report(f"streams: {dict(streams.ends())}")
     capabilities(here, record)
-    record.tell("every capability answers again")
+    record.report("every capability answers again")
 
 
 def head(here: Place, record: Record) -> None:
@@ -230,12 +230,12 @@ def head(here: Place, record: Record) -> None:
     with openai.OpenAI(api_key=here.key, base_url=f"{here.proxy.url}/v1") as sdk:
         for _ in range(5):
             assert sdk.chat.completions.create(**CALLS["chat"][1]).choices
-    record.tell("chat goes on without a head")
+    record.report("chat goes on without a head")
     new = here.start("head", here.next())
     eventually(lambda: new.is_ready, RECOVER_S, lambda: f"the head: {new.log()[-3000:]}")
-    record.tell("another head is ready, at another address")
+    record.report("another head is ready, at another address")
     eventually(lambda: here.nodes_alive() == 4, RECOVER_S, lambda: f"{here.nodes_alive()} nodes found the head")
-    record.tell("every node has found it")
+    record.report("every node has found it")
     capabilities(here, record)
 
 
@@ -246,7 +246,7 @@ def full(here: Place, record: Record) -> None:
         pod.run("dd", "if=/dev/zero", "of=/tmp/full", "bs=1M")
     with here.client() as client:
         statuses = serve_everything(client)
-    record.tell(f"with a full /tmp of the engines: {statuses}")
+    record.report(f"with a full /tmp of the engines: {statuses}")
     pod.run("rm", "/tmp/full")
     assert statuses["chat"] == 200
     assert all(status in (200, 502, 503) for status in statuses.values())
@@ -254,7 +254,7 @@ def full(here: Place, record: Record) -> None:
 
 
 def roll(here: Place, record: Record) -> None:
-    """Every ingress is deleted in turn, and another comes in its place, while somebody calls: each call succeeds."""
+    """Every ingress is deleted in turn, and another comes in its place, while clients call: each call succeeds."""
     stop, statuses = threading.Event(), Counter[int]()
 
     def call() -> None:
@@ -269,7 +269,7 @@ def roll(here: Place, record: Record) -> None:
         stopping = beside(pod.stop)
         here.until_ready(here.start(pod.group, here.next()))
         stopping.result(1000)
-        record.tell(f"{pod.name} is replaced; calls by status: {dict(statuses)}")
+        record.report(f"{pod.name} is replaced; calls by status: {dict(statuses)}")
     stop.set()
     calling.result(300)
     assert set(statuses) == {200}
@@ -289,13 +289,15 @@ def restore(here: Place, record: Record) -> None:
     done(find_binary("pg_restore"), "--clean", "--if-exists", "--no-owner", f"--dbname={url}restored", dump)
     here.cluster.secrets["parlance-state"]["PARLANCE_DATABASE_URL"] = outside(f"{url}restored", OUTSIDE)
     here.cluster.id = "second"
-    record.tell("the first cluster is gone, and its database restored under another name")
+    record.report("the first cluster is gone, and its database restored under another name")
     start(here, record)
     with here.client() as client:
         capabilities(here, record)
         found = survival.find(client, here.pod("ingress").state, left)
     lost = [name for name, is_there in found.items() if not is_there]
-    record.tell(f"found: {', '.join(name for name in found if name not in lost)}; lost: {', '.join(lost) or 'nothing'}")
+    record.report(
+        f"found: {', '.join(name for name in found if name not in lost)}; lost: {', '.join(lost) or 'nothing'}"
+    )
     assert lost == []
 
 
