@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def hand_over(handover: Handover, to: Version, away: Version, drain_s: float) -> None:
     """Moves clients, waits until no call is left, and deletes what they left."""
-    with progress(f"{to.name} takes new requests", lambda: 0.5):
+    with progress(f"{to.name} takes new requests"):
         handover.move(to, away)
     with progress(f"{away.name} finishes its calls", lambda: handover.share):
         left = handover.until_idle(away, drain_s)

@@ -19,7 +19,7 @@ from launch.upgrade.plan import UpgradeError, Version, routed, successor, versio
 
 LOOK_S = 1.0
 START_S = 600.0
-"""For the ingress of the new graph to start, and for a route to move."""
+"""For the ingress of the new graph to start, a route to move, and a graph to go."""
 QUIET_S = 10.0
 """Seconds without a call after which a graph is taken to be left: by then HAProxy of every node has its new list, and
 clients have given up connections to the list before."""
@@ -119,26 +119,22 @@ class Handover:
     def move(self, to: Version, away: Version) -> None:
         """Sends new requests to `to`, and returns once the proxies know. Requests in `away` continue there."""
         if to.route != self._route or away.route is not None:
-            self._cluster.deploy(
-                routed(self._cluster.applications(), {to.name: self._route, away.name: None}),
-            )
-        end_s = self._clock() + START_S
-        while True:
-            there = {version.name: version for version in self.versions()}
-            now = there.get(to.name)
-            if now and now.route == self._route and now.is_ready:
-                return
-            if self._clock() > end_s:
-                raise UpgradeError(f"`{to.name}` does not take {self._route}; see `serve status`")
-            self._sleep(LOOK_S)
+            routes = {to.name: self._route, away.name: None}
+            self._cluster.deploy(routed(self._cluster.applications(), routes))
+
+        def has_moved() -> bool:
+            now = self._of_name(to.name)
+            return now is not None and now.route == self._route and now.is_ready
+
+        self._wait(has_moved, f"`{to.name}` does not take {self._route}; see `serve status`")
 
     def until_idle(self, away: Version, within_s: float = DRAIN_S) -> int:
         """Returns once `away` has had no call for `QUIET_S`, or after `within_s`: the calls that are left."""
         began_s = quiet_since_s = self._clock()
         most = 1
         while True:
-            there = {version.name: version for version in self.versions()}
-            calls = self._cluster.calls(there[away.name]) if away.name in there else 0
+            there = self._of_name(away.name)
+            calls = self._cluster.calls(there) if there else 0
             now_s = self._clock()
             if calls:
                 quiet_since_s = now_s
@@ -152,5 +148,16 @@ class Handover:
         """Takes a version away, and returns once Serve has begun: its replicas finish what they have."""
         apps = self._cluster.applications()
         self._cluster.deploy(routed({name: app for name, app in apps.items() if name != version.name}, {}))
-        while any(each.name == version.name for each in self.versions()):
+        late = f"Serve does not delete `{version.name}`; see `serve status`"
+        self._wait(lambda: self._of_name(version.name) is None, late)
+
+    def _of_name(self, name: str) -> Version | None:
+        return next((version for version in self.versions() if version.name == name), None)
+
+    def _wait(self, is_done: Callable[[], bool], late: str) -> None:
+        """Looks until it is done. Raises UpgradeError with the sentence `late` after START_S."""
+        end_s = self._clock() + START_S
+        while not is_done():
+            if self._clock() > end_s:
+                raise UpgradeError(late)
             self._sleep(LOOK_S)

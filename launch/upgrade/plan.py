@@ -227,10 +227,8 @@ def amounts(of: Mapping[str, float]) -> str:
 
 def overridden(deployment: Deployment, config: Mapping[str, Any]) -> Deployment:
     """`deployment` with what the list `deployments` of a config file says of it."""
-    options: Mapping[str, Any] = next(
-        (each for each in config.get("deployments", ()) if each["name"] == deployment.name), {}
-    )
-    needs = (
-        resources(options) if options.keys() & {"ray_actor_options", "placement_group_bundles"} else deployment.needs
-    )
+    listed: dict[str, Mapping[str, Any]] = {each["name"]: each for each in config.get("deployments", ())}
+    options = listed.get(deployment.name, {})
+    is_placed = options.keys() & {"ray_actor_options", "placement_group_bundles"}
+    needs = resources(options) if is_placed else deployment.needs
     return replace(deployment, needs=needs, target=options.get("num_replicas", deployment.target))

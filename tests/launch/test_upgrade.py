@@ -60,18 +60,22 @@ class Remembering:
         ingress: replicas of an ingress that run.
         left: calls of an application, one number for each look; 0 after them.
         broken: names of applications that fail.
+        is_stuck: nothing that is deployed has an effect.
     """
 
     apps: dict[str, dict[str, Any]] = field(default_factory=dict)
     ingress: int = 2
     left: dict[str, list[int]] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
+    is_stuck: bool = False
     history: list[dict[str, str | None]] = field(default_factory=list)
 
     def applications(self) -> dict[str, dict[str, Any]]:
         return deepcopy(self.apps)
 
     def deploy(self, configs: list[dict[str, Any]]) -> None:
+        if self.is_stuck:
+            return
         self.apps = {config["name"]: details(config, self.ingress) for config in configs}
         for name in self.broken & self.apps.keys():
             self.apps[name] |= {"status": "DEPLOY_FAILED", "message": "no such profile", "deployments": {}}
@@ -156,6 +160,17 @@ def test_a_graph_that_cannot_be_built_is_taken_away_with_its_reason(cluster: Rem
     with pytest.raises(UpgradeError, match="the old one was never left: no such profile"):
         moving.until_ready()
     assert list(cluster.apps) == ["parlance", "other"]
+
+
+def test_a_controller_that_does_nothing_is_not_waited_for_without_end(cluster: Remembering) -> None:
+    moving = handover(cluster)
+    moving.deploy(CONFIG)
+    old, new = moving.pair()
+    cluster.is_stuck = True
+    with pytest.raises(UpgradeError, match="`parlance-2` does not take /; see `serve status`"):
+        moving.move(new, old)
+    with pytest.raises(UpgradeError, match="Serve does not delete `parlance`; see `serve status`"):
+        moving.delete(old)
 
 
 @pytest.mark.parametrize(
