@@ -77,9 +77,9 @@ async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Out
 
 
 async def _insist(client: Keeper, chance: random.Random, over: asyncio.Event, seen: list[Seen]) -> None:
-    """Requests one after the other; every twentieth is a stream that outlives several changes."""
+    """Requests one after the other; one of sixty is a stream that outlives several changes."""
     while not over.is_set():
-        is_long = chance.random() < 1 / 20
+        is_long = chance.random() < 1 / 60
         try:
             each = await (stream(client, STREAM_S * 2, 0.5) if is_long else call(client, "say hi"))
         except (httpx.TransportError, OSError) as error:
