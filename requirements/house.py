@@ -25,7 +25,7 @@ CODE_LINES = {
     "contract": 5887,
     "models": 6687,
     "deployments": 5861,
-    "state": 4258,
+    "state": 4255,
     "autoscaling": 2052,
     "text": 1087,
     "audio": 879,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -23,6 +24,10 @@ POOL_SIZE = 8
 """Connections of each of the two pools of a process that requests wait for."""
 
 PATIENT_POOL_SIZE = 2
+
+TOO_MANY_CONNECTIONS = "53300"
+"""https://www.postgresql.org/docs/current/errcodes-appendix.html"""
+RETRY_S = 0.1
 
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 """Values of `sslmode` in an address: https://www.postgresql.org/docs/current/libpq-ssl.html"""
@@ -72,17 +77,15 @@ class PostgresDatabase:
 
     async def _take_turns(self, engine: AsyncEngine, transaction: Callable[[Connection], T], row: int | None) -> T:
         if row is None:
-            return await _run_once_more(engine, transaction)
-        turn = self._turns.get(row)
-        if turn is None:
-            turn = self._turns[row] = asyncio.Lock()
+            return await _run(engine, transaction, self._wait_s)
+        turn = self._turns.setdefault(row, asyncio.Lock())
         try:
             async with asyncio.timeout(self._wait_s):
                 await turn.acquire()
         except TimeoutError:
             raise STATE_UNAVAILABLE() from None
         try:
-            return await _run_once_more(engine, transaction)
+            return await _run(engine, transaction, self._wait_s)
         finally:
             turn.release()
 
@@ -92,38 +95,39 @@ class PostgresDatabase:
             task.exception()  # Retrieved here, for the waiter may be gone.
 
 
-async def _run_once_more(engine: AsyncEngine, transaction: Callable[[Connection], T], *, is_last: bool = False) -> T:
-    """Runs it, and retries on a fresh connection if the pooled one turned out dead before the commit."""
-    finished = False
-    try:
-        async with engine.begin() as connection:
-            result = await connection.run_sync(transaction)
-            finished = True
-        return result
-    except (IntegrityError, DataError):
-        raise RowRefused from None
-    except (SQLAlchemyError, OSError, TimeoutError) as error:
-        dead = isinstance(error, DBAPIError) and error.connection_invalidated
-        if finished or is_last or not dead:
-            log.error("a transaction of the database failed: %s", type(error).__name__)
-            raise STATE_UNAVAILABLE() from None
-    return await _run_once_more(engine, transaction, is_last=True)
+async def _run(engine: AsyncEngine, transaction: Callable[[Connection], T], wait_s: float) -> T:
+    """Runs it, and retries what has not begun.
+
+    That is once on a fresh connection if the pooled one turned out dead, and for `wait_s` while PostgreSQL takes no
+    more connections: replicas that come and go overlap.
+    """
+    end_s, was_dead = time.monotonic() + wait_s, False
+    while True:
+        finished = False
+        try:
+            async with engine.begin() as connection:
+                result = await connection.run_sync(transaction)
+                finished = True
+            return result
+        except (IntegrityError, DataError):
+            raise RowRefused from None
+        except (SQLAlchemyError, OSError, TimeoutError) as error:
+            cause = getattr(error, "orig", None) or error
+            is_full = getattr(cause, "sqlstate", None) == TOO_MANY_CONNECTIONS and time.monotonic() < end_s
+            is_dead = isinstance(error, DBAPIError) and error.connection_invalidated and not was_dead
+            if finished or not (is_full or is_dead):
+                log.error("a transaction of the database failed: %s", type(cause.__cause__ or cause).__name__)
+                raise STATE_UNAVAILABLE() from None
+            was_dead |= is_dead
+        if is_full:
+            await asyncio.sleep(RETRY_S)
 
 
 def _engine(address: URL, wait_s: float, statement_s: float, synchronous_commit: str, pool_size: int) -> AsyncEngine:
-    return create_async_engine(
-        "postgresql+asyncpg://",
-        async_creator=_opener(
-            address,
-            timeout=wait_s,
-            command_timeout=statement_s,
-            server_settings={"synchronous_commit": synchronous_commit},
-        ),
-        pool_size=pool_size,
-        max_overflow=0,
-        pool_timeout=wait_s,
-        hide_parameters=True,
-    )
+    settings = {"synchronous_commit": synchronous_commit}
+    creator = _opener(address, timeout=wait_s, command_timeout=statement_s, server_settings=settings)
+    pool: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": wait_s}
+    return create_async_engine("postgresql+asyncpg://", async_creator=creator, hide_parameters=True, **pool)
 
 
 def _opener(address: URL, **settings: Any) -> Callable[[], Awaitable[asyncpg.Connection]]:

@@ -7,8 +7,10 @@ import shutil
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import asyncpg
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -306,6 +308,24 @@ async def test_a_server_that_was_restarted_unnoticed_is_not_noticed(counter: Dat
     await asyncio.to_thread(postgres.restart)
     # Every pooled connection is dead now.
     assert await asyncio.gather(*(counter.run(count, row=1) for _ in range(8))) == list(range(9, 17))
+
+
+async def test_transactions_share_a_connection_where_the_server_has_no_more(
+    counter: Database, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    others = list[asyncpg.Connection]()
+    with suppress(asyncpg.TooManyConnectionsError):
+        while True:
+            others.append(await asyncpg.connect(url))
+    without = connect(url, wait_s=0.5)
+    with pytest.raises(ApiError, match="state_unavailable"):
+        await without.run(count)
+    assert "TooManyConnectionsError" in caplog.text
+    assert sorted(await asyncio.gather(*(counter.run(count) for _ in range(8)))) == list(range(1, 9))
+    for other in others:
+        await other.close()
+    assert await without.run(count) == 9
+    await without.close()
 
 
 async def test_a_waiter_that_is_cancelled_does_not_stop_its_transaction(counter: Database) -> None:
