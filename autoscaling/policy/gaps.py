@@ -38,8 +38,8 @@ def hour_of(now_s: float) -> int:
 class Gaps:
     """Gaps of one engine, each in the hour in which it began."""
 
-    def __init__(self) -> None:
-        self._weights: dict[int, dict[int, float]] = {}
+    def __init__(self, weights: dict[int, dict[int, float]] | None = None) -> None:
+        self._weights = weights or {}
         """By hour of the week, then by bucket."""
 
     def add(self, began_s: float, gap_s: float) -> None:
@@ -91,15 +91,16 @@ class Gaps:
             for hour, weights in self._weights.items()
         }
 
-    def read(self, table: Mapping[str, Mapping[str, float]]) -> None:
-        """Continues from what was `written`. Raises an Exception where it is something else."""
+    @classmethod
+    def read(cls, table: Mapping[str, Mapping[str, float]]) -> Gaps:
+        """Reads what was `written`. Raises an Exception where it is something else."""
         read = {
             int(hour) % HOURS: {min(BUCKETS, int(bucket)): float(weight) for bucket, weight in weights.items()}
             for hour, weights in table.items()
         }
         if not all(0 <= weight < math.inf for weights in read.values() for weight in weights.values()):
             raise ValueError("gaps have weights that are none")
-        self._weights = read
+        return cls(read)
 
 
 def _with_unseen(weights: Mapping[int, float], least_s: float, most_s: float) -> dict[int, float]:

@@ -163,11 +163,10 @@ class Memory:
         """Part that outlives this process, for JSON."""
         return {"service_s": self.service_s, "load_s": self.load_s, "gaps": self.gaps.written()}
 
-    def read(self, table: Mapping[str, Any]) -> None:
-        """Continues from what was `written`. Raises an Exception where it is something else, and nothing is changed."""
-        gaps = Gaps()
-        gaps.read(table["gaps"])
+    @classmethod
+    def read(cls, table: Mapping[str, Any]) -> Memory:
+        """Reads what was `written`. Raises an Exception where it is something else."""
         service_s, load_s = (None if table[name] is None else float(table[name]) for name in ("service_s", "load_s"))
         if not all(0 < seconds < math.inf for seconds in (service_s, load_s) if seconds is not None):
             raise ValueError(f"{service_s} and {load_s} are no times that calls and starts take")
-        self.gaps, self.service_s, self.load_s, self.ended = gaps, service_s, load_s, RECENT
+        return cls(Gaps.read(table["gaps"]), service_s, load_s, ended=RECENT)

@@ -45,8 +45,7 @@ def cluster_resources() -> Mapping[str, float]:
     """Resources in all, by Ray's names. Memory is in bytes."""
     import ray
 
-    resources: Mapping[str, float] = ray.cluster_resources()
-    return resources
+    return dict(ray.cluster_resources())
 
 
 class SharedPolicy:
@@ -72,7 +71,10 @@ class SharedPolicy:
         """Of this round."""
         self._seen: dict[str, Facts] = {}
         """The last of each, without what has ended."""
+        self._decided: dict[str, Facts] = {}
+        """Looks of the round before."""
         self._decisions: dict[str, ScalingDecision] = {}
+        """Made of these."""
         self._failures: Mapping[str, Exception] = {}
         """Of the last round, by the engines that they concern."""
         self._there_is: Mapping[str, float] = {}
@@ -93,7 +95,10 @@ class SharedPolicy:
         self._members[key] = reader
         if failure := self._failures.get(key):
             raise failure
-        decision = self._decisions.get(key) or ScalingDecision(ctx.target_num_replicas, "first look")
+        # A decision from before Serve started the first replica would stop it.
+        has_started = look.running and not self._decided.get(key, COLD_REQUEST).running
+        first = ScalingDecision(ctx.target_num_replicas, "first look")
+        decision = first if has_started else self._decisions.get(key, first)
         self._instruments(SCALING_REPLICAS, (ctx.deployment_name,), decision.replicas)
         return decision
 
@@ -108,9 +113,9 @@ class SharedPolicy:
         return RayInstruments([SCALING_REPLICAS, SCALING_FAILURES])
 
     def _end_round(self, now_s: float) -> None:
-        looks, self._looks = self._looks, {}
+        self._decided, self._looks = self._looks, {}
         members = dict(self._members)
-        facts = {key: looks.get(key) or self._unasked(key) for key in members}
+        facts = {key: self._decided.get(key) or self._unasked(key) for key in members}
         try:
             self._decisions = self._policy.decide(facts, self._room_of(members, facts), now_s)
             self._failures = self._policy.failures
@@ -140,9 +145,7 @@ class SharedPolicy:
             return
         try:
             for key, table in json.loads(self._file.read_text("utf-8")).items():
-                memory = Memory()
-                memory.read(table)
-                self._policy.memories[key] = memory
+                self._policy.memories[key] = Memory.read(table)
         except Exception as error:
             log.warning("scaling: %s cannot be read, so idle times start from their defaults: %r", self._file, error)
 
@@ -151,9 +154,8 @@ class SharedPolicy:
             return
         try:
             new = self._file.with_suffix(".new")
-            new.write_text(
-                json.dumps({key: memory.written() for key, memory in self._policy.memories.items()}), "utf-8"
-            )
+            learned = {key: memory.written() for key, memory in self._policy.memories.items()}
+            new.write_text(json.dumps(learned), "utf-8")
             new.replace(self._file)
         except OSError as error:
             log.warning("scaling: what was learned cannot be kept in %s: %r", self._file, error)

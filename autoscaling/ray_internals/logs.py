@@ -34,6 +34,9 @@ def join_serve_logs(environ: Mapping[str, str]) -> None:
     buffer = next((h for h in serves.handlers if isinstance(h, logging.handlers.MemoryHandler)), None)
     if buffer is None or buffer.target is None:
         return
+    # vLLM sets up logging of its own, and so closes every handler. Serve asks this one for the name of its file when
+    # the controller is started again, and stops a replica where it is closed.
+    buffer.close = buffer.flush  # type: ignore[method-assign]
     buffer.flushLevel = logging.WARNING
     buffer.addFilter(_named if wants_json(environ) else _named_in_text)
     if environ.get(TO_STREAMS) == "1":

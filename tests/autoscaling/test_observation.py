@@ -126,6 +126,15 @@ def test_without_that_setting_standard_output_stays_empty(
     assert output.getvalue() == ""
 
 
+def test_a_library_that_closes_every_handler_leaves_serves_log(replica_log: Callable[..., Path]) -> None:
+    """As `logging.config.dictConfig` does."""
+    file = replica_log()
+    for handler in logging.getLogger(logs.SERVES).handlers:
+        handler.close()
+    logging.getLogger("parlance.x").warning("loaded")
+    assert "loaded" in file.read_text("utf-8")
+
+
 def test_without_a_log_of_serve_nothing_changes() -> None:
     ours = logging.getLogger(logs.OURS)
     before = (list(ours.handlers), ours.propagate)

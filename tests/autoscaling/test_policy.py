@@ -203,10 +203,10 @@ def test_gaps_of_this_hour_of_the_week_count_before_those_of_others() -> None:
 
 
 def test_what_was_learned_lasts_longer_than_the_process() -> None:
-    gaps, other = Gaps(), Gaps()
+    gaps = Gaps()
     for _ in range(12):
         gaps.add(MONDAY_S, 20)
-    other.read(gaps.written())
+    other = Gaps.read(gaps.written())
     assert other.idle_s(MONDAY_S, 60, 10, 60) == gaps.idle_s(MONDAY_S, 60, 10, 60)
 
 

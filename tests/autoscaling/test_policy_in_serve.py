@@ -113,6 +113,26 @@ def test_the_idle_engine_makes_room_for_one_of_which_serve_asks_no_policy(contro
     assert (memory.service_s, memory.load_s) == (2.0, 3.0)
 
 
+@pytest.mark.parametrize("others", [(), ("left",)])
+def test_an_engine_that_has_just_started_is_not_stopped_by_what_was_decided_before(
+    controller: Controller, others: tuple[str, ...]
+) -> None:
+    """Serve asks no policy while it starts: the last decision is from before its first call, or found no room."""
+    for name in (*others, "right"):
+        controller.deploy(name)
+    controller.look({}, {})
+    controller.look(dict.fromkeys(others, 1), {})
+    for _ in range(5):
+        controller.look(dict.fromkeys((*others, "right"), 1), dict.fromkeys(others, 1))
+    for name in others:
+        controller.delete(name)
+    for _ in range(5):
+        controller.look({"right": 1}, {})
+    for _ in range(3):
+        controller.look({"right": 1}, {"right": 1})
+        assert controller.targets["right"] == 1
+
+
 @pytest.mark.parametrize("works_still", [False, True])
 def test_an_engine_that_was_deleted_is_not_waited_for(controller: Controller, works_still: bool) -> None:
     """Serve asks its policy no more, and keeps it until the last call has ended."""

@@ -2,8 +2,8 @@
 
 Each engine wants one GPU of those that Ray is started with, one for each engine: none to spare. Clients call all
 models without a pause while the graph is upgraded again and again (`PARLANCE_UPGRADES`, 3 by default). One more upgrade
-is interrupted and rolled back. The record is `upgrade.json` where PARLANCE_CLUSTER_LOG names a
-folder.
+is interrupted and rolled back, and the last one is to other code. The record is `upgrade.json` where
+PARLANCE_CLUSTER_LOG names a folder.
 """
 
 # No postponed annotations here: Serve reads the type of `args` of a builder.
@@ -179,6 +179,7 @@ class Load:
     """
 
     site: Site
+    pool: ThreadPoolExecutor
     stop: threading.Event = field(default_factory=threading.Event)
     answers: Counter[str] = field(default_factory=Counter)
     slowest_s: float = 0.0
@@ -214,9 +215,20 @@ class Load:
                     events += 1
         return events
 
+    def start_streams(self) -> None:
+        """Returns once each has begun."""
+        running = threading.Semaphore(0)
+        self.streams += [self.pool.submit(self.stream, MODELS[n % len(MODELS)], running) for n in range(STREAMS)]
+        for _ in range(STREAMS):
+            assert running.acquire(timeout=120)
+
     def client(self) -> httpx.Client:
-        headers = {"authorization": f"Bearer {self.site.key}"}
-        return httpx.Client(base_url=f"{self.site.url}/v1", headers=headers, timeout=300)
+        return client_of(self.site)
+
+
+def client_of(site: Site) -> httpx.Client:
+    headers = {"authorization": f"Bearer {site.key}"}
+    return httpx.Client(base_url=f"{site.url}/v1", headers=headers, timeout=300)
 
 
 def body(model: str, text: str) -> dict[str, Any]:
@@ -226,23 +238,15 @@ def body(model: str, text: str) -> dict[str, Any]:
 @contextmanager
 def loaded(site: Site) -> Iterator[Load]:
     """Clients call while the block runs."""
-    load = Load(site)
-    with ThreadPoolExecutor(2 * len(MODELS) + STREAMS * (UPGRADES + 2)) as pool:
+    with ThreadPoolExecutor(2 * len(MODELS) + STREAMS * (UPGRADES + 3)) as pool:
+        load = Load(site, pool)
         calls = [pool.submit(load.call, model) for model in MODELS]
-        load.start = lambda: _start(load, pool)  # type: ignore[attr-defined]
         try:
             yield load
         finally:
             load.stop.set()
             for each in calls:
                 each.result(300)
-
-
-def _start(load: Load, pool: ThreadPoolExecutor) -> None:
-    running = threading.Semaphore(0)
-    load.streams += [pool.submit(load.stream, MODELS[n % len(MODELS)], running) for n in range(STREAMS)]
-    for _ in range(STREAMS):
-        assert running.acquire(timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -302,6 +306,16 @@ def _answers(site: Site) -> bool:
         return False
 
 
+def other_code(folder: Path) -> Path:
+    """A copy of the tree, which has a model more."""
+    code = folder / "code"
+    left_out = shutil.ignore_patterns(".*", "var", "node_modules", "__pycache__")
+    shutil.copytree(ROOT, code, ignore=left_out)
+    file = code / Path(__file__).relative_to(ROOT)
+    file.write_text(file.read_text().replace('"three")', '"three", "four")', 1))
+    return code
+
+
 def environment(folder: Path, database: str, redis: str, ports: list[int]) -> dict[str, str]:
     """What the page sets in every shell, with servers and ports of this machine."""
     lines = marked(ROOT / "docs/operating.md", "run on two nodes: environment")
@@ -327,28 +341,33 @@ def environment(folder: Path, database: str, redis: str, ports: list[int]) -> di
 
 def test_upgrades_and_a_roll_back_under_load_lose_nothing(site: Site) -> None:
     for model in MODELS:  # all engines of the old graph are awake
-        with Load(site).client() as client:
+        with client_of(site) as client:
             assert client.post("/chat/completions", json=body(model, "say hi")).status_code == 200
     driver = Driver(site)
     durations: list[float] = []
     with loaded(site) as load:
         for number in range(1, UPGRADES + 1):
-            load.start()  # type: ignore[attr-defined]
+            load.start_streams()
             began_s = time.monotonic()
             driver.begin(site.config(str(number)))
             assert driver.end() == [0, [f"parlance-{number + 1}"]]
             durations.append(round(time.monotonic() - began_s, 1))
             print(f"--- upgrade {number}: {durations[-1]} s {dict(load.answers)}", file=sys.stderr)
-        load.start()  # type: ignore[attr-defined]
+        load.start_streams()
         driver.begin(site.config("never"))
         driver.until("finishes its calls ...")
         driver.interrupt()
         assert driver.end()[0] == 130
-        load.start()  # type: ignore[attr-defined]
+        load.start_streams()
         began_s = time.monotonic()
         driver.begin(site.config("never"), "--rollback")
         assert driver.end() == [0, [f"parlance-{UPGRADES + 1}"]]
         back_s = round(time.monotonic() - began_s, 1)
+        load.start_streams()
+        driver.begin(site.config("code"), "--code", other_code(site.folder))
+        assert driver.end() == [0, [f"parlance-{UPGRADES + 2}"]]
+        with client_of(site) as client:
+            assert {model["id"] for model in client.get("/models").json()["data"]} == {*MODELS, "four"}
     cut = Counter(each.result(300) for each in load.streams)
     peak = driver.peak()
     record = {
