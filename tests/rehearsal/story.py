@@ -102,6 +102,7 @@ def make_key(here: Place, record: Record) -> None:
     """The first key, in a pod of the group `ingress` as the page has it, and a chat through TLS."""
     pod = here.pod("ingress")
     pod.state("org", "create", "acme", "--plan", "pro")
+    pod.state("org", "change", "acme", "--requests-per-minute", "1000000")
     here.key = pod.state("key", "create", "--org", "acme", "--scopes", "all").splitlines()[-1]
     with here.client() as client:
         path, body = CALLS["chat"]
@@ -240,8 +241,9 @@ def head(here: Place, record: Record) -> None:
 
 
 def full(here: Place, record: Record) -> None:
-    """/tmp of the engines is full: chat answers, transcription answers or refuses; then all is as before."""
+    """/tmp of the engines is full: chat, which runs, answers; what has to start may fail; then all is as before."""
     pod = here.pod("cpu")
+    capabilities(here, record)
     with suppress(AssertionError):
         pod.run("dd", "if=/dev/zero", "of=/tmp/full", "bs=1M")
     with here.client() as client:
