@@ -11,8 +11,6 @@ transcription.py   how many words are wrong when our own speech is written down,
 spoken.py          how surely our ears find out that a voice did not say its text
 live.py            whether live ears account for every second; hour.py makes the conversation, live_session.py plays it,
                    live_score.py judges
-kokoro.py          how near the sound of Kokoro in bfloat16 is to float32, and how it is understood
-drift.py           how far probabilities move with what else the engine reads
 
 examples/          labelled states, and what reads them
 results/           tables with date and machine, one page for each evaluation

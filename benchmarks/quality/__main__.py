@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from benchmarks.quality import (
     chat,
     decisions,
-    drift,
     injections,
-    kokoro,
     live,
     similarity,
     spoken,
@@ -28,9 +26,7 @@ EVALUATIONS = {
     "similarity": similarity,
     "wires": wires,
     "injections": injections,
-    "drift": drift,
     "transcription": transcription,
-    "kokoro": kokoro,
     "spoken": spoken,
     "live": live,
 }
