@@ -5,7 +5,7 @@ __main__.py        all of them in some forty minutes; `make bench` makes the env
 One question each:
 
 gateway.py         what keys, limits and bills add to a call; beside LiteLLM
-processor_time.py  what a request takes of the ingress, beside another checkout or with traces, where speed changes
+processor_time.py  what a request takes of the ingress, beside another checkout, where speed changes
 fairness.py        what one organisation that sends as fast as it may costs another
 waits.py           whether answers begin when those who wait were promised
 foretold.py        whether a simulation foretells waits and replica-seconds that a graph had

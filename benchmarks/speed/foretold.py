@@ -1,7 +1,5 @@
 """Predictions of the simulation for requests that a graph has answered, beside what the graph did.
 
-    python -m benchmarks.speed.foretold
-
 `results/foretold.json` holds what graphs did with made traces, each scaled by the policy or by Serve's default. The
 simulation gets of each request when it came, whose it was and how long the engine worked, as a ledger holds it, and how
 long each start took. Waits, cold hits and replica-seconds are compared. The policy knows gaps of two traces before, as
@@ -117,25 +115,5 @@ def _simulated(seen: Seen, seed: int) -> tuple[float, float, float, float]:
     return told.p50_s, told.p95_s, told.cold_hits, 3600 * told.replica_hours - starting_s
 
 
-def table(runs: Sequence[Seen]) -> str:
-    lines = [
-        "| trace | by | requests, refused | p50 wait, s: real, foretold (5 % to 95 %) | p95 wait, s | cold hits "
-        "| replica-seconds | starts, s |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for seen in runs:
-        told = foretell(seen)
-        bands = zip(seen.figures, told.mean(0), *np.percentile(told, [5, 95], 0), strict=True)
-        cells = [f"{real:.4g}, {mean:.4g} ({low:.4g} to {high:.4g})" for real, mean, low, high in bands]
-        starts = f"{len(seen.starts_s)}: {min(seen.starts_s):.1f} to {max(seen.starts_s):.1f}"
-        first = f"{seen.shape} | {seen.by} | {len(seen.at_s)}, {seen.wait_s.count(None)}"
-        lines.append(f"| {first} | {' | '.join(cells)} | {starts} |")
-    return "\n".join(lines)
-
-
 def stored() -> list[Seen]:
     return [Seen(**run) for run in json.loads(STORED.read_text("utf-8"))]
-
-
-if __name__ == "__main__":
-    print(table(stored()))

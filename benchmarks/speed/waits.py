@@ -24,14 +24,12 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-import psutil
 
-from benchmarks.servers import ROOT, Server, parlance, working_folder
+from benchmarks.servers import Server, parlance, replica, working_folder
 from benchmarks.speed.fairness import flood_key
 
 IDLE_S = 5
@@ -151,16 +149,6 @@ class Clients:
     async def _replicas(self, kind: Kind) -> int:
         replicas: dict[str, int] = (await self.http.get("/healthz")).json()["replicas"]
         return replicas[kind.deployment]
-
-
-def replica(deployment: str) -> int | None:
-    """The process of a replica that a graph of this checkout runs; None while there is none."""
-    title = f"ray::ServeReplica:parlance:{deployment}"
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if title in " ".join(process.cmdline()) and process.cwd() == str(ROOT):
-                return int(process.pid)
-    return None
 
 
 Case = Callable[[Clients, Kind, str], Awaitable[None]]
