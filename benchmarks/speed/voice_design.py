@@ -2,7 +2,6 @@
 
     python -m benchmarks.speed.voice_design                      200 orders, some 15 minutes
     python -m benchmarks.speed.voice_design --orders 20
-    python -m benchmarks.speed.voice_design --styles             what models/voice_design/styles.toml says of each style
 
 The adapter of the embedded profile is asked in this process, without the graph. Orders are drawn by chance as clients
 may send them: gender, age, language, all traits, and in one of five a pitch from 60 to 400 Hz. What a language reaches
@@ -18,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from rich.console import Console
@@ -109,48 +108,12 @@ def _row(name: str, outcomes: Sequence[Outcome]) -> str:
     )
 
 
-# --- what styles sound like -------------------------------------------------------------------------------------------
-
-
-def styles(catalog: Catalog) -> str:
-    """The table `styles` of models/voice_design/styles.toml, of all styles that there are."""
-    from audio.pitch import measure
-    from models.kokoro.speaker import SAMPLE_RATE, Kokoro
-    from models.kokoro.styles import KokoroVoice
-    from models.weights import store
-
-    kokoro = Kokoro(store.ensure("kokoro-82m"), None)
-    descriptions = {}
-    for name in track(kokoro.styles, "listening", console=console):
-        samples = kokoro.speak(catalog.sentences["en"], "en", KokoroVoice(styles={name: 1}))
-        pitch = measure(samples, SAMPLE_RATE)
-        assert pitch is not None, f"style `{name}` has no voice"
-        descriptions[name] = (_brightness_db(samples, SAMPLE_RATE), 12 * np.log2(pitch.p75_hz / pitch.p25_hz))
-    values = np.array(list(descriptions.values()))
-    scores = (values - np.median(values, axis=0)) / values.std(axis=0)
-    rows = zip(descriptions, scores, strict=True)
-    return "\n".join(f"{name} = {{ brightness = {b:.1f}, liveliness = {v:.1f} }}" for name, (b, v) in rows)
-
-
-def _brightness_db(samples: Any, sample_rate: int) -> float:
-    """Energy from 1.5 to 8 kHz beside that below."""
-    windows = samples[: len(samples) // 1024 * 1024].reshape(-1, 1024) * np.hanning(1024)
-    energies = (np.abs(np.fft.rfft(windows, axis=1)) ** 2).sum(axis=0)
-    heights_hz = np.fft.rfftfreq(1024, 1 / sample_rate)
-    high = energies[(heights_hz > 1500) & (heights_hz < 8000)].sum()
-    return float(10 * np.log10(high / energies[heights_hz <= 1500].sum()))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--orders", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--styles", action="store_true", help="listen to each style instead")
     options = parser.parse_args()
     catalog = configs.load("embedded")
-    if options.styles:
-        print(styles(catalog))
-        return
     outcomes: list[Outcome] = []
     try:
         with suppress(KeyboardInterrupt):

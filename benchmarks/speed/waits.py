@@ -178,33 +178,24 @@ async def measure(server: Server, flood: str, rounds: int) -> list[Promise]:
 # --- the page --------------------------------------------------------------------------------------------------------
 
 
-def by_case(promises: Sequence[Promise]) -> dict[str, list[Promise]]:
-    cases: defaultdict[str, list[Promise]] = defaultdict(list)
-    for promise in promises:
-        cases[promise.case].append(promise)
-    return {**cases, "all": list(promises)}
-
-
-def kept(promises: Sequence[Promise]) -> float:
-    """The share of answers that began before `eta_p90_ms`."""
-    return sum(one.came_s <= one.p90_s for one in promises) / len(promises)
-
-
-def error(promises: Sequence[Promise]) -> float | None:
-    """The median of how far `eta_ms` was off, as a share of the wait, of waits longer than a second."""
-    shares = [abs(one.came_s - one.eta_s) / one.came_s for one in promises if one.came_s > 1]
-    return statistics.median(shares) if shares else None
-
-
 def table(promises: Sequence[Promise]) -> str:
+    """Markdown: a row for each case, and one for all.
+
+    An error is how far `eta_ms` was off, as a share of the wait, of waits longer than a second.
+    """
     lines = [
         "| | promises | median wait, s | began before `eta_p90_ms` | median error of `eta_ms` |",
         "|---|---|---|---|---|",
     ]
-    for case, some in by_case(promises).items():
-        wait_s, off = statistics.median(one.came_s for one in some), error(some)
-        shown = "" if off is None else f"{off:.0%}"
-        lines.append(f"| {case} | {len(some)} | {wait_s:.1f} | {kept(some):.0%} | {shown} |")
+    cases: defaultdict[str, list[Promise]] = defaultdict(list)
+    for promise in promises:
+        cases[promise.case].append(promise)
+    for case, some in [*cases.items(), ("all", promises)]:
+        wait_s = statistics.median(one.came_s for one in some)
+        kept = sum(one.came_s <= one.p90_s for one in some) / len(some)
+        errors = [abs(one.came_s - one.eta_s) / one.came_s for one in some if one.came_s > 1]
+        error = f"{statistics.median(errors):.0%}" if errors else ""
+        lines.append(f"| {case} | {len(some)} | {wait_s:.1f} | {kept:.0%} | {error} |")
     return "\n".join(lines)
 
 
