@@ -17,14 +17,12 @@ from benchmarks.quality import (
     similarity,
     spoken,
     transcription,
-    wires,
 )
 
 EVALUATIONS = {
     "chat": chat,
     "decisions": decisions,
     "similarity": similarity,
-    "wires": wires,
     "injections": injections,
     "transcription": transcription,
     "spoken": spoken,
