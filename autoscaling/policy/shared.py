@@ -65,7 +65,7 @@ class SharedPolicy:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._resources, self._file, self._clock = resources, file, clock
-        self._policy = ScalingPolicy()
+        self.policy = ScalingPolicy()
         self._members: WeakValueDictionary[str, Reader] = WeakValueDictionary()
         """Serve lets go of the policy of a deployment that is deleted, and so of its reader."""
         self._looks: dict[str, Facts] = {}
@@ -89,7 +89,7 @@ class SharedPolicy:
         self._looks[key] = look = reader.facts(ctx)
         self._seen[key] = Facts(look.running, look.target, look.calls)
         if known is not reader:
-            self._policy.terms[key] = Terms.read(reader.terms)
+            self.policy.terms[key] = Terms.read(reader.terms)
         self._members[key] = reader
         if failure := self._failures.get(key):
             raise failure
@@ -112,8 +112,8 @@ class SharedPolicy:
         members = dict(self._members)
         facts = {key: looks.get(key) or self._unasked(key) for key in members}
         try:
-            self._decisions = self._policy.decide(facts, self._room_of(members, facts), now_s)
-            self._failures = self._policy.failures
+            self._decisions = self.policy.decide(facts, self._room_of(members, facts), now_s)
+            self._failures = self.policy.failures
         except Exception as error:
             self._failures = dict.fromkeys(members, error)
         if self._clock() - self._saved_s >= SAVE_S:
@@ -128,7 +128,7 @@ class SharedPolicy:
         """Room that engines share. Running replicas have room, also on a node that has just joined."""
         runs: Counter[str] = Counter()
         for key, seen in facts.items():
-            runs.update({name: need * seen.running for name, need in self._policy.terms[key].needs.items()})
+            runs.update({name: need * seen.running for name, need in self.policy.terms[key].needs.items()})
         if runs and self._clock() - self._asked_s >= ROOM_S:
             self._asked_s, self._there_is = self._clock(), self._resources()
         room = {name: max(taken, self._there_is.get(name, 0.0)) for name, taken in runs.items()}
@@ -142,7 +142,7 @@ class SharedPolicy:
             for key, table in json.loads(self._file.read_text("utf-8")).items():
                 memory = Memory()
                 memory.read(table)
-                self._policy.memories[key] = memory
+                self.policy.memories[key] = memory
         except Exception as error:
             log.warning("scaling: %s cannot be read, so idle times start from their defaults: %r", self._file, error)
 
@@ -151,9 +151,7 @@ class SharedPolicy:
             return
         try:
             new = self._file.with_suffix(".new")
-            new.write_text(
-                json.dumps({key: memory.written() for key, memory in self._policy.memories.items()}), "utf-8"
-            )
+            new.write_text(json.dumps({key: memory.written() for key, memory in self.policy.memories.items()}), "utf-8")
             new.replace(self._file)
         except OSError as error:
             log.warning("scaling: what was learned cannot be kept in %s: %r", self._file, error)
