@@ -2,6 +2,7 @@
 
 running      any server, in a process group of its own, once it answers
 parlance     the whole graph of this or of another checkout, with a customer whom no limit stops
+replicas     their processes
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psutil
 
 ROOT = Path(__file__).parent.parent
 READY_WITHIN_S = 180
@@ -27,6 +29,7 @@ MOST_MICRO_EUR = 10**15
 """The largest limit that the ledger takes: it is reserved and settled on every request, and never reached."""
 NO_END = 10**9
 ORGANISATION = "benchmark"
+REPLICA = "ray::ServeReplica:parlance:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,22 @@ def parlance(
     ready = f"{server.url}/healthz"
     with running(command, ready, home / "log", environment, worst_status=200, folder=checkout):
         yield server
+
+
+def replicas(checkout: Path | None = None) -> dict[int, str]:
+    """Deployments of the replicas on this machine, by ids of processes; those of one checkout where it is named."""
+    names = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            title = " ".join(process.cmdline())
+            if title.startswith(REPLICA) and (checkout is None or process.cwd() == str(checkout)):
+                names[process.pid] = title.removeprefix(REPLICA).strip()
+    return names
+
+
+def replica(deployment: str) -> int | None:
+    """The process of a replica that a graph of this checkout runs."""
+    return next((process for process, name in replicas(ROOT).items() if name == deployment), None)
 
 
 def make_customer(environment: dict[str, str], checkout: Path = ROOT) -> str:

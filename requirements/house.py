@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 
 CODE_LINES = {
     "contract": 5887,
-    "models": 6687,
+    "models": 6685,
     "deployments": 5861,
     "state": 4255,
     "autoscaling": 2052,

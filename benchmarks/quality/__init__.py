@@ -5,14 +5,11 @@ __main__.py        python -m benchmarks.quality NAME
 chat.py            what 8 bits take from a chat model, and how far its answers, JSON and calls can be believed
 decisions.py       how often decision models are right, on labelled examples; verdicts.py
 similarity.py      fits the reader that compares texts, on a set of its own
-wires.py           whether plain questions about easy texts are answered plainly, in the shapes of other APIs
 injections.py      how often an order inside a state changes an answer
 transcription.py   how many words are wrong when our own speech is written down, by language
 spoken.py          how surely our ears find out that a voice did not say its text
 live.py            whether live ears account for every second; hour.py makes the conversation, live_session.py plays it,
                    live_score.py judges
-kokoro.py          how near the sound of Kokoro in bfloat16 is to float32, and how it is understood
-drift.py           how far probabilities move with what else the engine reads
 
 examples/          labelled states, and what reads them
 results/           tables with date and machine, one page for each evaluation

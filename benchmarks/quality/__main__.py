@@ -12,25 +12,19 @@ from collections.abc import Sequence
 from benchmarks.quality import (
     chat,
     decisions,
-    drift,
     injections,
-    kokoro,
     live,
     similarity,
     spoken,
     transcription,
-    wires,
 )
 
 EVALUATIONS = {
     "chat": chat,
     "decisions": decisions,
     "similarity": similarity,
-    "wires": wires,
     "injections": injections,
-    "drift": drift,
     "transcription": transcription,
-    "kokoro": kokoro,
     "spoken": spoken,
     "live": live,
 }

@@ -28,9 +28,8 @@ import psutil
 from benchmarks.quality import hour
 from benchmarks.quality.live_score import Judged, judged
 from benchmarks.quality.live_session import Session, play
-from benchmarks.servers import ROOT, Server, parlance, working_folder
+from benchmarks.servers import ROOT, Server, parlance, replica, working_folder
 from benchmarks.speed.idle_memory import memory_mib
-from benchmarks.speed.waits import replica
 
 DEPLOYMENT = "transcription-voxtral-mini-transcribe"
 SHORT_S = 5.0

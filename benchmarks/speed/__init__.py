@@ -5,10 +5,9 @@ __main__.py        all of them in some forty minutes; `make bench` makes the env
 One question each:
 
 gateway.py         what keys, limits and bills add to a call; beside LiteLLM
-processor_time.py  what a request takes of the ingress, beside another checkout or with traces, where speed changes
+processor_time.py  what a request takes of the ingress, beside another checkout, where speed changes
 fairness.py        what one organisation that sends as fast as it may costs another
 waits.py           whether answers begin when those who wait were promised
-foretold.py        whether a simulation foretells waits and replica-seconds that a graph had
 unit_costs.py      what of the database, Redis and the controller grows with a cluster
 chat.py            streams beside `vllm serve` and llama.cpp's server
 steps.py           its engine alone: vLLM's own steps, quick ones, and those in 8 bits

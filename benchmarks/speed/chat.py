@@ -5,8 +5,8 @@
 
 A round sends so many streams at one moment, of some 126 tokens in and 64 out, and waits for all. No prompt is sent
 twice to one server, so no prefix cache helps. A turn measures one server, while the other one does not run; the table
-gives the median of all rounds of all turns. llama.cpp reads the weights in 4 bits, as they are published; the wheel
-that it comes in is built for AVX2. `make bench` makes its environment.
+gives the median of all rounds of all turns. llama.cpp reads the weights in 4 bits, as they are published, in a build
+for AVX2.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 Each case is a number of clients that send requests of some texts of 20 tokens, one after the other. A round measures
 every system once; the table gives the median of the rounds and the ratios to the last system. `--in-process` adds the
 adapter in this process, without Ray and HTTP: what the graph adds is between its column and that of the graph.
-
-The peer does not run with current transformers, so `make bench` makes an environment for it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
     python -m benchmarks.speed.gpu                       all of them; downloads what is not there, some 200 GB
     python -m benchmarks.speed.gpu bge-m3 decision-v1    these only
-    python -m benchmarks.speed.gpu --list                their names, and what each wants
     python -m benchmarks.speed.gpu --profile my-profile  those of another profile
 
 What CI cannot show, this shows: that the true weights load with the arguments of the stanza, in a GPU's types and with
@@ -53,7 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("names", nargs="*", metavar="MODEL", help="an id, or a deployment: `speech-qwen3-tts`")
     parser.add_argument("--profile", default="production", choices=configs.PROFILES)
-    parser.add_argument("--list", action="store_true", help="say what there is and start nothing")
     parser.add_argument("--recording", type=Path, metavar="FILE", help="somebody speaking, for transcription models")
     parser.add_argument("--only", metavar="DEPLOYMENT", help=argparse.SUPPRESS)  # what the child is given
     options = parser.parse_args(arguments)
@@ -63,10 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     selection = chosen(by_deployment, options.names)
     if unknown := set(options.names) - {name for model in selection for name in (model.id, model.deployment)}:
-        parser.error(f"profile `{options.profile}` has no model `{min(unknown)}`; `--list` names them")
-    if options.list:
-        console.print(listed(selection))
-        return 0
+        parser.error(f"profile `{options.profile}` has no model `{min(unknown)}`; `python -m launch check` names them")
     if not gpu_name():
         sys.exit("torch finds no GPU here, and this shows nothing without one: run it where `nvidia-smi` lists a GPU")
     return run(selection, options)
@@ -75,16 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def chosen(by_deployment: dict[str, Model], names: Sequence[str]) -> list[Model]:
     """Those of `by_deployment` that are named by id or deployment; all where none is."""
     return [model for name, model in by_deployment.items() if not names or {name, model.id} & set(names)]
-
-
-def listed(selection: Sequence[Model]) -> Table:
-    """Names, and what of a machine each reserves."""
-    table = Table(Column("deployment", no_wrap=True), "adapter", "GPUs", "weights")
-    for model in selection:
-        assert model.serving
-        gpus = model.serving.deployment.get("ray_actor_options", {}).get("num_gpus", 0)
-        table.add_row(model.deployment, model.serving.adapter, f"{gpus:g}", model.serving.weights or "none")
-    return table
 
 
 def gpu_name() -> str | None:

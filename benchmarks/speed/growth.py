@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks.servers import Server, parlance, working_folder
@@ -24,69 +24,48 @@ PROMPT_WORDS = (16, 64, 256, 1024, 2048)
 ROUNDS = 3
 SECONDS = 2.0
 
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    name: str
-    unit: str
-    points: Mapping[int, float]
+Columns = Mapping[str, Mapping[int, float]]
+"""Figures by the heading of their column and by size."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What one part has measured. `axis` says what grows."""
-
-    axis: str
-    lines: Sequence[Line]
-
-
-# --- the parts -------------------------------------------------------------------------------------------------------
-
-
-def clients(folder: Path) -> Part:
+def clients(folder: Path) -> Columns:
     """More clients of an engine that answers at once."""
-    rates: dict[str, dict[int, float]] = {}
-    lasts: dict[str, dict[int, float]] = {}
+    columns: defaultdict[str, dict[int, float]] = defaultdict(dict)
     with gateway.graph(folder) as systems:
         cases = tuple((False, count) for count in CLIENTS)
         figures = gateway.compare(list(systems), ROUNDS, SECONDS, cases)
     for (name, (_, count)), rounds in figures.items():
-        rates.setdefault(name, {})[count] = statistics.median(each.requests_per_s for each in rounds)
-        lasts.setdefault(name, {})[count] = statistics.median(each.whole_ms[2] for each in rounds)
-    lines = [Line(name, "requests/s", points) for name, points in rates.items()]
-    return Part("clients", lines + [Line(f"{name}, p99", "ms", points) for name, points in lasts.items()])
+        columns[f"{name}, requests/s"][count] = statistics.median(each.requests_per_s for each in rounds)
+        columns[f"{name}, p99, ms"][count] = statistics.median(each.whole_ms[2] for each in rounds)
+    return columns
 
 
-def prompts(folder: Path) -> Part:
-    firsts: dict[int, float] = {}
-    gaps: dict[int, float] = {}
+def prompts(folder: Path) -> Columns:
+    """Longer prompts of one stream; the size is in tokens."""
+    columns: dict[str, dict[int, float]] = {"first token, ms": {}, "between tokens, ms": {}}
 
     async def rounds(server: Server) -> None:
         await chat.send(server, 1)
         for words in PROMPT_WORDS:
             done = [await chat.send(server, 1, words=words) for _ in range(ROUNDS)]
             tokens = round(statistics.mean(each.tokens_in for each in done))
-            firsts[tokens] = statistics.median(each.ttft_ms[0] for each in done)
-            gaps[tokens] = statistics.median(each.gap_ms[0] for each in done)
+            columns["first token, ms"][tokens] = statistics.median(each.ttft_ms[0] for each in done)
+            columns["between tokens, ms"][tokens] = statistics.median(each.gap_ms[0] for each in done)
 
     with parlance(folder) as server:
         asyncio.run(rounds(server))
-    return Part("tokens of the prompt", [Line("first token", "ms", firsts), Line("between tokens", "ms", gaps)])
+    return columns
 
 
-PARTS: Mapping[str, Callable[[Path], Part]] = {"clients": clients, "prompts": prompts}
+PARTS: Mapping[str, Callable[[Path], Columns]] = {"clients": clients, "prompts": prompts}
 
 
-# --- the page --------------------------------------------------------------------------------------------------------
-
-
-def table(part: Part) -> str:
-    """Markdown: a row for each size, a column for each line."""
-    sizes = sorted({size for line in part.lines for size in line.points})
-    head = f"| {part.axis} | " + " | ".join(f"{line.name}, {line.unit}" for line in part.lines) + " |"
-    cells = (" | ".join(_number(line.points[size]) for line in part.lines) for size in sizes)
-    rows = [f"| {size} | {row} |" for size, row in zip(sizes, cells, strict=True)]
-    return "\n".join([head, "|---" * (len(part.lines) + 1) + "|", *rows])
+def table(columns: Columns) -> str:
+    """Markdown: a row for each size."""
+    sizes = sorted(next(iter(columns.values())))
+    rows = (" | ".join(_number(points[size]) for points in columns.values()) for size in sizes)
+    head = f"| | {' | '.join(columns)} |\n{'|---' * (len(columns) + 1)}|"
+    return "\n".join([head, *(f"| {size} | {row} |" for size, row in zip(sizes, rows, strict=True))])
 
 
 def _number(value: float) -> str:
@@ -94,18 +73,12 @@ def _number(value: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.speed.growth",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", choices=[*PARTS, []], help=", ".join(PARTS))
     options = parser.parse_args()
-    if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     for name in options.parts or PARTS:
         with working_folder("growth-") as folder:
-            print(f"\n{table(PARTS[name](folder))}", flush=True)
+            print(f"\n{name}\n\n{table(PARTS[name](folder))}", flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ thousandth of the time, so that it shows what the graph takes. In turns within o
 marked as always, in a process of its own; and the whole graph, with HAProxy, keys, limits and bills. Beside them
 kokoro-onnx, the library that most people run Kokoro with, on the weights as they are published, where `make bench` has
 made its environment; it gives samples, which nobody encodes.
-A last part plays long texts on 16 streams at once and watches the memory of the ingress.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ import sys
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-
-import psutil
 
 from benchmarks.servers import ROOT, Server, parlance, working_folder
 from benchmarks.speed.load import Job, cuts_ms, measure
@@ -49,7 +46,6 @@ CASES = (
     Case("en", "The morning train to the coast leaves from platform nine at half past seven, sir.", (1, 4), 30),
     Case("nl", "De ochtendtrein naar de kust vertrekt om half acht van spoor negen en wacht nooit.", (1, 4, 16), 3),
 )
-LONG_TEXT = (CASES[-1].text + " ") * 48
 YES_NO_LABELS = "adapter in a process of its own"
 WHOLE = "the whole graph"
 PEER = "kokoro-onnx in a process of its own"
@@ -139,32 +135,6 @@ def measure_graph(server: Server, case: Case, streams: int, sound_s: float) -> F
     return Figures(results.first_ms[:2], results.whole_ms[:2], results.requests_per_s, results.requests_per_s * sound_s)
 
 
-def ingress_rss_mib() -> float:
-    """Resident memory of the ingress replica of this machine's only graph."""
-    for process in psutil.process_iter(["cmdline", "memory_info"]):
-        if "ServeReplica:parlance:ingress" in " ".join(process.info["cmdline"] or ()):
-            return float(process.info["memory_info"].rss) / 2**20
-    raise SystemExit("no ingress replica was found")
-
-
-def memory(server: Server) -> str:
-    """A line: memory of the ingress before, and while 16 long texts are spoken at once."""
-    quick = CASES[-1]
-    measure(load(server, quick.text, quick.language, 16, 1.0))
-    before = ingress_rss_mib()
-    client = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.speed.load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert client.stdin
-    client.stdin.write(json.dumps(asdict(load(server, LONG_TEXT[:4000], quick.language, 16, quick.seconds))))
-    client.stdin.close()
-    most = before
-    while client.poll() is None:
-        most = max(most, ingress_rss_mib())
-        time.sleep(0.1)
-    return f"Ingress: {before:.0f} MiB after short texts, at most {most:.0f} MiB during 16 streams of 4,000 characters."
-
-
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
@@ -173,7 +143,7 @@ def compare(rounds: int) -> str:
         for case in CASES:
             measure(load(server, case.text, case.language, 1, 0.5))  # wakes the engine
         results = [_round(server) for _ in range(rounds)]
-        return _table(results, memory(server))
+        return _table(results)
 
 
 def ratios(server: Server) -> dict[str, float]:
@@ -201,11 +171,11 @@ def _round(server: Server) -> Found:
     return results
 
 
-def _table(rounds: list[Found], remark: str) -> str:
+def _table(rounds: list[Found]) -> str:
     head = "| language | streams | system | first byte p50, p95 ms | whole p50, p95 ms | requests/s | x real time |"
     lines = [head, "|---|---|---|---|---|---|---|"]
     lines += [_row(*key, [results[key] for results in rounds]) for key in rounds[0]]
-    return "\n".join([*lines, "", remark])
+    return "\n".join(lines)
 
 
 def _row(language: str, streams: int, system: str, rounds: list[Figures]) -> str:

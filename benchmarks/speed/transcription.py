@@ -6,7 +6,7 @@
 speed      clips of 5 and 60 s: the adapter in a process of its own, and the whole graph (HAProxy, keys, limits,
            bills), in turns; the adapter also without batches; and faster-whisper on the same weights, as its page
            calls it: eight bits, five beams, silence passed over, with batches and without
-long       one recording of `--minutes`, uploaded under a ticket: seconds until its transcript, memory of the ingress
+long       one recording of `--minutes`, uploaded under a ticket: seconds until its transcript
 
 Clips are spoken by the embedded speech engine, so what is heard is easy and the figures are those of such speech.
 """
@@ -32,7 +32,6 @@ import httpx
 
 from benchmarks.quality.spoken import SENTENCES, VOICES
 from benchmarks.servers import ROOT, Server, parlance, working_folder
-from benchmarks.speed.speech import ingress_rss_mib
 from contract.speech.engine import SpeechJob
 from contract.transcription.engine import TranscriptionJob
 from models.weights.store import ensure
@@ -178,7 +177,6 @@ def speed(server: Server, folder: Path, rounds: int) -> None:
 
 
 async def long(server: Server, recording: bytes) -> None:
-    before = ingress_rss_mib()
     async with httpx.AsyncClient(timeout=600) as client:
         order = {"mime": "audio/ogg", "size": len(recording), "model": MODEL}
         reply = await client.post(f"{server.url}/v1/audio/uploads", headers=server.headers, json=order)
@@ -194,8 +192,7 @@ async def long(server: Server, recording: bytes) -> None:
     results = reply.json()
     print(
         f"\n{results['duration'] / 60:.1f} minutes in {took_s:.0f} s ({results['duration'] / took_s:.1f} x real time), "
-        f"{len(results['text'].split())} words in {len(results['segments'])} segments; "
-        f"ingress {before:.0f} MiB before, {ingress_rss_mib():.0f} after",
+        f"{len(results['text'].split())} words in {len(results['segments'])} segments",
         flush=True,
     )
 

@@ -2,12 +2,10 @@
 
     python -m benchmarks.speed.voice_design                      200 orders, some 15 minutes
     python -m benchmarks.speed.voice_design --orders 20
-    python -m benchmarks.speed.voice_design --styles             what models/voice_design/styles.toml says of each style
 
 The adapter of the embedded profile is asked in this process, without the graph. Orders are drawn by chance as clients
 may send them: gender, age, language, all traits, and in one of five a pitch from 60 to 400 Hz. What a language reaches
-is what comes of orders for 60 and 400 Hz. Praat, where it is installed, measures every clip a second time. Ctrl-C ends
-the run with what there is.
+is what comes of orders for 60 and 400 Hz. Ctrl-C ends the run with what there is.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from rich.console import Console
@@ -29,7 +27,6 @@ import configs
 import models
 from contract.catalog import Catalog, VoiceDesignModel
 from contract.limits import TARGET_HZ
-from contract.speech.engine import Clip
 from contract.voice_design.draft import VoiceSpec
 from contract.voice_design.engine import DesignResult
 from contract.voice_design.order import DesignOrder, voice_spec
@@ -43,17 +40,11 @@ console = Console(stderr=True)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An order and what became of it.
-
-    Attributes:
-        is_within_reach: whether the language has voices as low and as high as the target.
-        praat_hz: median pitch of the clip by Praat, None where it is not installed.
-    """
+    """An order and what became of it; `is_within_reach` where its language has voices as low and high as the target."""
 
     spec: VoiceSpec
     voice: DesignResult
     is_within_reach: bool
-    praat_hz: float | None
 
 
 def orders(catalog: Catalog, model: VoiceDesignModel, count: int, seed: int) -> list[VoiceSpec]:
@@ -87,19 +78,8 @@ async def run(catalog: Catalog, count: int, seed: int, outcomes: list[Outcome]) 
     for planned in track(orders(catalog, model, count, seed), "designing", console=console):
         voice = await design(planned)
         low_hz, high_hz = reaches[planned.language]
-        outcomes.append(Outcome(planned, voice, low_hz <= planned.target_hz <= high_hz, praat_hz(voice.clip)))
+        outcomes.append(Outcome(planned, voice, low_hz <= planned.target_hz <= high_hz))
     designer.close()
-
-
-def praat_hz(clip: Clip) -> float | None:
-    """The median pitch of a clip by another estimator."""
-    try:
-        import parselmouth
-    except ImportError:
-        return None
-    sound = parselmouth.Sound(np.frombuffer(clip.samples, "<i2") / 32_768, clip.sample_rate)
-    heights = sound.to_pitch(0.01, 50, 550).selected_array["frequency"]
-    return float(np.median(heights[heights > 0]))
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -107,74 +87,33 @@ def praat_hz(clip: Clip) -> float | None:
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """Markdown: a row for each language and one for all."""
-    head = (
-        "| language | orders | within reach | in band of these | attempts, mean | synthesis s, p50, p95 "
-        "| within 5 % of Praat | worst |"
-    )
+    head = "| language | orders | within reach | in band of these | attempts, mean | synthesis s, p50, p95 |"
     languages = dict.fromkeys(LANGUAGES)
     rows = [
         _row(language, [outcome for outcome in outcomes if outcome.spec.language == language]) for language in languages
     ]
-    return "\n".join([head, "|---" * 8 + "|", *rows, _row("all", outcomes)])
+    return "\n".join([head, "|---" * 6 + "|", *rows, _row("all", outcomes)])
 
 
 def _row(name: str, outcomes: Sequence[Outcome]) -> str:
     if not outcomes:
-        return f"| {name} | 0 | | | | | | |"
+        return f"| {name} | 0 | | | | |"
     near = [outcome for outcome in outcomes if outcome.is_within_reach]
     hits = sum(outcome.voice.in_band for outcome in near)
     seconds = [outcome.voice.seconds for outcome in outcomes]
-    errors = [abs(outcome.voice.f0_hz / outcome.praat_hz - 1) for outcome in outcomes if outcome.praat_hz]
-    agreed = f"{sum(error <= 0.05 for error in errors)} of {len(errors)} | {max(errors):.1%}" if errors else "- | -"
     return (
         f"| {name} | {len(outcomes)} | {len(near)} | {hits} ({hits / max(1, len(near)):.0%}) "
         f"| {statistics.fmean(outcome.voice.attempts_used for outcome in outcomes):.2f} "
-        f"| {np.percentile(seconds, 50):.1f}, {np.percentile(seconds, 95):.1f} | {agreed} |"
+        f"| {np.percentile(seconds, 50):.1f}, {np.percentile(seconds, 95):.1f} |"
     )
-
-
-# --- what styles sound like -------------------------------------------------------------------------------------------
-
-
-def styles(catalog: Catalog) -> str:
-    """The table `styles` of models/voice_design/styles.toml, of all styles that there are."""
-    from audio.pitch import measure
-    from models.kokoro.speaker import SAMPLE_RATE, Kokoro
-    from models.kokoro.styles import KokoroVoice
-    from models.weights import store
-
-    kokoro = Kokoro(store.ensure("kokoro-82m"), None)
-    descriptions = {}
-    for name in track(kokoro.styles, "listening", console=console):
-        samples = kokoro.speak(catalog.sentences["en"], "en", KokoroVoice(styles={name: 1}))
-        pitch = measure(samples, SAMPLE_RATE)
-        assert pitch is not None, f"style `{name}` has no voice"
-        descriptions[name] = (_brightness_db(samples, SAMPLE_RATE), 12 * np.log2(pitch.p75_hz / pitch.p25_hz))
-    values = np.array(list(descriptions.values()))
-    scores = (values - np.median(values, axis=0)) / values.std(axis=0)
-    rows = zip(descriptions, scores, strict=True)
-    return "\n".join(f"{name} = {{ brightness = {b:.1f}, liveliness = {v:.1f} }}" for name, (b, v) in rows)
-
-
-def _brightness_db(samples: Any, sample_rate: int) -> float:
-    """Energy from 1.5 to 8 kHz beside that below."""
-    windows = samples[: len(samples) // 1024 * 1024].reshape(-1, 1024) * np.hanning(1024)
-    energies = (np.abs(np.fft.rfft(windows, axis=1)) ** 2).sum(axis=0)
-    heights_hz = np.fft.rfftfreq(1024, 1 / sample_rate)
-    high = energies[(heights_hz > 1500) & (heights_hz < 8000)].sum()
-    return float(10 * np.log10(high / energies[heights_hz <= 1500].sum()))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--orders", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--styles", action="store_true", help="listen to each style instead")
     options = parser.parse_args()
     catalog = configs.load("embedded")
-    if options.styles:
-        print(styles(catalog))
-        return
     outcomes: list[Outcome] = []
     try:
         with suppress(KeyboardInterrupt):

@@ -24,14 +24,12 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-import psutil
 
-from benchmarks.servers import ROOT, Server, parlance, working_folder
+from benchmarks.servers import Server, parlance, replica, working_folder
 from benchmarks.speed.fairness import flood_key
 
 IDLE_S = 5
@@ -153,16 +151,6 @@ class Clients:
         return replicas[kind.deployment]
 
 
-def replica(deployment: str) -> int | None:
-    """The process of a replica that a graph of this checkout runs; None while there is none."""
-    title = f"ray::ServeReplica:parlance:{deployment}"
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if title in " ".join(process.cmdline()) and process.cwd() == str(ROOT):
-                return int(process.pid)
-    return None
-
-
 Case = Callable[[Clients, Kind, str], Awaitable[None]]
 CASES: Mapping[str, Case] = {
     "cold": Clients.cold,
@@ -190,33 +178,24 @@ async def measure(server: Server, flood: str, rounds: int) -> list[Promise]:
 # --- the page --------------------------------------------------------------------------------------------------------
 
 
-def by_case(promises: Sequence[Promise]) -> dict[str, list[Promise]]:
-    cases: defaultdict[str, list[Promise]] = defaultdict(list)
-    for promise in promises:
-        cases[promise.case].append(promise)
-    return {**cases, "all": list(promises)}
-
-
-def kept(promises: Sequence[Promise]) -> float:
-    """The share of answers that began before `eta_p90_ms`."""
-    return sum(one.came_s <= one.p90_s for one in promises) / len(promises)
-
-
-def error(promises: Sequence[Promise]) -> float | None:
-    """The median of how far `eta_ms` was off, as a share of the wait, of waits longer than a second."""
-    shares = [abs(one.came_s - one.eta_s) / one.came_s for one in promises if one.came_s > 1]
-    return statistics.median(shares) if shares else None
-
-
 def table(promises: Sequence[Promise]) -> str:
+    """Markdown: a row for each case, and one for all.
+
+    An error is how far `eta_ms` was off, as a share of the wait, of waits longer than a second.
+    """
     lines = [
         "| | promises | median wait, s | began before `eta_p90_ms` | median error of `eta_ms` |",
         "|---|---|---|---|---|",
     ]
-    for case, some in by_case(promises).items():
-        wait_s, off = statistics.median(one.came_s for one in some), error(some)
-        shown = "" if off is None else f"{off:.0%}"
-        lines.append(f"| {case} | {len(some)} | {wait_s:.1f} | {kept(some):.0%} | {shown} |")
+    cases: defaultdict[str, list[Promise]] = defaultdict(list)
+    for promise in promises:
+        cases[promise.case].append(promise)
+    for case, some in [*cases.items(), ("all", promises)]:
+        wait_s = statistics.median(one.came_s for one in some)
+        kept = sum(one.came_s <= one.p90_s for one in some) / len(some)
+        errors = [abs(one.came_s - one.eta_s) / one.came_s for one in some if one.came_s > 1]
+        error = f"{statistics.median(errors):.0%}" if errors else ""
+        lines.append(f"| {case} | {len(some)} | {wait_s:.1f} | {kept:.0%} | {error} |")
     return "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ COMPUTED = {
 }
 """Errors whose `Retry-After` is computed for each reply. Where the row has a value, that is the least."""
 HEAD = """| status | `type` | `code` |
-| --- | --- | --- |
+|---|---|---|
 """
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from docs.made.blocks import filled
 
 RECORD = Path(__file__).with_name("rehearsal.json")
-HEAD = "| step | seconds | what held |\n| --- | --- | --- |\n"
+HEAD = "| step | seconds | what held |\n|---|---|---|\n"
 
 RESULTS = {
     "first start": "head and two ingress pods are ready; one of engines follows",

@@ -12,7 +12,7 @@ from docs.made.blocks import filled
 
 RECORD = Path(__file__).with_name("campaign.json")
 HEAD = "| promise | what was done to it | tries | lost | longest until normal | held between campaigns by |\n"
-HEAD += "| --- | --- | --- | --- | --- | --- |\n"
+HEAD += "|---|---|---|---|---|---|\n"
 TITLES = {
     "deaths": "Deaths and stops",
     "disks": "Disks",

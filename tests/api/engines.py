@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -197,16 +197,22 @@ def local_engines(catalog: Catalog) -> dict[str, Engine]:
 class Acting:
     """An adapter of any capability that gives `items`, then raises `error`, or holds its calls for ever.
 
+    With `answer` it gives what that makes of each job instead; at a None it waits until `go` is set, as it is at first.
+
     Attributes:
-        under_way: calls it works on.
-        asked: set once a call is held.
+        under_way, most_under_way: calls it works on, and the most at a time.
+        asked: set once a call is held, or answered.
+        jobs: of all calls.
     """
 
-    def __init__(self, *items: Any, error: Exception | None = None) -> None:
-        self.items = items
-        self.error = error
-        self.under_way = 0
-        self.asked = asyncio.Event()
+    def __init__(
+        self, *items: Any, error: Exception | None = None, answer: Callable[[Any], Iterable[Any]] | None = None
+    ) -> None:
+        self.items, self.error, self.answer = items, error, answer
+        self.under_way = self.most_under_way = 0
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+        self.go.set()
+        self.jobs: list[Any] = []
 
     def __getattr__(self, method: str) -> Any:
         if method.startswith("_"):
@@ -214,12 +220,22 @@ class Acting:
         return self._stream if method in STREAMS else self._call
 
     async def _call(self, job: Any) -> Any:
-        async for _ in self._stream(job):
-            raise AssertionError("an answer in one piece has no items")
+        (answer,) = [item async for item in self._stream(job)]
+        return answer
 
     async def _stream(self, job: Any) -> AsyncGenerator[Any, None]:
+        self.jobs.append(job)
         self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
         try:
+            if self.answer:
+                self.asked.set()
+                for item in self.answer(job):
+                    if item is None:
+                        await self.go.wait()
+                    else:
+                        yield item
+                return
             for item in self.items:
                 yield item
             self.asked.set()

@@ -9,17 +9,17 @@ import asyncio
 import io
 import json
 import wave
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from threading import get_ident
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
 import deployments.ingress.verifier as verification
 from audio.sandbox import NotAudio, QueueFull, SharesExhausted, Sound, TooLong
-from autoscaling.engine import CallContext, Timings
+from autoscaling.engine import CallContext
 from contract.access import Scope
 from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR, ApiError
 from contract.limits import BODIES_OF_KEY_BYTES, REQUESTS_PER_STREAM
@@ -33,7 +33,7 @@ from deployments.ingress.flows import speech, verdicts
 from deployments.ingress.flows.verdicts import BACKGROUND_TASKS
 from tests.api.conftest import Api, events, refused
 from tests.api.designs import designer, made
-from tests.api.engines import LocalEngine
+from tests.api.engines import Acting, LocalEngine
 from tests.catalogs import transcribers
 from tests.waiting import ManualClock, until
 from text.spoken import Comparison, compare
@@ -50,43 +50,41 @@ def _good_recognizer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract_verdict, "measured", lambda: {"obedient": {"obedient": {"en": good}}})
 
 
-class Recognizer(LocalEngine):
-    """Transcribes what the script says, one text or error for each sound; the last one for ever.
+@dataclass
+class Recognizer:
+    """Transcribers that a script answers for: one text or error for each sound, the last one for ever.
 
-    With the text as a hint it gives the same again, or `hinted`.
+    With the text as a hint they give the same again, or `hinted`.
     """
 
-    def __init__(self, *script: str | ApiError) -> None:
-        super().__init__(transcribers()["voxtral-mini-transcribe"])
-        self.script, self.jobs, self.go = list(script), list[TranscriptionJob](), asyncio.Event()
-        self.go.set()
-        self.hints, self.hinted, self.piece_s, self.parts = list[str](), "", 1.0, list[bytes]()
+    engine: LocalEngine
+    script: list[str | ApiError]
+    hinted: str = ""
+    piece_s: float = 1.0
+    jobs: list[TranscriptionJob] = field(default_factory=list)
+    hints: list[TranscriptionJob] = field(default_factory=list)
 
-    async def ready(self, within_s: float, *, timings: Timings) -> None:
+    def __post_init__(self) -> None:
+        self.engine.adapter = self.adapter = Acting(answer=self.answer)
         if isinstance(error := self.script[0], ApiError) and error.fault is ENGINE_FAILED:
-            raise error
+            self.engine.handle.sleep()
+            self.engine.watch.failed.set()
 
-    async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
-        self.callers.append(context.owner)
-        await self.go.wait()
+    def answer(self, job: TranscriptionJob) -> list[TranscriptUpdate | None]:
+        (self.jobs if job.prompt is None else self.hints).append(job)
         if job.prompt is None:
-            self.jobs.append(job)
             self.text = self.script.pop(0) if len(self.script) > 1 else self.script[0]
-        else:
-            self.hints.append(job.prompt)
-            self.parts.append(job.audio)
         if isinstance(self.text, ApiError):
             raise self.text
         text = self.hinted if job.prompt and self.hinted else self.text
-        yield TranscriptUpdate(1.0)
         pieces, each_s = [part for part in text.split("|") if part], self.piece_s
         segments = tuple(Segment(piece, n * each_s, (n + 1) * each_s) for n, piece in enumerate(pieces))
-        yield TranscriptUpdate(1.0, 1.0, job.language, segments)
+        return [None, TranscriptUpdate(1.0), TranscriptUpdate(1.0, 1.0, job.language, segments)]
 
 
 def recognizing(api: Api, *script: str | ApiError) -> Recognizer:
-    recognizer = Recognizer(*script)
-    api.replace_engines(recognizer, *(model.deployment for model in api.service.catalog.transcription.values()))
+    recognizer = Recognizer(LocalEngine(transcribers()["voxtral-mini-transcribe"]), list(script))
+    api.replace_engines(recognizer.engine, *(model.deployment for model in api.service.catalog.transcription.values()))
     return recognizer
 
 
@@ -135,7 +133,7 @@ async def test_a_report_says_what_was_transcribed_of_the_same_sound_and_only_spe
         "attempts": 1,
     }
     assert [(job.audio, job.language) for job in recognizer.jobs] == [(reply.content, "en")]
-    assert recognizer.callers == [recognizer.jobs[0].owner] == ["org-1"]
+    assert recognizer.engine.callers == [recognizer.jobs[0].owner] == ["org-1"]
     *_, done, last = map(json.loads, events(await speak(api, stream_format="sse")))
     assert (done["type"], last) == ("speech.audio.done", body | {"type": "speech.audio.verdict"})
     assert [(line.unit, line.quantity) for line in await api.usage()] == [("characters", len(TEXT))] * 3
@@ -167,7 +165,7 @@ async def test_a_recognizer_is_asked_again_with_a_hint_before_it_blames(api: Api
     recognizer = recognizing(api, "Good breakfast, dear listeners.")
     recognizer.hinted = TEXT
     body = await judged(api)
-    assert (body["verdict"], body["heard"], recognizer.hints) == ("faithful", TEXT, [TEXT])
+    assert (body["verdict"], body["heard"], [job.prompt for job in recognizer.hints]) == ("faithful", TEXT, [TEXT])
     # Where it gave nothing, or what is right, the hint would tell it nothing but the text.
     for text, judgement in (("Good morning, listeners.", "differs"), (TEXT, "faithful")):
         recognizer.script = [text]
@@ -189,11 +187,11 @@ async def test_verification_needs_the_scope_of_transcriptions(api: Api, verify: 
 async def test_a_verdict_is_202_until_it_is_there_and_404_for_others(api: Api) -> None:
     recognizer = recognizing(api, TEXT)
     ann, eve, stranger = [await api.key(*Scope, user=name) for name in ("ann", "eve")] + [await api.stranger()]
-    recognizer.go.clear()
+    recognizer.adapter.go.clear()
     reply = await speak(api, key=ann)
     early = await fetch(api, reply, ann)
     assert (early.status_code, early.json(), early.headers["retry-after"]) == (202, {}, "2")
-    recognizer.go.set()
+    recognizer.adapter.go.set()
     assert (await verdict(api, reply, ann))["verdict"] == "faithful"
     missing = refused(await api.send("GET", "/v1/audio/speech/req_0/verdict", stranger), 404, "not_found")
     for key in (eve, stranger):
@@ -330,9 +328,9 @@ async def test_of_a_sound_of_more_than_a_window_only_what_differs_is_transcribed
     recognizer = recognizing(api, "The train leaves.|The dog barks.|Nobody claps.")
     recognizer.hinted, recognizer.piece_s = hint, piece_s
     body = await judged(api, text=THREE)
-    assert (body["verdict"], body["heard"], recognizer.hints) == ("faithful", THREE, [hint])
+    assert (body["verdict"], body["heard"], [job.prompt for job in recognizer.hints]) == ("faithful", THREE, [hint])
     if seconds:
-        with wave.open(io.BytesIO(recognizer.parts[0])) as part:
+        with wave.open(io.BytesIO(cast(bytes, recognizer.hints[0].audio))) as part:
             assert part.getnframes() / part.getframerate() == pytest.approx(seconds, abs=0.001)
 
 
@@ -377,13 +375,13 @@ async def test_a_client_that_leaves_leaves_nothing_behind_and_gets_no_verdict_of
     async with aclosing(report.blocks({})) as blocks:
         await anext(blocks)
     assert ((await report.verdict()).reason, recognizer.jobs) == ("incomplete", [])
-    recognizer.go.clear()
+    recognizer.adapter.go.clear()
     asking = asyncio.create_task(speak(api, "retry"))
-    await until(lambda: recognizer.callers)
+    await until(lambda: recognizer.engine.callers)
     asking.cancel()
     await asyncio.wait({asking})
     await until(lambda: not limits.calls.total)
-    assert (limits.body_bytes.total, api.state.rates.open_streams, len(recognizer.callers)) == (0, 0, 1)
+    assert (limits.body_bytes.total, api.state.rates.open_streams, len(recognizer.engine.callers)) == (0, 0, 1)
 
 
 async def test_sound_for_which_there_is_no_room_is_not_held(api: Api) -> None:
@@ -401,15 +399,15 @@ async def test_sound_that_is_judged_is_one_of_the_requests_that_a_key_may_have_r
     api: Api, more: int, reason: str | None
 ) -> None:
     recognizer, caller, calls = recognizing(api, TEXT), await api.caller(), api.service.concurrency.calls
-    recognizer.go.clear()
+    recognizer.adapter.go.clear()
     # Beside these there is the speech, and its verification.
     running = caller.tariff.concurrent_streams * REQUESTS_PER_STREAM - 2 + more
     calls.take(caller, running)
     reply = await speak(api)
     calls.take(caller, -running)
     if not reason:
-        await until(lambda: recognizer.callers)
+        await until(lambda: recognizer.engine.callers)
         assert calls.total == 1
-    recognizer.go.set()
+    recognizer.adapter.go.set()
     assert (await verdict(api, reply))["reason"] == reason
     assert calls.total == 0

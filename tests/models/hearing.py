@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +15,13 @@ import models
 from audio.pitch import Pitch, measure
 from contract.speech.engine import Clip, SpeechJob
 from models.speech.adapter import SpeechAdapter
+from models.weights import store
 from tests.quick_speech import quick
 
 Samples = np.ndarray[Any, np.dtype[np.float32]]
+
+EVERYDAY: dict[str, list[str]] = tomllib.loads((Path(__file__).parent / "speech/sentences.toml").read_text("utf-8"))
+"""Sentences by language."""
 
 
 def sound_of(engine: SpeechAdapter, job: SpeechJob) -> Samples:
@@ -63,3 +70,16 @@ def noise(kind: str, sample_rate: int, seconds: float = 20) -> Samples:
 def babble(sample_rate: int, seconds: float) -> Samples:
     goes = np.sin(2 * np.pi * 2.5 * np.arange(round(seconds * sample_rate)) / sample_rate) > 0
     return 0.3 * saw(120, sample_rate, seconds) * goes
+
+
+def whisper_base() -> Callable[..., str]:
+    """Transcriber by Whisper base of a sound, float32 [n], its rate and its language."""
+    from faster_whisper import WhisperModel
+
+    whisper = WhisperModel(str(store.ensure("whisper-base")), device="cpu", compute_type="int8", cpu_threads=2)
+
+    def understood(sound: Samples, sample_rate: int, language: str) -> str:
+        segments, _ = whisper.transcribe(soxr.resample(sound, sample_rate, 16_000), language=language, temperature=0)
+        return "".join(segment.text for segment in segments)
+
+    return understood

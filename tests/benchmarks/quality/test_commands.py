@@ -1,4 +1,4 @@
-"""The command line of evaluations, and how drift is counted."""
+"""The command line of evaluations."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.quality import drift
 from benchmarks.quality.__main__ import EVALUATIONS, main
-from contract.decisions.engine import Reading, Readings
 
 
 @pytest.mark.parametrize("name", EVALUATIONS)
@@ -42,10 +40,3 @@ def test_a_folder_whose_list_of_clips_cannot_be_read(listed: str | None, tmp_pat
         (tmp_path / "clips.toml").write_text(listed)
     with pytest.raises(SystemExit, match=r"no clips\.toml as --help describes it"):
         main(["transcription", "--clips", str(tmp_path)])
-
-
-def test_drift_is_the_largest_difference_of_any_probability() -> None:
-    some = Readings((Reading((-1.0, -1.0), 0.0), Reading((0.0, -50.0), 0.0)), 0)
-    others = Readings((Reading((-1.0, -1.0), 0.0), Reading((-50.0, 0.0), 0.0)), 0)
-    assert drift.apart(some, some) == 0
-    assert drift.apart(some, others) == pytest.approx(1)

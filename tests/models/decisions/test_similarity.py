@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,10 @@ import configs
 from contract.decisions.answers import distribution
 from contract.decisions.decision import FAILS, HOLDS
 from contract.decisions.engine import DecisionJob
-from contract.decisions.native import usage
+from contract.decisions.native import DecisionWire, usage
+from contract.decisions.openai import OpenAIDecisionRequest
 from contract.decisions.questions import BinaryQuestion, ChoiceQuestion, Option, Question, ScoreQuestion
+from contract.decisions.systemone import SystemOneRequest
 from models.decisions import SimilarityScorer
 from models.decisions.phrases import Phrase, Statement, content, worded
 from models.decisions.token_vectors import TokenVectorCache, TokenVectors, expected_max_sim
@@ -170,6 +174,45 @@ async def test_a_true_statement_and_a_false_one_are_told_apart(scorer: Similarit
             if high - low <= APART or low >= 0.5:
                 wrong[true, holds] = high, low
     assert not wrong
+
+
+EASY: dict[str, Any] = tomllib.loads((Path(__file__).parent / "easy.toml").read_text("utf-8"))
+
+
+def wires(state: str, group: dict[str, Any], form: str) -> tuple[DecisionWire, DecisionWire]:
+    """A choice of the options of a group, then each of them as a statement or a question, as two APIs write them."""
+    options = group["options"].items()
+    choices = [{"value": name, "description": option["description"]} for name, option in options]
+    asked = [{"type": "choice", "instructions": group["instructions"], "choices": choices}]
+    asked += [{"type": "predicate", "instructions": option[form]} for _, option in options]
+    criteria = {name: option["description"] for name, option in options}
+    nouls = {name: {"type": "noul", "instructions": option[form]} for name, option in options}
+    choice = {"type": "choice", "instructions": group["instructions"], "criteria": criteria}
+    return (
+        OpenAIDecisionRequest.model_validate({"input": state, "questions": asked}),
+        SystemOneRequest.model_validate({"state": state, "questions": {"choice": choice} | nouls}),
+    )
+
+
+@pytest.mark.parametrize("form", ["statement", "question"])
+async def test_plain_questions_about_easy_texts_are_answered_alike_over_both_wires(
+    scorer: SimilarityScorer, form: str
+) -> None:
+    chosen, pairs = [], []
+    for group in EASY.values():
+        for state, expected in group["texts"].items():
+            one, other = (list((wire.native().questions or {}).values()) for wire in wires(state, group, form))
+            assert one == other
+            found = await scorer.decide(DecisionJob(state, tuple(one)))
+            answers = [distribution(reading, found.temperature) for reading in found.reads]
+            right = list(group["options"]).index(expected)
+            chosen.append(answers[0].best == right)
+            true, *false = (answers[1:][right], *answers[1 : right + 1], *answers[right + 2 :])
+            pairs += [(true.probabilities[0], each.probabilities[0]) for each in false]
+    assert (len(chosen), len(pairs)) == (34, 77)
+    assert sum(chosen) >= 33
+    assert all(true > false for true, false in pairs)
+    assert sum(true - false > APART for true, false in pairs) >= 67
 
 
 async def test_yes_and_no_of_any_kind_of_question_leave_what_is_asked(scorer: SimilarityScorer) -> None:

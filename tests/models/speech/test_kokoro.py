@@ -15,7 +15,6 @@ import pytest
 
 import configs
 import models
-from benchmarks.quality.kokoro import VOICES
 from contract.catalog import SpeechModel
 from contract.catalog.base import DefaultSpeechRuntime
 from contract.speech.engine import SpeechJob
@@ -25,7 +24,7 @@ from models.kokoro.styles import KokoroVoice
 from models.speech.adapter import SpeechAdapter
 from models.speech.kokoro import FIRST_CHARS, KokoroSpeech
 from tests.models.conftest import Fetched
-from tests.models.hearing import pitch_of, sound_of, tone
+from tests.models.hearing import EVERYDAY, pitch_of, sound_of, tone
 from tests.provenance import read_provenance
 
 CATALOG = configs.load("embedded")
@@ -34,7 +33,7 @@ ENGINES = {model.provider: model for model in CATALOG.speech.values()}
 SHORT = "Nobody knows the way."
 LONG = "Nobody knows where the river goes, and nobody asks. " * 12
 FEW_PHONEMES = 10
-SENTENCES = VOICES["everyday"]["de"]
+SENTENCES = EVERYDAY["de"]
 RARE = """
 Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich. Pfützen, Strümpfe, Äpfel, Häuser, Feuer, Mythos,
 Psyche, Xylophon, Dschungel, tschüss, Genie, Chance, Restaurant, Croissant, Journalist, Computer, Team, Pizza, Show.

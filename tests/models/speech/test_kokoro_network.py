@@ -10,16 +10,19 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from benchmarks.quality.kokoro import CUT, PUBLISHED, REFERENCE, distance_db, networks_of, said_by_all
 from models.kokoro import network
 from models.kokoro.converter import convert
 from models.kokoro.network import CutNetwork, PublishedNetwork, load_network
-from models.kokoro.speaker import Kokoro
+from models.kokoro.speaker import SAMPLE_RATE, Kokoro
 from models.kokoro.styles import KokoroVoice, Styles
 from models.weights.files import WeightsError
 from tests.models.conftest import Fetched
+from tests.models.hearing import Samples
 
 Network = CutNetwork | PublishedNetwork
+
+PUBLISHED, REFERENCE, CUT = "8 bits", "float32", "bfloat16"
+WINDOW, HOP, BANDS, AUDIBLE_DB = 1024, 256, 80, 45
 
 SENTENCES = (
     ("Please hold the line.", "en", {"af_kore": 0.7, "af_heart": 0.3}),
@@ -35,7 +38,42 @@ def folder(fetched: Fetched) -> Path:
 
 @pytest.fixture(scope="module")
 def networks(folder: Path) -> dict[str, Network]:
-    return networks_of(folder)
+    return {
+        PUBLISHED: PublishedNetwork(folder, 2),
+        REFERENCE: CutNetwork(folder, 2, "float32"),
+        CUT: CutNetwork(folder, 2, "bfloat16"),
+    }
+
+
+def said_by_all(
+    kokoro: Kokoro, networks: dict[str, Network], text: str, language: str, voice: KokoroVoice
+) -> dict[str, Samples]:
+    """The sound of each network, by its name."""
+    sounds = {}
+    for name, way in networks.items():
+        kokoro.network = way
+        sounds[name] = kokoro.speak(text, language, voice)
+    return sounds
+
+
+def distance_db(sound: Samples, other: Samples) -> float:
+    """The mean difference of the audible spectra of two sounds that are as long, but for some edge."""
+    length = min(len(sound), len(other))
+    first, second = mel_db(sound[:length]), mel_db(other[:length])
+    audible = first.max(1) > first.max() - AUDIBLE_DB
+    return float(np.abs(first - second)[audible].mean())
+
+
+def mel_db(sound: Samples) -> Samples:
+    """The power in decibels, float32 [windows, BANDS]."""
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(sound, WINDOW // 2), WINDOW)[::HOP] * np.hanning(WINDOW)
+    power = np.abs(np.fft.rfft(windows)) ** 2
+    mels = 2595 * np.log10(1 + np.fft.rfftfreq(WINDOW, 1 / SAMPLE_RATE) / 700)
+    edges = np.linspace(2595 * np.log10(1 + 50 / 700), 2595 * np.log10(1 + 11_000 / 700), BANDS + 2)[:, None]
+    rising = (mels - edges[:-2]) / (edges[1:-1] - edges[:-2])
+    falling = (edges[2:] - mels) / (edges[2:] - edges[1:-1])
+    bands = power @ np.clip(np.minimum(rising, falling), 0, None).T
+    return np.asarray(10 * np.log10(np.maximum(bands, bands.max() * 1e-7)), np.float32)
 
 
 def inputs(folder: Path, phonemes: int) -> dict[str, np.ndarray]:

@@ -15,7 +15,6 @@ import soundfile
 
 import configs
 import models
-from benchmarks.quality.kokoro import VOICES, ears
 from benchmarks.quality.transcription import errors
 from contract.speech.engine import SpeechJob
 from contract.speech.tags import tags_of
@@ -23,7 +22,7 @@ from contract.transcription.engine import TranscriptionJob
 from models.speech.adapter import SpeechAdapter
 from models.speech.expressive import unmarked
 from tests.models.conftest import Fetched
-from tests.models.hearing import Samples, sound_of
+from tests.models.hearing import EVERYDAY, Samples, sound_of, whisper_base
 
 CATALOG = configs.load("embedded")
 ENGINES = {model.provider: model for model in CATALOG.speech.values()}
@@ -105,7 +104,7 @@ def words(text: str) -> list[str]:
 
 def test_german_is_understood(fetched: Fetched) -> None:
     fetched("whisper-base")
-    engine, understood, few = models.load(CATALOG.speech["voxtral-mini-tts"]), ears(), VOICES["everyday"]["de"][:8]
+    engine, understood, few = models.load(CATALOG.speech["voxtral-mini-tts"]), whisper_base(), EVERYDAY["de"][:8]
     for voice, most in ((None, 0.15), ("bib-f-30", 0.35), ("bib-m-35", 0.4)):
         heard = [understood(sound_of(engine, SpeechJob(text, "de", voice)), engine.sample_rate, "de") for text in few]
         assert errors(" ".join(few), " ".join(heard), "de") <= most, heard
