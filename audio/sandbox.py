@@ -73,7 +73,7 @@ REASONS = {
 PROGRAM = Path(__file__).with_name("decoding.py")
 
 _threads = ThreadPoolExecutor(CHILDREN, thread_name_prefix="sandbox")
-SLOTS = FairSemaphore(CHILDREN, OWNER_WAITING, ALL_WAITING)
+_slots = FairSemaphore(CHILDREN, OWNER_WAITING, ALL_WAITING)
 _disk = Shares(ON_DISK_BYTES)
 
 
@@ -117,7 +117,7 @@ async def decode(data: bytes | Path, sample_rate: int, max_seconds: float, owner
     """
     if data == b"":
         raise NotAudio("the file is empty")
-    async with SLOTS.of(owner):
+    async with _slots.of(owner):
         decoder = _Decoder()
         loop = asyncio.get_running_loop()
         try:

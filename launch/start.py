@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if args.warm:
             wake_chat(config, models)
         built = [build_application(app) for app in config["applications"]]
-        later = [] if args.offline else left_for_later(config, models)
+        later = [] if args.offline else _left_for_later(config, models)
         _fetch_weights([model for model in models if model.weights not in later], offline=args.offline)
         serve_until_stopped(config, built, models, http, home, metrics_port, later)
     except (StartError, ProfileError) as error:
@@ -95,7 +95,7 @@ def serve_until_stopped(
         host = "127.0.0.1" if http["host"] == "0.0.0.0" else http["host"]  # nobody can call all addresses
         metrics_url = f"http://127.0.0.1:{metrics_port}/metrics"
         say_ready(console, f"http://{host}:{http['port']}", metrics_url, home, key, models, woken(config))
-        with fetching(later):
+        with _fetching(later):
             stop.wait()
     finally:
         _shut_down()
@@ -158,7 +158,7 @@ def _fetch_weights(models: list[Model], *, offline: bool) -> None:
             store.ensure(name, offline=offline, may_lock=True)
 
 
-def left_for_later(config: dict[str, Any], models: list[Model]) -> list[str]:
+def _left_for_later(config: dict[str, Any], models: list[Model]) -> list[str]:
     """Returns the names of weights that are not on this machine and that no engine woken at the start needs."""
     from models.weights import store
 
@@ -168,7 +168,7 @@ def left_for_later(config: dict[str, Any], models: list[Model]) -> list[str]:
 
 
 @contextlib.contextmanager
-def fetching(names: list[str]) -> Iterator[None]:
+def _fetching(names: list[str]) -> Iterator[None]:
     """Fetches weights while the block runs: when the processor is idle, and at a low priority.
 
     An engine that is called before that fetches its own.

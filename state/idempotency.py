@@ -80,8 +80,8 @@ class Idempotency:
         self._database = database
         self._keyring = keyring
         self.free_bytes: Callable[[], float] = lambda: math.inf
-        self.running: WeakSet[Attempt] = WeakSet()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self._running: WeakSet[Attempt] = WeakSet()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def begin(self, caller: Caller, route: str, key: str, body_sha256: str) -> Attempt | StoredReply:
         """Claims `key` for this caller and route.
@@ -97,13 +97,13 @@ class Idempotency:
         earlier = await self._database.run(partial(replies.claim, holder=claim))
         if earlier is None:
             attempt = Attempt(self, claim)
-            self.running.add(attempt)
+            self._running.add(attempt)
             return attempt
         return self._replay(earlier, key, message)
 
     async def renew(self) -> None:
         """Extends the leases of what runs here."""
-        claims = [attempt.claim for attempt in self.running]
+        claims = [attempt.claim for attempt in self._running]
         for start in range(0, len(claims), RENEWED_AT_ONCE):
             batch = claims[start : start + RENEWED_AT_ONCE]
             await self._database.run(partial(replies.renew, running=batch), patient=True)
@@ -116,9 +116,9 @@ class Idempotency:
 
     async def close(self) -> None:
         """Gives up answers that could not be kept yet; their keys stay taken until their leases end."""
-        for task in self.tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _is_kept(self, attempt: Attempt, keep: partial[None]) -> bool:
         try:
@@ -126,7 +126,7 @@ class Idempotency:
         except Exception as error:
             log.error("could not store an answer for its %s yet: %s", HEADER, without_text(error))
             return False
-        self.running.discard(attempt)
+        self._running.discard(attempt)
         return True
 
     async def _keep_later(self, attempt: Attempt, keep: partial[None]) -> None:
@@ -174,10 +174,10 @@ class Attempt:
             body = None
         if not await store._is_kept(self, partial(keep, body=body)):
             task = asyncio.create_task(store._keep_later(self, partial(keep, body=None)))
-            store.tasks.add(task)
-            task.add_done_callback(store.tasks.discard)
+            store._tasks.add(task)
+            task.add_done_callback(store._tasks.discard)
 
     async def abandon(self) -> None:
         """Frees the key: nothing was done, and the client may retry."""
-        self._store.running.discard(self)
+        self._store._running.discard(self)
         await self._store._database.run(partial(replies.drop, holder=self.claim))

@@ -113,7 +113,7 @@ class Grammars:
         from cachetools import LRUCache
 
         self._vocabulary, self._cpu_s = vocabulary, cpu_s
-        self.slots = FairSemaphore(CHILDREN, OWNER_WAITING, ALL_WAITING)
+        self._slots = FairSemaphore(CHILDREN, OWNER_WAITING, ALL_WAITING)
         self._vocabulary_line: asyncio.Task[bytes] | None = None
         self._threads = ThreadPoolExecutor(CHILDREN, thread_name_prefix="grammars")
         self._idle: list[Child] = []
@@ -121,7 +121,9 @@ class Grammars:
         self._tasks: set[asyncio.Task[_Verdict]] = set()
         self._compiling: set[asyncio.Task[Any] | None] = set()
         """Tasks that have a child."""
-        self.verdicts: LRUCache[bytes, _Verdict] = LRUCache(CACHE_BYTES, getsizeof=lambda verdict: verdict.weight_bytes)
+        self._verdicts: LRUCache[bytes, _Verdict] = LRUCache(
+            CACHE_BYTES, getsizeof=lambda verdict: verdict.weight_bytes
+        )
 
     async def check(self, kind: Kind | Syntax, spec: str, owner: str) -> str:
         """Returns where `spec` can be compiled in the time there is. Raises Refused, QueueFull as the module says.
@@ -180,18 +182,18 @@ class Grammars:
             task.exception()  # marked as retrieved: no caller may wait for it any more
 
     def _cached(self, key: bytes) -> _Verdict | None:
-        verdict = self.verdicts.get(key)
+        verdict = self._verdicts.get(key)
         return None if verdict is None or verdict.until < time.monotonic() else verdict
 
     async def _judged(self, key: bytes, kind: Kind | Syntax, spec: str, owner: str, cpu_s: int) -> _Verdict:
-        async with self.slots.of(owner):
+        async with self._slots.of(owner):
             self._compiling.add(asyncio.current_task())
             verdict = self._cached(key)
             if verdict is None:
                 verdict = await self._compiled(kind, spec, cpu_s)
                 if cpu_s >= self._cpu_s or not verdict.refusal:
                     with suppress(ValueError):  # one that is larger than the cache is not stored
-                        self.verdicts[key] = verdict
+                        self._verdicts[key] = verdict
             return verdict
 
     async def _compiled(self, kind: Kind | Syntax, spec: str, cpu_s: int) -> _Verdict:

@@ -51,13 +51,13 @@ class Ledger:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.marks = Marks(database, self.spawn)
-        self.purses = Purses(database, self.spawn, self._leave)
+        self._marks = Marks(database, self.spawn)
+        self._purses = Purses(database, self.spawn, self._leave)
         # Weak: a reservation that a bug leaked must not be renewed for ever, its lease has to expire.
         self._open: WeakValueDictionary[str, Reservation] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._unposted: dict[str, Posting] = {}  # every bill until it is recorded, by reservation
-        self.late: set[str] = set()  # those among them that could not be recorded at once
+        self._late: set[str] = set()  # those among them that could not be recorded at once
         self._unposted_by_org: Counter[int] = Counter()  # the same by organisation
         self._waiting: dict[int, list[Posting]] = {}
         self.billed: Counter[tuple[str, str]] = Counter()  # recorded since the process began, by model and unit
@@ -84,7 +84,7 @@ class Ledger:
         owner = (hold.caller.org_id, hold.caller.user_id)
         # Nothing is taken in advance while bills wait: what is used now might never be billed.
         has_waiting_bills = self._unposted_by_org[hold.caller.org_id] > 0
-        purse = None if has_waiting_bills else await self.purses.take(owner, hold.held_micro_eur)
+        purse = None if has_waiting_bills else await self._purses.take(owner, hold.held_micro_eur)
         if purse:
             hold.move(Step.TAKE, purse)
             return
@@ -99,7 +99,7 @@ class Ledger:
             try:
                 return await post()
             except OverLimit:
-                emptying = self.purses.empty(entry.org_id)
+                emptying = self._purses.empty(entry.org_id)
                 if not emptying:
                     raise
                 await asyncio.wait(emptying)
@@ -126,16 +126,16 @@ class Ledger:
 
         Callers without a limit get their row here, so that a request that is done within MARK_S costs none.
         """
-        await self.marks.record([hold for hold in self._open.values() if hold.is_due()])
+        await self._marks.record([hold for hold in self._open.values() if hold.is_due()])
 
     async def tend(self) -> None:
         """Closes purses that are not used, or hold too much."""
-        await self.purses.tend()
+        await self._purses.tend()
 
     @property
     def backlog(self) -> int:
         """Bills that could not be recorded at once, and are not yet."""
-        return len(self.late)
+        return len(self._late)
 
     async def reap(self) -> int:
         """Ends reservations with an expired lease: bills what was marked. Returns how many."""
@@ -151,7 +151,7 @@ class Ledger:
         purses = [bill.purse_id for bill, _ in self._unposted.values()]
         purses += [hold.purse.entry.id for hold in holds if hold.purse]
         own = [hold.entry.id for hold in holds if hold.may_have_row]
-        return {*own, *self._unposted, *filter(None, purses), *self.purses.ids}
+        return {*own, *self._unposted, *filter(None, purses), *self._purses.ids}
 
     async def forget_old(self) -> None:
         """Deletes reservations that ended a day ago; their usage lines stay."""
@@ -161,7 +161,7 @@ class Ledger:
         """Bills what every open request has used so far, and releases the rest. For a process that has to end."""
         ends = [hold.settle_noted() for hold in self._open.values() if not hold.has_ended]
         await asyncio.gather(*ends, return_exceptions=True)
-        await self.purses.close()
+        await self._purses.close()
 
     async def close(self) -> None:
         """Settles what is open, and waits up to CLOSE_S for pending writes.
@@ -197,8 +197,8 @@ class Ledger:
 
     async def _leave(self, purse: Purse) -> bool:
         """Moves what requests took from a purse into rows of their own, and waits for the bills that it pays."""
-        await self.marks.record([hold for hold in self._open.values() if hold.purse is purse])
-        pending: set[asyncio.Future[Any]] = {*self.marks.under_way.values()}
+        await self._marks.record([hold for hold in self._open.values() if hold.purse is purse])
+        pending: set[asyncio.Future[Any]] = {*self._marks.under_way.values()}
         pending |= {outcome for bill, outcome in self._unposted.values() if bill.purse_id == purse.entry.id}
         if pending:
             await asyncio.wait(pending)
@@ -212,7 +212,7 @@ class Ledger:
         """
         outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._unposted[bill.entry.id] = (bill, outcome)
-        if mark := self.marks.under_way.get(bill.entry.id):
+        if mark := self._marks.under_way.get(bill.entry.id):
             # Its row must not come after the end of the request.
             mark.add_done_callback(lambda _: self._queue(bill, outcome))
         else:
@@ -233,16 +233,16 @@ class Ledger:
         cost = bill.used.cost_micro_eur
         if isinstance(charged, Exception):
             log.error("could not record the usage of request %s yet: %s", entry.request_id, without_text(charged))
-            if entry.id not in self.late:
-                self.late.add(entry.id)
+            if entry.id not in self._late:
+                self._late.add(entry.id)
                 self._unposted_by_org[entry.org_id] += 1
                 self.spawn(self._settle_later(bill))
             charged = cost
         else:
             self._open.pop(entry.id, None)
             self._unposted.pop(entry.id, None)
-            self._unposted_by_org[entry.org_id] -= entry.id in self.late
-            self.late.discard(entry.id)
+            self._unposted_by_org[entry.org_id] -= entry.id in self._late
+            self._late.discard(entry.id)
             amounts = {**(bill.used.quantities or {}), COST: charged}
             self.billed.update({(entry.model, unit): amount for unit, amount in amounts.items()})
             if charged < cost:
@@ -280,7 +280,7 @@ class Ledger:
             charges = await self._database.run(partial(postings.settle, bills=[bill for bill, _ in batch]), row=org_id)
         except Exception as error:
             if isinstance(error, PurseGone):
-                self.purses.lose(error.purse_id)
+                self._purses.lose(error.purse_id)
             if len(batch) == 1 and isinstance(error, PurseGone):
                 # What the limits leave pays.
                 ((bill, outcome),) = batch
@@ -299,7 +299,7 @@ class Ledger:
     async def require_room(self, caller: Caller, fault: Fault | None = None) -> None:
         """For what is free, but keeps an engine awake: raises what `reserve` would raise of 1 micro-EUR, or `fault`."""
         is_limited = caller.org_limited or caller.user_limited
-        if not is_limited or self.purses.has_any((caller.org_id, caller.user_id)):
+        if not is_limited or self._purses.has_any((caller.org_id, caller.user_id)):
             return
         try:
             await self._database.run(partial(postings.require_room, org_id=caller.org_id, user_id=caller.user_id))
@@ -308,11 +308,11 @@ class Ledger:
 
     async def _top_up(self, hold: Reservation, amount: int) -> bool:
         """Holds `amount` micro-EUR more. Returns False if the reservation has ended. Raises OverLimit."""
-        await self.marks.written(hold.entry)
+        await self._marks.written(hold.entry)
         if hold.funds is Funds.PURSE and hold.purse and hold.purse.take(amount):
             return not hold.has_ended
         if hold.funds is not Funds.ROW:
-            await self.marks.record([hold])
+            await self._marks.record([hold])
         used = hold.used
         transaction = partial(postings.top_up, entry=hold.entry, amount=amount, used=used)
         run = partial(self._database.run, transaction, durable=False, row=hold.entry.org_id)
@@ -330,7 +330,7 @@ class Ledger:
 
     async def _void(self, hold: Reservation) -> int:
         if hold.may_have_row:
-            await self.marks.written(hold.entry)
+            await self._marks.written(hold.entry)
             await self._release(hold, RETRY_S)
         return 0
 

@@ -103,30 +103,30 @@ class Purses:
         self._database = database
         self._spawn = spawn
         self._leave = leave
-        self.by_owner: dict[Owner, Purse] = {}
-        self.closing: dict[asyncio.Task[None], int] = {}
+        self._purses: dict[Owner, Purse] = {}
+        self._closing: dict[asyncio.Task[None], int] = {}
 
     @property
     def ids(self) -> set[str]:
         """Ids of the rows of open ones."""
-        return {purse.entry.id for purse in self.by_owner.values() if purse.is_open}
+        return {purse.entry.id for purse in self._purses.values() if purse.is_open}
 
     def has_any(self, owner: Owner) -> bool:
         """Says if money is free."""
-        purse = self.by_owner.get(owner)
+        purse = self._purses.get(owner)
         return purse is not None and purse.free_micro_eur > 0 and not purse.is_gone
 
     def lose(self, purse_id: str) -> None:
         """Nothing is taken from this purse any more."""
-        for purse in self.by_owner.values():
+        for purse in self._purses.values():
             purse.is_gone |= purse.entry.id == purse_id
 
     async def take(self, owner: Owner, micro_eur: int) -> Purse | None:
         """The purse that has given that amount; None where it does not fit into one. Raises STATE_UNAVAILABLE."""
         while True:
-            purse = self.by_owner.get(owner)
+            purse = self._purses.get(owner)
             if purse is None:
-                self.by_owner[owner] = Purse(owner)
+                self._purses[owner] = Purse(owner)
             elif purse.is_gone:
                 self._start_closing(owner, purse)
             elif purse.take(micro_eur):
@@ -139,37 +139,37 @@ class Purses:
 
     def empty(self, org_id: int) -> set[asyncio.Task[None]]:
         """Closes the purses of an organisation. When these tasks are done, their money is free for others."""
-        purses = [(owner, purse) for owner, purse in self.by_owner.items() if owner[0] == org_id]
-        closing = {task for task, payer in self.closing.items() if payer == org_id}
+        purses = [(owner, purse) for owner, purse in self._purses.items() if owner[0] == org_id]
+        closing = {task for task, payer in self._closing.items() if payer == org_id}
         closing |= {self._start_closing(*each) for each in purses if each[1].is_open and not each[1].filling}
         return closing | {purse.filling for _, purse in purses if purse.filling}
 
     async def tend(self) -> None:
         """Closes what is not used, or more than its share. To be done every second."""
-        for owner, purse in list(self.by_owner.items()):
+        for owner, purse in list(self._purses.items()):
             purse.turns, purse.unused, purse.most_micro_eur = purse.turns + 1, purse.unused + 1, math.inf
             if purse.filling:
                 continue
             is_old = purse.unused > UNUSED_TURNS or purse.turns > MAX_TURNS
             is_to_go = is_old or (purse.is_open and await self._is_too_much(purse))
-            if not is_to_go or self.by_owner.get(owner) is not purse:
+            if not is_to_go or self._purses.get(owner) is not purse:
                 continue
             if purse.is_open:
                 self._start_closing(owner, purse)
             else:
-                del self.by_owner[owner]
+                del self._purses[owner]
 
     async def close(self) -> None:
         """Closes all."""
-        while tasks := {task for org_id, _ in list(self.by_owner) for task in self.empty(org_id)} | self.closing.keys():
+        while tasks := {task for org_id, _ in list(self._purses) for task in self.empty(org_id)} | self._closing.keys():
             await asyncio.wait(tasks)
 
     def _start_closing(self, owner: Owner, purse: Purse) -> asyncio.Task[None]:
-        fresh = self.by_owner[owner] = Purse(owner)
+        fresh = self._purses[owner] = Purse(owner)
         fresh.most_micro_eur = purse.most_micro_eur
         closing = self._spawn(self._close(purse))
-        self.closing[closing] = owner[0]
-        closing.add_done_callback(self.closing.pop)
+        self._closing[closing] = owner[0]
+        closing.add_done_callback(self._closing.pop)
         return closing
 
     async def _fill(self, purse: Purse, micro_eur: int) -> None:

@@ -152,7 +152,7 @@ class Work:
 
     async def audit(self) -> None:
         """Looks for everything that was acknowledged, in another process, as it were; then for the last micro-EUR."""
-        await until(lambda: not self.state.ledger.backlog and not self.state.idempotency.tasks)
+        await until(lambda: not self.state.ledger.backlog and not self.state.idempotency._tasks)
         await self.state.close()
         other = await self.place.open()
         lines = await other.database.run(costs)
@@ -184,7 +184,7 @@ class Work:
     async def _bill(self) -> None:
         hold = await reserve(self.state.ledger, self.caller, COST)
         charged = await hold.settle(COST, 1, "tokens")
-        self.bills[hold.entry.id] = None if hold.entry.id in self.state.ledger.late else charged
+        self.bills[hold.entry.id] = None if hold.entry.id in self.state.ledger._unposted else charged
 
     async def _key(self) -> None:
         key, pepper = keys.mint(), self.state.secrets.derive(PEPPER)
@@ -210,7 +210,7 @@ class Work:
         attempt = await self.state.idempotency.begin(self.caller, ROUTE, key, _digest(key))
         assert isinstance(attempt, Attempt)
         await attempt.finish(200, {}, key.encode())
-        self.replies[key] = None if attempt in self.state.idempotency.running else key.encode()
+        self.replies[key] = None if attempt in self.state.idempotency._running else key.encode()
 
     async def _hit(self) -> None:
         self.seen["within the rate" if (await self.state.rates.hit(self.caller)).allowed else "beyond the rate"] += 1

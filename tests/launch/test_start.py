@@ -44,7 +44,7 @@ def test_only_the_weights_of_engines_that_are_woken_are_waited_for(monkeypatch: 
     monkeypatch.setattr(store, "is_stored", lambda name: name == "whisper-base")
     models = list(configs.load("embedded").deployed())
     config = {"applications": [{"args": {"ingress": {"warm": ["smollm2-135m-instruct"]}}}]}
-    later = start.left_for_later(config, models)
+    later = start._left_for_later(config, models)
     assert {"kokoro-82m", "qwen2.5-coder-0.5b-instruct"} <= set(later)
     assert {"smollm2-135m-instruct", "whisper-base"}.isdisjoint(later)
     assert len(later) == len(set(later))
@@ -55,7 +55,7 @@ def test_what_fetches_the_other_weights_ends_with_the_server(tmp_path: Path, mon
     program.write_text(f'#!/bin/sh\nsleep 600 &\necho $! >{pid}\necho "$@" >{tmp_path}/call\nwait\n')
     program.chmod(0o755)
     monkeypatch.setattr(start.sys, "executable", str(program))
-    with start.fetching(["kokoro-82m"]):
+    with start._fetching(["kokoro-82m"]):
         eventually((tmp_path / "call").exists)
         child = Path(f"/proc/{pid.read_text().strip()}")
         assert child.exists()
@@ -66,5 +66,5 @@ def test_what_fetches_the_other_weights_ends_with_the_server(tmp_path: Path, mon
 
 def test_nothing_is_started_where_no_weights_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start.sys, "executable", "/nowhere")
-    with start.fetching([]):
+    with start._fetching([]):
         pass

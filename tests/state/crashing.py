@@ -155,7 +155,7 @@ async def bill(url: str, done: Done, seed: int) -> None:
 
     await asyncio.gather(*(worker(number) for number in range(WORKERS)), answered(_manage_keys(database, done), done))
     heal()
-    await until(lambda: not ledger.late)
+    await until(lambda: not ledger._unposted)
     for name in late:
         done("late", name)
     await ledger.close()
@@ -177,7 +177,7 @@ async def _one_request(ledger: Ledger, chance: random.Random, name: str, late: s
         done("voided", hold.entry.id)
         return
     charged = await hold.settle(chance.randint(0, 90), 1, "tokens")
-    if hold.entry.id in ledger.late:
+    if hold.entry.id in ledger._unposted:
         late.add(hold.entry.id)
     else:
         done("settled", hold.entry.id, str(charged))

@@ -99,7 +99,7 @@ async def test_postgresql_survives_its_death(postgres: Postgres, postgres_url: s
             except ApiError:
                 continue
             charged = await hold.settle(40, 1, "tokens")
-            if not ledger.late:
+            if not ledger._unposted:
                 settled[hold.entry.id] = charged
             if len(settled) >= acknowledged_before and not stop.is_set():
                 stop.set()
@@ -107,7 +107,7 @@ async def test_postgresql_survives_its_death(postgres: Postgres, postgres_url: s
                 await asyncio.to_thread(postgres.restart)
 
     await asyncio.gather(*(worker() for _ in range(WORKERS)))
-    await until(lambda: not ledger.late)
+    await until(lambda: not ledger._unposted)
     await ledger.close()
 
     lines = await database.run(costs)

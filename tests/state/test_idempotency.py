@@ -160,7 +160,7 @@ class Repetitions(RuleBasedStateMachine):
     def fail_or_die(self, which: int, dies: bool) -> None:
         work, row = self.end(which)
         if dies:
-            self.stores[work.replica].running.discard(work.attempt)
+            self.stores[work.replica]._running.discard(work.attempt)
         else:
             self.runner.run(work.attempt.abandon())
             if row:
@@ -278,7 +278,7 @@ async def test_an_answer_that_could_not_be_kept_at_once_is_never_worked_for_agai
     store = Idempotency(away, KEYRING)
     await (await started(store, "k")).finish(200, {}, b"done")
     away.fault = lambda _: None
-    await asyncio.gather(*store.tasks)
+    await asyncio.gather(*store._tasks)
     assert await fault_of(begin(store, "k")) == "IDEMPOTENCY_FINISHED"
 
 

@@ -164,7 +164,7 @@ class Processes(Interleaved):
             case "tend" | "renew" | "reap":
                 self.spawn(getattr(process.ledger, step)())
             case "empty":
-                self.loop.call_soon(process.ledger.purses.empty, ORG)
+                self.loop.call_soon(process.ledger._purses.empty, ORG)
                 self.turn()
             case "limit":
                 self.limit(user, self.chance.choice(LIMITS))
@@ -281,7 +281,7 @@ class Processes(Interleaved):
             line = self.lines.get(hold.entry.id)
             if request.cost is None:
                 assert line is None or request.was_noted, "nothing is billed that was given back"
-            elif hold.entry.id not in request.process.ledger.late:
+            elif hold.entry.id not in request.process.ledger._late:
                 assert line
                 assert line.cost == ending.result()
                 assert not request.process.is_sure or line.cost >= min(request.cost, hold.held_micro_eur)
@@ -290,7 +290,7 @@ class Processes(Interleaved):
     def what_it_holds_is_there(self, process: Process) -> None:
         """Each request has its money in one place, and a purse promises no more than its row holds."""
         rows, ledger = self.rows, process.ledger
-        promised = {purse.entry.id: purse.free_micro_eur for purse in ledger.purses.by_owner.values()}
+        promised = {purse.entry.id: purse.free_micro_eur for purse in ledger._purses._purses.values()}
         gone: Counter[str] = Counter()
         for hold in [each.hold for each in self.requests if each.process is process and each.hold]:
             assert (hold.purse is not None) == (hold.funds in (Funds.PURSE, Funds.MOVING))

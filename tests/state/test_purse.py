@@ -137,7 +137,7 @@ async def test_what_a_bug_has_lost_of_a_purse_is_free_again(database: Database) 
 
 
 async def _closed(ledger: Ledger) -> None:
-    await until(lambda: not ledger.purses.closing)
+    await until(lambda: not ledger._purses._closing)
 
 
 @pytest.mark.parametrize("limit", [0, 9, 10, 2000, 7 * REQUESTS * 10 // 8])
@@ -235,7 +235,7 @@ async def test_what_a_row_may_hold_by_now_never_comes_back_to_the_purse(
     caller, forgetful = await make_caller(database, LIMIT), ForgetfulDatabase(database)
     ledger = Ledger(forgetful)
     hold = await reserve(ledger, caller, 10)
-    (giver,) = ledger.purses.by_owner.values()
+    (giver,) = ledger._purses._purses.values()
     hold.note(5, 2, "tokens")
     forgetful.is_forgetful = True
     await ledger.mark()
@@ -265,14 +265,14 @@ async def test_a_purse_is_kept_until_its_last_bill(database: Database, monkeypat
     hold = await reserve(ledger, caller, 10)
     away.fault = lambda _: STATE_UNAVAILABLE()
     assert await hold.settle(10, 1, "tokens") == 10
-    await asyncio.gather(*ledger.purses.empty(caller.org_id))
+    await asyncio.gather(*ledger._purses.empty(caller.org_id))
     await pass_time(database, LEASE_S - 30)
     away.fault = lambda work: STATE_UNAVAILABLE() if "bills" in getattr(work, "keywords", {}) else None
     await ledger.renew()
     await pass_time(database, 31)
     assert await Ledger(database).reap() == 0
     away.fault = lambda _: None
-    await until(lambda: not ledger.late)
+    await until(lambda: not ledger._unposted)
     await ledger.close()
     await pass_time(database, LEASE_S + 1)
     await Ledger(database).reap()
@@ -309,7 +309,7 @@ async def test_random_work_of_several_processes_never_exceeds_a_limit_and_adds_u
 
 
 async def _one_end(ledger: Ledger, hold: Reservation, chance: random.Random) -> int:
-    ends: list[Awaitable[Any]] = [asyncio.sleep(0), hold.top_up(chance.randint(1, 50)), ledger.marks.record([hold])]
+    ends: list[Awaitable[Any]] = [asyncio.sleep(0), hold.top_up(chance.randint(1, 50)), ledger._marks.record([hold])]
     between = chance.choice(ends)
     for work in ends:
         if work is not between:

@@ -259,7 +259,7 @@ async def test_the_search_for_it_takes_no_longer_than_one_compilation(vocabulary
     grammars = Grammars(vocabulary, CPU_S)
     specs = [json.dumps({"const": i}) for i in range(500)]
     assert await grammars.first_refused("JSON", [*specs, '{"type": "nonsense"}'], "a") is None
-    kept = grammars.verdicts.values()
+    kept = grammars._verdicts.values()
     assert 1 < len(kept) < len(specs)
     assert sum(verdict.spent_s for verdict in kept) < CPU_S + 1
     assert await grammars.first_refused("JSON", [BOMB, '{"type": "nonsense"}'], "a") is None
@@ -271,7 +271,7 @@ async def test_what_is_kept_is_bounded(vocabulary: Callable[[], str], monkeypatc
     grammars = Grammars(vocabulary, CPU_S)
     for i in range(8):
         assert await reason(grammars, json.dumps({"const": f"value {i}", "title": "x" * i})) == ""
-    kept = grammars.verdicts
+    kept = grammars._verdicts
     assert sum(verdict.weight_bytes for verdict in kept.values()) == kept.currsize <= 200_000
     grammars.close()
 
@@ -294,7 +294,7 @@ async def test_bombs_of_one_owner_do_not_hold_up_another(grammars: Grammars) -> 
 async def test_a_client_that_leaves_breaks_no_answer_of_another(vocabulary: Callable[[], str]) -> None:
     grammars = Grammars(vocabulary, CPU_S)
     leaving = asyncio.create_task(reason(grammars, BOMB))
-    await until(lambda: grammars.slots.free < module.CHILDREN)
+    await until(lambda: grammars._slots.free < module.CHILDREN)
     leaving.cancel()
     assert await reason(grammars, CHEAP) == ""
     assert await reason(grammars, '{"type": "nonsense"}') == "invalid"
@@ -304,7 +304,7 @@ async def test_a_client_that_leaves_breaks_no_answer_of_another(vocabulary: Call
 async def test_clients_that_leave_give_up_their_turns(vocabulary: Callable[[], str]) -> None:
     grammars = Grammars(vocabulary, CPU_S)
     bombs = [asyncio.create_task(reason(grammars, strings(*range(500 + i, 514 + i)))) for i in range(5)]
-    slots = grammars.slots
+    slots = grammars._slots
     await until(lambda: slots.waiting >= 4 and slots.free < module.CHILDREN)
     for task in bombs:
         task.cancel()
