@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -121,9 +122,7 @@ class Grammars:
         self._tasks: set[asyncio.Task[_Verdict]] = set()
         self._compiling: set[asyncio.Task[Any] | None] = set()
         """Tasks that have a child."""
-        self._verdicts: LRUCache[bytes, _Verdict] = LRUCache(
-            CACHE_BYTES, getsizeof=lambda verdict: verdict.weight_bytes
-        )
+        self._verdicts: LRUCache[bytes, _Verdict] = LRUCache(CACHE_BYTES, attrgetter("weight_bytes"))
 
     async def check(self, kind: Kind | Syntax, spec: str, owner: str) -> str:
         """Returns where `spec` can be compiled in the time there is. Raises Refused, QueueFull as the module says.
