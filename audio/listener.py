@@ -153,6 +153,8 @@ class SoundStream:
                     return await self._ask(_END, b"")
             return b"", ()
         finally:
+            if self._opened_at and self._opened_at.is_alive:
+                self._opened_at.send(self._number, _END, b"")  # this wait was cancelled before its turn came
             self._listener.forget()
 
     async def _ask(self, kind: int, payload: bytes) -> Frames:
@@ -166,6 +168,8 @@ class SoundStream:
                         await child.ask(self._number, _OPEN, self._format)
                     sound = self._unsent + payload
                     self._unsent = b""
+                    if kind == _END:
+                        self._opened_at = None
                     samples, probabilities = await child.ask(self._number, kind, sound)
                 except OSError:
                     self._listener.discard(child)
@@ -214,16 +218,21 @@ class _Child:
 
     async def ask(self, number: int, kind: int, payload: bytes) -> Frames:
         """The reply to one request. Raises OSError where the child is gone."""
-        stdin = self._process.stdin
-        assert stdin
         if not self.is_alive:
             raise BrokenPipeError
+        reply = self.send(number, kind, payload)
+        assert self._process.stdin
+        await self._process.stdin.drain()
+        return await reply
+
+    def send(self, number: int, kind: int, payload: bytes) -> asyncio.Future[Frames]:
+        """Writes one request, and returns its reply."""
+        assert self._process.stdin
         reply: asyncio.Future[Frames] = asyncio.get_running_loop().create_future()
         reply.add_done_callback(lambda reply: reply.cancelled() or reply.exception())  # where `drain` has raised before
         self._waiting.append(reply)
-        stdin.write(_REQUEST.pack(number, kind, len(payload)) + payload)
-        await stdin.drain()
-        return await reply
+        self._process.stdin.write(_REQUEST.pack(number, kind, len(payload)) + payload)
+        return reply
 
     async def _read(self) -> None:
         stdout = self._process.stdout

@@ -337,6 +337,29 @@ async def test_a_client_that_never_reads_is_left(monkeypatch: pytest.MonkeyPatch
     await socket.send("session.updated")  # is not tried
 
 
+async def test_the_end_of_a_session_is_not_cut_for_a_client_that_does_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def gone() -> dict[str, str]:
+        return {"type": "websocket.disconnect"}
+
+    stuck = SimpleNamespace(
+        application_state=WebSocketState.CONNECTED, receive=gone, send_text=lambda _: asyncio.Event().wait()
+    )
+    monkeypatch.setattr(realtime, "WRITE_S", 0.01)
+    socket, billed = realtime._Socket(cast(Any, stuck)), asyncio.Event()
+    socket.session = cast(Any, SimpleNamespace(id="sess_1"))
+
+    async def serve() -> None:
+        await socket.serve()
+        await billed.wait()
+
+    serving = asyncio.create_task(serve())
+    await socket.send("parlance.session.ledger")
+    billed.set()
+    await serving
+
+
 async def test_a_socket_that_begins_to_close_is_sent_nothing() -> None:
     class Closing:
         """As uvicorn is once it has refused a frame."""

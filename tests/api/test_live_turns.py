@@ -115,6 +115,17 @@ def test_times_hold_though_listeners_die() -> None:
     assert received - FRAME < started.turn.start <= received
 
 
+def test_a_turn_after_a_dead_listener_has_no_sound_that_has_not_come() -> None:
+    turns, received = detector(), 300
+    assert list(turns.listen([], received)) == []  # 300 samples that the next listener does not get
+    for samples, frames in ((FRAME - 1, 0), (1, 1), (FRAME - 1, 0), (1, 1)):
+        received += samples
+        list(turns.listen([0.9] * frames, received))
+        assert received - FRAME < turns.position <= received
+    assert turns.turn
+    assert turns.turn.end <= received
+
+
 def test_without_detection_all_sound_is_the_clients() -> None:
     turns = TurnDetector(None)
     (started,) = turns.listen([0.0] * 3, 3 * FRAME)

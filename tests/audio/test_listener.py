@@ -14,7 +14,7 @@ import soxr
 
 from audio import listener as module
 from audio.listener import FRAME, RATE, Frames, Listener, ListenerFailed
-from audio.listening import MEMORY_BYTES, _g711
+from audio.listening import MEMORY_BYTES, SOUND, _g711
 from tests.models.hearing import Samples, noise, spoken
 from tests.waiting import until
 
@@ -192,6 +192,20 @@ async def test_a_wait_that_ends_while_a_new_child_opens_the_stream_loses_nothing
         await waiting
     samples += (await stream.listen(sound[9600:]))[0] + (await stream.end())[0]
     assert len(samples) / 2 / RATE == pytest.approx(len(sound) / 2 / 24_000, abs=0.001)
+
+
+async def test_a_stream_whose_end_is_cancelled_is_forgotten_by_the_child(listener: Listener) -> None:
+    format = {"type": "audio/pcm", "rate": 24_000}
+    stream = listener.stream(format, "org-1")
+    await stream.listen(bytes(3200))
+    async with listener.turns.of("org-1"):
+        ending = asyncio.create_task(stream.end())
+        await until(lambda: listener.turns.waiting)
+        ending.cancel()
+        await asyncio.wait({ending})
+    child = await listener.child()
+    with pytest.raises(BrokenPipeError):  # the child ends by sound of a stream that it does not know
+        await child.ask(stream._number, SOUND, bytes(3200))
 
 
 async def test_a_child_that_cannot_start_is_told(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TypeGuard
 
 import configs
+from autoscaling.deployment import deployment_options
 from contract import completions, embeddings, limits, rerank, tracing
 from contract.access import TARIFFS, Scope
 from contract.catalog import Catalog, Serving
@@ -21,9 +22,12 @@ from contract.realtime import limits as live
 from contract.responses import request as responses
 from contract.speech import verdict, voices
 from contract.transcription.uploads import RECORDING_TYPES
+from deployments.ingress.deployment import DEREGISTER_S, IngressArgs
+from state.database import postgres
+from tests.catalogs import chat as chat_model
 from tests.docs.pages import API, README, ROOT, rows
 
-OPERATING = ROOT / "docs/operating.md"
+OPERATING, SIZING = ROOT / "docs/operating.md", ROOT / "docs/sizing.md"
 TRANSCRIBERS = ("voxtral-mini-transcribe", "whisper-large-v3")
 IDLE_S = Serving.model_fields["idle_s"].default
 
@@ -84,6 +88,23 @@ def test_limits() -> None:
     met = {name: value for name, value in written.items() if name not in NOT_MET_BY_CLIENTS}
     assert dict(zip(met, told, strict=True)) == met
     assert written.keys() >= NOT_MET_BY_CLIENTS
+
+
+def test_minutes_for_which_replaced_replicas_finish_their_requests() -> None:
+    for page in (OPERATING, ROOT / "docs/cluster.md"):
+        (minutes,) = re.findall(r"finish their requests,? for up to (\d+) minutes", page.read_text("utf-8"))
+        drain_s = 60 * int(minutes)
+        assert deployment_options(chat_model("m"))["graceful_shutdown_timeout_s"] == drain_s
+        assert IngressArgs().deployment_options()["graceful_shutdown_timeout_s"] == drain_s + DEREGISTER_S
+
+
+def test_connections_and_requests_of_an_ingress_replica() -> None:
+    connections = 2 * postgres.POOL_SIZE + postgres.PATIENT_POOL_SIZE
+    told = dict(rows(SIZING, "", "one ingress replica"))
+    assert _number(told["concurrent requests"]) == IngressArgs().max_ongoing_requests
+    assert dict(rows(SIZING, "", ""))["PostgreSQL connections"].startswith(f"{connections} for each ingress replica")
+    replica = {row[0]: row[1] for row in rows(ROOT / "docs/scaling-out.md", "limit", "one replica takes")}
+    assert replica["connections of PostgreSQL"] == f"{connections} of 100"
 
 
 def test_speech_engines() -> None:

@@ -116,6 +116,7 @@ class _Socket:
             if not (self._is_left and task and task.uncancel() == 0):
                 raise
         finally:
+            self._serving = None  # what ends the session from here on is not cut
             if self._timer:
                 self._timer.cancel()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -112,14 +112,14 @@ class TurnDetector:
         padding = self.vad.prefix_padding_ms * MS if self.vad else 0
         return max(self._free_from, self.position - padding - (ONSET_FRAMES + 1) * FRAME)
 
-    def listen(self, probabilities: Iterable[float], received: int) -> Iterator[TurnChange]:
+    def listen(self, probabilities: Sequence[float], received: int) -> Iterator[TurnChange]:
         """Yields the turns that these frames begin and end; there is sound up to `received`."""
+        # A listener that was replaced forgot what was no whole frame yet; no frame ends after `received` for that.
+        self.position += (received - len(probabilities) * FRAME - self.position) // FRAME * FRAME
         for probability in probabilities:
             self.position += FRAME
             if self.vad:
                 yield from self._frame(probability, self.vad)
-        # A listener that was replaced forgot what was no whole frame yet.
-        self.position += (received - self.position) // FRAME * FRAME
         if self.vad is None and received > self._free_from:
             if self.turn is None:
                 self.turn = LiveTurn(self._free_from, received, self._free_from)
