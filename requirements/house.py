@@ -29,7 +29,7 @@ CODE_LINES = {
     "autoscaling": 2052,
     "text": 1087,
     "audio": 879,
-    "launch": 1063,
+    "launch": 1075,
     "concurrency": 448,
     "configs": 247,
     "graph.py": 52,

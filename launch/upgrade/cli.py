@@ -26,8 +26,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from launch.upgrade.cluster import RayCluster
 
         cluster = RayCluster()
-        handover = Handover(cluster, app["name"], app.get("route_prefix", "/"))
+        handover = Handover(cluster, app["name"], app.get("route_prefix", "/"), sleep=interruptible_sleep())
         if options.rollback:
             older, newer = handover.pair()
             hand_over(handover, to=older, away=newer, drain_s=options.drain_s)
@@ -78,6 +80,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command = f"python -m launch upgrade {options.config}"
         print(f"\nparlance: both graphs stay; `{command} --resume` or `{command} --rollback` ends it", file=sys.stderr)
         sys.exit(130)
+
+
+def interruptible_sleep() -> Callable[[float], None]:
+    """`time.sleep` that Ctrl-C ends. Elsewhere the second one raises KeyboardInterrupt: a call of Ray may lose it."""
+    interrupts = list[int]()
+
+    def note(number: int, _: object) -> None:
+        if interrupts:
+            raise KeyboardInterrupt
+        interrupts.append(number)
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds)
+        if interrupts:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, note)
+    return sleep
 
 
 def hand_over(handover: Handover, to: Version, away: Version, drain_s: float) -> None:
