@@ -71,8 +71,9 @@ def publish(record: Record) -> None:
     """Writes the record. Steps that this run left out stay as they were published."""
     row = record.row(datetime.now(UTC).date().isoformat())
     known = json.loads(PUBLISHED.read_text("utf-8"))["steps"] if PUBLISHED.exists() else []
-    steps = {step["step"]: step for step in [*known, *row["steps"]]}
-    PUBLISHED.write_text(json.dumps(row | {"steps": list(steps.values())}, indent=1) + "\n", "utf-8")
+    names = {step["step"] for step in row["steps"]}
+    steps = [*(step for step in known if step["step"] not in names), *row["steps"]]
+    PUBLISHED.write_text(json.dumps(row | {"steps": steps}, indent=1) + "\n", "utf-8")
 
 
 def keep(here: Place, to: Path) -> None:
