@@ -192,7 +192,7 @@ class _Output:
         self.size = 0
 
     def write(self, block: bytes) -> None:
-        """Raises SharesExhausted where there is no more room on the disk."""
+        """Raises SharesExhausted where there is no more space on the disk."""
         self.size += len(block)
         if self.size > IN_MEMORY_BYTES:
             self._disk.take(self._owner, self.size - self._on_disk)

@@ -2,7 +2,7 @@
 
 engine.py       what a caller needs of an engine; the owner of a call, and its times
 gate.py         one way in to an engine: cold, busy, deadlines, translation of every Ray error
-room.py         calls that wait for a busy engine: organisations take turns
+slots.py        calls that wait for a busy engine: organisations take turns
 queue.py        coroutines that wait there
 views.py        the running replicas of an engine, as this process sees them: no RPC, 0.2 us a look
 router.py       the request router that feeds the view and refuses when every slot is taken

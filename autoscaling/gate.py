@@ -4,7 +4,7 @@
                        when_cold = wait      held until a replica runs, at most `wait_s`, then 503
                        start keeps failing   503 ENGINE_FAILED
     all slots taken    when_busy = refuse    429 BUSY, from the router
-                       when_busy = queue     waits in `autoscaling.room`, which serves organisations in turn; 429 BUSY
+                       when_busy = queue     waits in `autoscaling.slots`, which serves organisations in turn; 429 BUSY
                                              once `max_queued` of this process wait, for those that have most waiting
     deadline passed                          504 UPSTREAM_TIMEOUT
     replica died or raised                   502 UPSTREAM_ERROR, or the ApiError that it raised
@@ -29,7 +29,7 @@ from autoscaling.failures import contract_error
 from autoscaling.metrics import Metrics
 from autoscaling.queue import QueueTimeout, SlotQueue
 from autoscaling.ray_internals.metrics import counted_as_waiting
-from autoscaling.room import Slot, alone, places, queues_when_cold
+from autoscaling.slots import Slot, alone, places, queues_when_cold
 from autoscaling.waits import Forecast
 from autoscaling.waking import Waker
 from autoscaling.watch import StartWatch

@@ -1,4 +1,4 @@
-"""Coroutines that wait for a slot of an engine, in the order that `autoscaling.room` decides."""
+"""Coroutines that wait for a slot of an engine, in the order that `autoscaling.slots` decides."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from autoscaling.room import Slot, SlotScheduler
+from autoscaling.slots import Slot, SlotScheduler
 from concurrency.fairness import QueueFull
 
 LOOK_AGAIN_S = 0.1
@@ -36,7 +36,7 @@ class _WaitingCall:
 
 
 class SlotQueue(SlotScheduler[_WaitingCall]):
-    """A waiting room in which coroutines wait. Used in one event loop."""
+    """A scheduler in which coroutines wait. Used in one event loop."""
 
     _timer: asyncio.TimerHandle | None = None
 

@@ -147,8 +147,8 @@ def replicas(checkout: Path | None = None) -> dict[int, str]:
 
 
 def replica(deployment: str) -> int | None:
-    """The process of a replica that a graph of this checkout runs."""
-    return next((process for process, name in replicas(ROOT).items() if name == deployment), None)
+    """The process of a replica that a graph of this checkout runs; its title may end with the method that it runs."""
+    return next((process for process, name in replicas(ROOT).items() if f"{name}.".startswith(f"{deployment}.")), None)
 
 
 def make_customer(environment: dict[str, str], checkout: Path = ROOT) -> str:

@@ -174,15 +174,15 @@ def _stream(method: Callable[..., Any], through: Callable[[Items], Items] = lamb
 async def joined(source: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[ChatBatch, None]:
     """The batches of `source`, at most MOST_JOINED as one. The first waits for no other: headers are made of it."""
     ready: list[ChatBatch] = []
-    has_news, has_room = asyncio.Event(), asyncio.Event()
+    has_news, has_space = asyncio.Event(), asyncio.Event()
 
     async def take() -> None:
         async for item in source:
             ready.append(item)
             has_news.set()
             if len(ready) >= MOST_JOINED:
-                has_room.clear()
-                await has_room.wait()
+                has_space.clear()
+                await has_space.wait()
 
     taking = asyncio.create_task(take())
     taking.add_done_callback(lambda _: has_news.set())
@@ -193,7 +193,7 @@ async def joined(source: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[Chat
             del ready[:most]
             if not (ready or taking.done()):
                 has_news.clear()
-            has_room.set()
+            has_space.set()
             yield ChatBatch.joined(items)
             most = MOST_JOINED
         taking.result()

@@ -91,13 +91,13 @@ class Tickets:
         self._database = database
         self._blobs = blobs
 
-    async def issue(self, caller: Caller, content_type: str, size_bytes: int, room: float = math.inf) -> Ticket:
-        """A new ticket of the caller's organisation; `room` is how many bytes all uploads together may still take.
+    async def issue(self, caller: Caller, content_type: str, size_bytes: int, free: float = math.inf) -> Ticket:
+        """A new ticket of the caller's organisation; `free` is how many bytes all uploads together may still take.
 
         Raises TOO_MANY_UPLOADS beyond OPEN_UPLOADS open ones, and where those of the organisation would take more than
         they leave to others; STORE_FULL where the new one alone would.
         """
-        issue = partial(_issue, org_id=caller.org_id, content_type=content_type, size_bytes=size_bytes, room=room)
+        issue = partial(_issue, org_id=caller.org_id, content_type=content_type, size_bytes=size_bytes, free=free)
         return await self._database.run(issue, row=caller.org_id)
 
     async def find(self, ticket_id: str) -> Ticket | None:
@@ -191,7 +191,7 @@ OPEN = or_(tickets.c.state != "consumed", tickets.c.blob == "")
 other process knows."""
 
 
-def _issue(connection: Connection, org_id: int, content_type: str, size_bytes: int, room: float) -> Ticket:
+def _issue(connection: Connection, org_id: int, content_type: str, size_bytes: int, free: float) -> Ticket:
     organisations.lock(connection, org_id)
     mine = (tickets.c.org_id == org_id, OPEN, tickets.c.expires_at > NOW_S)
     count = connection.execute(select(func.count()).select_from(tickets).where(*mine)).scalar_one()
@@ -200,23 +200,23 @@ def _issue(connection: Connection, org_id: int, content_type: str, size_bytes: i
             f"your organisation has {count} tickets that are unused or were used before an upload, which is its "
             "limit; upload to some and use them, or wait until they expire"
         )
-    if room < math.inf:
-        _need_room(connection, org_id, size_bytes, room)
+    if free < math.inf:
+        _require_space(connection, org_id, size_bytes, free)
     ticket = Ticket(_new_id(), org_id, content_type, size_bytes, "issued", "", now_s(connection) + UPLOAD_S)
     row = {name: getattr(ticket, name) for name in COLUMNS}
     connection.execute(insert(tickets).values(**row, sweep_at=ticket.expires_at + AT_WORK_S))
     return ticket
 
 
-def _need_room(connection: Connection, org_id: int, size_bytes: int, room: float) -> None:
-    """An organisation has at most as much of the disk as stays free once all bytes have come that were promised room.
+def _require_space(connection: Connection, org_id: int, size_bytes: int, free: float) -> None:
+    """An organisation has at most as much of the disk as stays free once all bytes have come that were promised.
 
     Expired tickets count, too, until their bytes have been swept.
     """
     total = func.coalesce(func.sum(tickets.c.size_bytes), 0)
     promised = connection.execute(select(total).where(tickets.c.blob == "")).scalar_one()
     promised_here = connection.execute(select(total).where(OPEN, tickets.c.org_id == org_id)).scalar_one()
-    stays_free = room - int(promised) - size_bytes
+    stays_free = free - int(promised) - size_bytes
     if size_bytes > stays_free:
         log.warning("the disk for recordings is full: tickets have reserved all but %d bytes", stays_free + size_bytes)
         raise STORE_FULL()

@@ -66,13 +66,13 @@ class ScalingPolicy:
         self.failures: dict[str, Exception] = {}
         self._decided_s: float | None = None
 
-    def decide(self, facts: Mapping[str, Facts], room: Mapping[str, float], now_s: float) -> dict[str, ScalingDecision]:
+    def decide(self, facts: Mapping[str, Facts], pool: Mapping[str, float], now_s: float) -> dict[str, ScalingDecision]:
         """Returns the target of every engine of `facts` at a Unix time in seconds, except those that fail.
 
         What one of these remembered is forgotten, for it may be why it failed.
 
-        `room` is how much there is in all of each resource that is short; others are not looked at. Replicas that leave
-        may still hold resources: whatever starts replicas waits until there is room.
+        `pool` is how much there is of each resource that is short; others are not looked at. Replicas that leave
+        may still hold resources: whatever starts replicas waits for them.
         """
         self._follow_clock(now_s)
         wishes, self.failures = {}, {}
@@ -84,7 +84,7 @@ class ScalingPolicy:
             except Exception as error:
                 self.failures[name] = error
                 del self.memories[name]
-        granted = share(wishes, self.terms, room)
+        granted = share(wishes, self.terms, pool)
         decisions = {}
         for name, wished in wishes.items():
             replicas, target = granted[name], facts[name].target
@@ -166,13 +166,13 @@ def _can_do_with(replicas: int, terms: Terms, facts: Facts, memory: Memory, serv
     return calls <= SPARE * slots and max(now_wait_s, steady_wait_s(calls, slots, service_s)) <= most_s
 
 
-def share(wishes: Mapping[str, Wish], terms: Mapping[str, Terms], room: Mapping[str, float]) -> dict[str, int]:
+def share(wishes: Mapping[str, Wish], terms: Mapping[str, Terms], pool: Mapping[str, float]) -> dict[str, int]:
     """Replicas of each engine, such that all fit: who is worth least for what it takes gives way first.
 
     No engine gives way to one that would not fit if it were alone.
     """
     granted = {name: wished.replicas for name, wished in wishes.items()}
-    for resource, amount in room.items():
+    for resource, amount in pool.items():
         there_is = amount * (1 + 1e-9)
         needs = {name: need for name in wishes if (need := terms[name].needs.get(resource, 0.0)) > 0}
         for name, need in needs.items():

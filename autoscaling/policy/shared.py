@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from autoscaling.metrics import Send
     from autoscaling.policy.reports import Reader
 
-ROOM_S = 10.0
+CAPACITY_S = 10.0
 """Age in seconds up to which the known resources of the cluster are used."""
 
 SAVE_S = 300.0
@@ -78,7 +78,7 @@ class SharedPolicy:
         self._failures: Mapping[str, Exception] = {}
         """Of the last round, by the engines that they concern."""
         self._there_is: Mapping[str, float] = {}
-        self._asked_s = -ROOM_S
+        self._asked_s = -CAPACITY_S
         self._saved_s = clock()
         self._read()
 
@@ -117,7 +117,7 @@ class SharedPolicy:
         members = dict(self._members)
         facts = {key: self._decided.get(key) or self._unasked(key) for key in members}
         try:
-            self._decisions = self._policy.decide(facts, self._room_of(members, facts), now_s)
+            self._decisions = self._policy.decide(facts, self._capacity_of(members, facts), now_s)
             self._failures = self._policy.failures
         except Exception as error:
             self._failures = dict.fromkeys(members, error)
@@ -129,16 +129,16 @@ class SharedPolicy:
         seen = self._seen.get(key, COLD_REQUEST)
         return seen if seen.running else COLD_REQUEST
 
-    def _room_of(self, members: Mapping[str, Reader], facts: Mapping[str, Facts]) -> dict[str, float]:
-        """Room that engines share. Running replicas have room, also on a node that has just joined."""
+    def _capacity_of(self, members: Mapping[str, Reader], facts: Mapping[str, Facts]) -> dict[str, float]:
+        """Capacity that engines share. Running replicas count, also on a node that has just joined."""
         runs: Counter[str] = Counter()
         for key, seen in facts.items():
             runs.update({name: need * seen.running for name, need in self._policy.terms[key].needs.items()})
-        if runs and self._clock() - self._asked_s >= ROOM_S:
+        if runs and self._clock() - self._asked_s >= CAPACITY_S:
             self._asked_s, self._there_is = self._clock(), self._resources()
-        room = {name: max(taken, self._there_is.get(name, 0.0)) for name, taken in runs.items()}
+        capacity = {name: max(taken, self._there_is.get(name, 0.0)) for name, taken in runs.items()}
         budgets = [limit for reader in members.values() for limit in reader.budget.items()]
-        return room | {name: least for name, least in sorted(budgets, reverse=True) if name in room}
+        return capacity | {name: least for name, least in sorted(budgets, reverse=True) if name in capacity}
 
     def _read(self) -> None:
         if self._file is None or not self._file.exists():

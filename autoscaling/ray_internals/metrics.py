@@ -1,7 +1,7 @@
 """Reports to Serve's controller what waits: it adds replicas for calls that run and calls that wait at a handle.
 
     hurried                at once, for an engine at zero, and has the controller act on it at once
-    counted_as_waiting     with the handle's next report, for a call that waits in the gate's room
+    counted_as_waiting     with the handle's next report, for a call that waits in the gate
     skip_unchanged_reports a handle at which nothing happens is silent
     record_later           what is measured goes to Ray's exporter in one go
 

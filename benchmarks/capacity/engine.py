@@ -9,7 +9,7 @@ from enum import IntEnum
 from ray.serve.config import AutoscalingConfig
 
 from autoscaling.policy import Facts, Terms
-from autoscaling.room import SlotScheduler, places, queues_when_cold
+from autoscaling.slots import SlotScheduler, places, queues_when_cold
 from benchmarks.capacity.clock import SimulatedClock
 from benchmarks.capacity.replicas import Cluster, Replicas, SimulatedCall
 from concurrency.fairness import QueueFull

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from heapq import heappop, heappush
 
-from autoscaling.room import Slot
+from autoscaling.slots import Slot
 from benchmarks.capacity.clock import SimulatedClock
 
 

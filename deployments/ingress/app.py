@@ -133,14 +133,14 @@ def check_routes(app: FastAPI) -> None:
 
 def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
-    return refusal(trace_of(request), error)
+    return refusal(trace_of(request.scope), error)
 
 
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         fault = METHOD_NOT_ALLOWED(f"{request.scope['path']} does not support {request.method}")
-        reply = refusal(trace_of(request), fault)
+        reply = refusal(trace_of(request.scope), fault)
         # Methods of all routes at this path; Starlette names those of the first.
         here = [route for route in request.app.routes if isinstance(route, Route)]
         allowed = [route.methods or () for route in here if route.matches(request.scope)[0] is not Match.NONE]
@@ -148,7 +148,7 @@ def _http_error(request: Request, error: Exception) -> Response:
         return reply
     if error.status_code == 404:
         accepts_page = "text/html" in request.headers.get("accept", "") and request.method in ("GET", "HEAD")
-        if request.scope["path"] == "/" and accepts_page and trace_of(request).service.console:
+        if request.scope["path"] == "/" and accepts_page and trace_of(request.scope).service.console:
             # A browser asks for the bare address.
             return RedirectResponse("console/", headers={"vary": "accept"})
         return _api_error(request, NOT_FOUND(f"there is nothing at {request.scope['path'][:200]}"))

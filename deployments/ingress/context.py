@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from autoscaling.engine import CallContext, Engine, Timings, owner_name
 from autoscaling.metrics import Metrics
@@ -29,7 +29,7 @@ from deployments.ingress.front.live import LiveSessions
 from deployments.ingress.front.proxies import Proxies
 from state import State
 from state.accounts.authentication import TtlCache
-from state.billing.reservation import Account, Reservation
+from state.billing.reservation import OpenBill, Reservation
 from state.rates import RateVerdict
 
 M = TypeVar("M", bound=Model)
@@ -144,10 +144,9 @@ class Trace:
         return self.service.concurrency.reply(self.holder, byte_count) if self.holder else nullcontext()
 
 
-def trace_of(request: Any) -> Trace:
-    """The trace that the middleware opened for this request or websocket of Starlette."""
-    trace: Trace = request.scope["trace"]
-    return trace
+def trace_of(scope: Mapping[str, Any]) -> Trace:
+    """The trace that the middleware opened for the request or websocket with this ASGI scope."""
+    return cast(Trace, scope["trace"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +198,8 @@ class RequestContext:
         return CallContext(self.owner, self.timings, self.trace.names)
 
     @contextmanager
-    def room_for(self, reply_bytes: int) -> Iterator[None]:
-        """Room for a long reply, taken before an engine is asked. Raises TOO_MUCH_AT_ONCE, OVERLOADED."""
+    def memory_for(self, reply_bytes: int) -> Iterator[None]:
+        """Memory for a long reply, taken before an engine is asked. Raises TOO_MUCH_AT_ONCE, OVERLOADED."""
         with self.service.concurrency.body(self.caller) as hold:
             hold(reply_bytes)
             yield
@@ -213,12 +212,12 @@ class RequestContext:
         *,
         begun: Callable[[], Mapping[str, int]] = dict,
         is_stream: bool = False,
-    ) -> Account:
+    ) -> OpenBill:
         """The bill around one engine call, which reserves the price of `estimate`, an upper bound by unit.
 
-            async with await context.bill(model, {"input_tokens": 900, "output_tokens": 1024}) as account:
+            async with await context.bill(model, {"input_tokens": 900, "output_tokens": 1024}) as bill:
                 ...
-                await account.progress(input_tokens=12, output_tokens=40)      # streams: tops up when needed
+                await bill.progress(input_tokens=12, output_tokens=40)      # streams: tops up when needed
 
         Leaving the block settles what `progress` last said: also when the client went away, and when this server has to
         stop. A client that went away before anything was counted pays what the engine had `begun`, if the call had gone
@@ -236,7 +235,7 @@ class RequestContext:
         )
         reservation.waited_s = self.timings.waited
         self.trace.bills.append(reservation)
-        return Account(
+        return OpenBill(
             reservation,
             model,
             cost,

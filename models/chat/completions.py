@@ -115,13 +115,13 @@ class Completions:
         window = self._model.context_window
         ids, text, lost = await self._ids(prompt, window)
         before, after = await self._around(request.suffix)
-        room = window - len(before) - len(after)
-        keep = room - (answer_reserve(request.budget, window) if len(ids) >= room else 0)
+        free = window - len(before) - len(after)
+        keep = free - (answer_reserve(request.budget, window) if len(ids) >= free else 0)
         if keep < 1:
-            raise _no_room(window)
-        if request.echo and (lost or len(ids) >= room):
+            raise _too_long(window)
+        if request.echo and (lost or len(ids) >= free):
             raise INVALID_REQUEST(
-                f"with `echo` a prompt is not truncated; one has {len(ids) + lost} tokens, but at most {room - 1} fit `"
+                f"with `echo` a prompt is not truncated; one has {len(ids) + lost} tokens, but at most {free - 1} fit `"
                 f"{self._model.id}`",
                 param="prompt",
             )
@@ -149,7 +149,7 @@ class Completions:
                 f"`{self._model.id}` cannot fill a gap before a `suffix`; leave it out", param="suffix"
             )
         if len(suffix) > self._model.context_window * CHARS_PER_TOKEN:
-            raise _no_room(self._model.context_window)
+            raise _too_long(self._model.context_window)
         before, between, after = self._frame
         return [before], [between, *await self._tokens.ids(suffix, add_special_tokens=False), after]
 
@@ -175,7 +175,7 @@ def sampling(request: CompletionRequest, prompt: CompletionPrompt, kind: Request
     )
 
 
-def _no_room(window: int) -> ApiError:
+def _too_long(window: int) -> ApiError:
     return INVALID_REQUEST(f"`suffix` fills the whole window of {window} tokens; shorten it", param="suffix")
 
 

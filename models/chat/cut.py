@@ -27,13 +27,13 @@ def cut_expanded(prompt: Any, params: CutAtTop, tokenizer: TokenizerLike | None)
     first, start = params.keeps(tokenizer, tokens)
     if not start:
         return prompt
-    room = len(tokens) - start
+    left = len(tokens) - start
     for begin, end in _images(prompt, first, tokenizer):
         if begin >= start:
             break
-        if end - begin > room:
+        if end - begin > left:
             raise INVALID_REQUEST(
-                f"an image takes {end - begin} tokens, but only {room} fit into the window beside the answer; "
+                f"an image takes {end - begin} tokens, but only {left} fit into the window beside the answer; "
                 "send a smaller image, or request a shorter answer",
                 param="messages",
             )
@@ -95,21 +95,21 @@ def newest(messages: list[Any], most_chars: int) -> list[Any]:
 
     Calls of tools that do not fit are dropped, too.
     """
-    room = most_chars
+    left = most_chars
     shortened = []
     for message in reversed(messages):
         called = sum(len(call["function"]["arguments"]) for call in message.get("tool_calls") or ())
-        if called > room:
+        if called > left:
             message = message | {"tool_calls": None}
-        room = max(room - called, 0)
+        left = max(left - called, 0)
         content = message["content"]
         parts = []
         for part in reversed(content if isinstance(content, list) else [{"type": "text", "text": content}]):
             if part["type"] == "text":
-                text = part["text"][-room:] if room else ""
-                room -= len(text)
+                text = part["text"][-left:] if left else ""
+                left -= len(text)
                 parts.append(part | {"text": text})
-            elif room:
+            elif left:
                 parts.append(part)
         shortened.append(message | {"content": parts[::-1] if isinstance(content, list) else parts[0]["text"]})
     return shortened[::-1]

@@ -296,13 +296,13 @@ class Ledger:
             self._end(posting, charged)
         return charges[0] if isinstance(charges[0], Exception) else None
 
-    async def require_room(self, caller: Caller, fault: Fault | None = None) -> None:
+    async def require_funds(self, caller: Caller, fault: Fault | None = None) -> None:
         """For what is free, but keeps an engine awake: raises what `reserve` would raise of 1 micro-EUR, or `fault`."""
         is_limited = caller.org_limited or caller.user_limited
         if not is_limited or self._purses.has_any((caller.org_id, caller.user_id)):
             return
         try:
-            await self._database.run(partial(postings.require_room, org_id=caller.org_id, user_id=caller.user_id))
+            await self._database.run(partial(postings.require_funds, org_id=caller.org_id, user_id=caller.user_id))
         except OverLimit as refused:
             raise over_limit(refused, caller, fault) from None
 

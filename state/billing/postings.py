@@ -41,9 +41,9 @@ _amount = bindparam("amount", type_=BigInteger)
 _org = (budgets.c.org_id == bindparam("of_org")) & budgets.c.user_id.is_(None)
 _user = budgets.c.user_id == bindparam("of_user")
 _users = budgets.c.user_id.in_(bindparam("of_users", expanding=True))
-_room = budgets.c.limit_micro_eur - SPENT - budgets.c.held_micro_eur
-_fits = or_(budgets.c.limit_micro_eur.is_(None), _amount <= _room)
-_NO_ROOM = select(budgets.c.user_id).where(_org | _user, not_(_fits)).order_by(budgets.c.id)
+_left = budgets.c.limit_micro_eur - SPENT - budgets.c.held_micro_eur
+_fits = or_(budgets.c.limit_micro_eur.is_(None), _amount <= _left)
+_EXCEEDED = select(budgets.c.user_id).where(_org | _user, not_(_fits)).order_by(budgets.c.id)
 _update = update(budgets).execution_options(by_driver=True)
 _hold = _update.where(_fits).values(held_micro_eur=budgets.c.held_micro_eur + _amount)
 _HOLD_ORG = _hold.where(_org)
@@ -54,8 +54,8 @@ _move = _update.where(IS_CURRENT).values(
 )
 _MOVE_ORG = _move.where(_org)
 _MOVE_USER = _move.where(_user)
-_LOCK_ROOMS = (
-    select(budgets.c.user_id, _room.label("room")).where(_org | _users).order_by(budgets.c.id).with_for_update()
+_LOCK_LEFT = (
+    select(budgets.c.user_id, _left.label("left")).where(_org | _users).order_by(budgets.c.id).with_for_update()
 )
 
 _leased = {"lease_until": NOW_S + LEASE_S}
@@ -99,9 +99,9 @@ COSTS = select(usage_lines.c.reservation_id, usage_lines.c.cost_micro_eur).where
 )
 
 
-def require_room(connection: Connection, org_id: int, user_id: int | None) -> None:
+def require_funds(connection: Connection, org_id: int, user_id: int | None) -> None:
     """Raises OverLimit where not even 1 micro-EUR could be held. Holds nothing."""
-    row = connection.execute(_NO_ROOM, {"of_org": org_id, "of_user": user_id, "amount": 1}).first()
+    row = connection.execute(_EXCEEDED, {"of_org": org_id, "of_user": user_id, "amount": 1}).first()
     if row is not None:
         raise OverLimit("organisation" if row.user_id is None else "user")
 
@@ -123,7 +123,7 @@ def top_up(connection: Connection, entry: Entry, amount: int, used: Usage) -> bo
 def settle(connection: Connection, bills: Sequence[Bill]) -> list[int]:
     """Writes the usage lines and moves what was held to spent. All of one organisation. Idempotent.
 
-    Returns the micro-EUR charged for each: of a cost above what was held, as limits have room. Raises PurseGone.
+    Returns the micro-EUR charged for each: of a cost above what was held, as far as limits allow. Raises PurseGone.
     """
     once = {bill.entry.id: bill for bill in bills}
     with_rows = [bill.entry for bill in once.values() if bill.has_row]
@@ -148,10 +148,10 @@ def void(connection: Connection, entry: Entry) -> bool:
     return bool(released)
 
 
-def rooms(connection: Connection, org_id: int, user_ids: Collection[int | None]) -> dict[int | None, int]:
+def left_of(connection: Connection, org_id: int, user_ids: Collection[int | None]) -> dict[int | None, int]:
     """Returns what each limit of the organisation (None) and these users has left. Locks them."""
     who = {"of_org": org_id, "of_users": sorted(id for id in user_ids if id is not None)}
-    return {row.user_id: row.room for row in connection.execute(_LOCK_ROOMS, who) if row.room is not None}
+    return {row.user_id: row.left for row in connection.execute(_LOCK_LEFT, who) if row.left is not None}
 
 
 def covered(bills: Iterable[Bill], sign: int = 1) -> Counter[str]:
@@ -192,15 +192,15 @@ def charges(connection: Connection, bills: Sequence[Bill], released: Mapping[str
     costs = {bill.entry.id: bill.used.cost_micro_eur for bill in bills}
     if all(cost <= released.get(id, 0) for id, cost in costs.items()):
         return costs
-    room = rooms(connection, bills[0].entry.org_id, {bill.entry.user_id for bill in bills})
+    rest = left_of(connection, bills[0].entry.org_id, {bill.entry.user_id for bill in bills})
     charged = {}
     for bill in bills:
         id, cost, released_here = bill.entry.id, bill.used.cost_micro_eur, released.get(bill.entry.id, 0)
-        limited = {None, bill.entry.user_id} & room.keys()
-        most = max(released_here, min((room[payer] for payer in limited), default=cost) + released_here)
+        limited = {None, bill.entry.user_id} & rest.keys()
+        most = max(released_here, min((rest[payer] for payer in limited), default=cost) + released_here)
         charged[id] = min(cost, most)
         for payer in limited:
-            room[payer] += released_here - charged[id]
+            rest[payer] += released_here - charged[id]
     return charged
 
 

@@ -195,9 +195,9 @@ class Purses:
     async def _is_too_much(self, purse: Purse) -> bool:
         """Says if more than twice its share is free: a limit was lowered, or others use what it leaves."""
         of = purse.entry
-        transaction = partial(postings.rooms, org_id=of.org_id, user_ids=[of.user_id])
+        transaction = partial(postings.left_of, org_id=of.org_id, user_ids=[of.user_id])
         left = await self._database.run(transaction, durable=False, row=of.org_id)
-        return any(purse.free_micro_eur > (room + purse.free_micro_eur) * 2 // SHARE for room in left.values())
+        return any(purse.free_micro_eur > (rest + purse.free_micro_eur) * 2 // SHARE for rest in left.values())
 
     async def _close(self, purse: Purse) -> None:
         if not await self._leave(purse):
@@ -215,8 +215,8 @@ def fill(connection: Connection, purse: Entry, is_new: bool, free: int, amount: 
     """
     if not is_new and not connection.execute(postings.RENEW, {"of_id": purse.id}).rowcount:
         raise PurseGone(purse.id)
-    left = postings.rooms(connection, purse.org_id, [purse.user_id]).values()
-    times = min((REQUESTS, *((room + free) // SHARE // amount for room in left)))
+    left = postings.left_of(connection, purse.org_id, [purse.user_id]).values()
+    times = min((REQUESTS, *((rest + free) // SHARE // amount for rest in left)))
     added = times * amount - free
     if times < 2 or added <= 0:
         return 0

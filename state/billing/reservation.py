@@ -158,7 +158,7 @@ class Reservation:
     async def settle(self, cost_micro_eur: int, quantity: int, unit: str, quantities: Quantities = None) -> int:
         """Bills the request once, even if the caller is cancelled. `quantities` says by unit what `quantity` adds up.
 
-        Returns the micro-EUR charged: less than the cost only where that exceeds what was held and no room is left.
+        Returns the micro-EUR charged: less than the cost only where the limit forbids more than the reservation.
         """
         return await self._bill(Usage(cost_micro_eur, quantity, unit, quantities))
 
@@ -200,7 +200,7 @@ class Reservation:
         await self.void()
 
 
-class Account:
+class OpenBill:
     """The bill of one request while it grows, in the units of its model. Leaving it as a context manager settles.
 
     `RequestContext.bill` makes it; flows report by `progress` what was made so far.

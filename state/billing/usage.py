@@ -21,7 +21,7 @@ SPEND_LIMITS = {"organisation": ORG_SPEND_LIMIT, "user": USER_SPEND_LIMIT}
 
 
 class OverLimit(Exception):
-    """A spend limit has no room. `payer` is `organisation` or `user`."""
+    """A spend limit is exceeded. `payer` is `organisation` or `user`."""
 
     def __init__(self, payer: str) -> None:
         super().__init__(payer)

@@ -32,7 +32,7 @@ class Blobs(Protocol):
         passed on.
         """
 
-    async def room(self) -> float:
+    async def free_bytes(self) -> float:
         """Bytes that streams may still take; `math.inf` where the store has no end. More of a stream is STORE_FULL."""
 
     async def find(self, name: str) -> bytes | None:

@@ -55,7 +55,7 @@ class FolderBlobs:
         try:
             with await _in_thread(_create, fresh) as file:
                 async for chunk in _once(data) if isinstance(data, bytes) else data:
-                    # What the service makes itself is small, and may take the last of the room.
+                    # What the service makes itself is small, and may take the last of the space.
                     await _in_thread(_write_all if isinstance(data, bytes) else self._write, file, chunk)
                     size += len(chunk)
                 await _in_thread(os.fsync, file.fileno())
@@ -64,7 +64,7 @@ class FolderBlobs:
             fresh.unlink(missing_ok=True)
         return size
 
-    async def room(self) -> float:
+    async def free_bytes(self) -> float:
         return await _in_thread(self._free_bytes, self._folder) - SPARE_BYTES
 
     async def find(self, name: str) -> bytes | None:

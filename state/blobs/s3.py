@@ -44,7 +44,7 @@ class S3Blobs:
             raise source.error or error from None
         return len(data) if isinstance(data, bytes) else source.size_bytes
 
-    async def room(self) -> float:
+    async def free_bytes(self) -> float:
         """Without end: how much a bucket takes is its owner's to say."""
         return math.inf
 

@@ -14,7 +14,7 @@ from autoscaling import views
 from autoscaling.engine import CallContext, Engine
 from autoscaling.gate import Gate
 from autoscaling.metrics import Metrics
-from autoscaling.room import Slot
+from autoscaling.slots import Slot
 from autoscaling.watch import Start, StartWatch
 from concurrency.stalls import StallDetector
 from contract.catalog import Catalog, Model

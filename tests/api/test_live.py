@@ -11,7 +11,7 @@ from audio.listener import RATE
 from contract.errors import AUDIO_UNREADABLE, BUSY, STATE_UNAVAILABLE, UPSTREAM_ERROR, Fault
 from deployments.ingress.flows.realtime import transcriber
 from deployments.ingress.flows.realtime.notifier import SessionNotifier
-from state.billing.reservation import Account
+from state.billing.reservation import OpenBill
 from tests.api.conftest import Api
 from tests.api.live import (
     MODEL,
@@ -208,11 +208,11 @@ async def test_a_turn_that_cannot_be_paid_hides_none_behind_it_and_ends_no_sessi
 ) -> None:
     refusals: list[Any] = [STATE_UNAVAILABLE(), None, STATE_UNAVAILABLE()]
 
-    async def unavailable(account: Account, **most: int) -> None:
+    async def unavailable(bill: OpenBill, **most: int) -> None:
         if refusals and (error := refusals.pop(0)):
             raise error
 
-    monkeypatch.setattr(Account, "expect", unavailable)
+    monkeypatch.setattr(OpenBill, "expect", unavailable)
     async with listening(api) as live:
         await live.append(TURN * 2)
         assert (await live.next(f"{TRANSCRIPTION}.failed"))["error"]["code"] == "state_unavailable"

@@ -11,7 +11,7 @@ import pytest
 from contract.errors import ORG_SPEND_LIMIT, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, Fault
 from deployments.ingress.flows.realtime import session
 from deployments.ingress.flows.realtime.notifier import SessionNotifier
-from state.billing.reservation import Account
+from state.billing.reservation import OpenBill
 from state.rates import RateVerdict
 from tests.api.conftest import Api
 from tests.api.live import (
@@ -85,11 +85,11 @@ async def test_a_failure_costs_what_was_reported_and_a_time_limit_what_has_begun
 async def test_no_draft_begins_without_its_price(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[int]()
 
-    async def spent(account: Account, **most: int) -> None:
+    async def spent(bill: OpenBill, **most: int) -> None:
         asked.append(most["audio_seconds"])
         raise ORG_SPEND_LIMIT("spent")
 
-    monkeypatch.setattr(Account, "expect", spent)
+    monkeypatch.setattr(OpenBill, "expect", spent)
     engine = hearing(api)
     async with listening(api) as live:
         await live.speak(2.5)
@@ -180,18 +180,18 @@ async def test_a_session_that_ends_waits_no_longer_than_a_window_for_the_rate(
 async def test_a_turn_that_breaks_after_its_text_loses_neither_the_next_nor_the_end(
     api: Api, monkeypatch: pytest.MonkeyPatch, is_for_good: bool
 ) -> None:
-    progress, breaks = Account.progress, [True]
+    progress, breaks = OpenBill.progress, [True]
 
-    async def broken(account: Account, **used: int) -> None:
+    async def broken(bill: OpenBill, **used: int) -> None:
         if breaks:
             breaks[:] = [True] * is_for_good
             raise ZeroDivisionError
-        await progress(account, **used)
+        await progress(bill, **used)
 
     async def unreported(*of: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Account, "progress", broken)
+    monkeypatch.setattr(OpenBill, "progress", broken)
     if is_for_good:
         monkeypatch.setattr(SessionNotifier, "failed", unreported)
     engine = hearing(api)

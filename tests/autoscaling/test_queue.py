@@ -9,7 +9,7 @@ import pytest
 
 from autoscaling.engine import NOBODY
 from autoscaling.queue import QueueTimeout, SlotQueue
-from autoscaling.room import PRESENT_S, Slot, SlotScheduler
+from autoscaling.slots import PRESENT_S, Slot, SlotScheduler
 from tests.waiting import ManualClock, settled
 
 
@@ -117,7 +117,7 @@ async def test_no_place_is_kept_where_nobody_else_comes(monkeypatch: pytest.Monk
     for organisation in (NOBODY, 2):
         (call,) = await come(room, organisation)
         room.leave(call.result())
-    monkeypatch.setattr("autoscaling.room.PRESENT_S", 0.0)  # long ago now
+    monkeypatch.setattr("autoscaling.slots.PRESENT_S", 0.0)  # long ago now
     assert outcomes(await come(room, 1, 4)) == {"works": 4}
 
 

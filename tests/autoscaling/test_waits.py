@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from autoscaling.durations import Durations
 from autoscaling.engine import CallContext, Timings, owner_name
 from autoscaling.queue import SlotQueue
-from autoscaling.room import Slot
+from autoscaling.slots import Slot
 from autoscaling.turns import Grant, begins, turns
 from autoscaling.waits import Wait, WaitWatch
 from contract.errors import ApiError

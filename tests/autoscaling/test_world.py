@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from autoscaling.engine import CallContext, Timings, owner_name
-from autoscaling.room import PRESENT_S
+from autoscaling.slots import PRESENT_S
 from autoscaling.waits import WaitWatch
 from contract.errors import ApiError
 from contract.limits import COLD_RETRY_AFTER_MAX_S

@@ -3,7 +3,7 @@ that load, work, hang and die in this process, and a controller whose news of th
 
     run           a coroutine in virtual time: nothing waits, and the clocks of the module `time` show the loop's
     world         the engine, while a loop runs
-    AuditedQueue  the queue of each gate, which checks what `autoscaling.room` promises with each slot that it hands out
+    AuditedQueue  the queue of each gate, which checks what `autoscaling.slots` promises with each slot handed out
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from autoscaling.engine import NOBODY
 from autoscaling.gate import Gate
 from autoscaling.policy import Facts, ScalingPolicy, Terms
 from autoscaling.queue import SlotQueue
-from autoscaling.room import PRESENT_S, RESERVED_SHARE, Slot
 from autoscaling.router import EngineRouter
+from autoscaling.slots import PRESENT_S, RESERVED_SHARE, Slot
 from autoscaling.watch import StartWatch
 from contract.catalog import Serving
 from contract.tracing import Loading

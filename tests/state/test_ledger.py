@@ -58,7 +58,7 @@ async def test_room_is_required_of_what_costs_nothing(
     caller, ledger = await make_caller(database, org_limit, user_limit), Ledger(database)
     if held:
         await reserve(ledger, caller, held)
-    assert await fault_of(ledger.require_room(caller)) == fault
+    assert await fault_of(ledger.require_funds(caller)) == fault
     assert await money(database, caller) == (0, held)
 
 

@@ -85,11 +85,11 @@ async def test_what_was_spent_counts_up_to_the_first_moment_of_the_next_month_of
     await (await reserve(ledger, caller, 100)).settle(100, 1, "tokens")
     await time.set(at("2026-03-31T23:59:59"))
     assert await fault_of(reserve(ledger, caller, 1)) == "ORG_SPEND_LIMIT"
-    assert await fault_of(ledger.require_room(caller)) == "ORG_SPEND_LIMIT"
+    assert await fault_of(ledger.require_funds(caller)) == "ORG_SPEND_LIMIT"
     # Two hours before that of UTC.
     await time.set(at("2026-04-01T00:00:00"))
     assert await spent(time, caller) == (0, 0)
-    await ledger.require_room(caller)
+    await ledger.require_funds(caller)
     await (await reserve(ledger, caller, 100)).settle(60, 1, "tokens")
     assert await spent(time, caller) == (60, 0)
     assert await fault_of(reserve(ledger, caller, 41)) == "ORG_SPEND_LIMIT"

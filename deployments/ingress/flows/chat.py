@@ -26,7 +26,7 @@ from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from contract.telemetry import CACHED_TOKENS, OUTPUT_TOKEN
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob, check_length, reply_bytes
 from deployments.ingress.context import RequestContext
-from state.billing.reservation import Account
+from state.billing.reservation import OpenBill
 
 J = TypeVar("J", ChatJob, CompletionJob)
 A = TypeVar("A", ChatReply, CompletionReply)
@@ -54,16 +54,16 @@ async def whole(
 ) -> R:
     """Returns the answer of `method` to `job`, as `render` makes it; errors of that are not billed."""
     estimate = _estimate(job, model, job.most_output_tokens(model))
-    async with await context.bill(model, estimate, begun=partial(_begun, job, model)) as account:
-        reply = await _answered(context, model, job, method, account)
+    async with await context.bill(model, estimate, begun=partial(_begun, job, model)) as bill:
+        reply = await _answered(context, model, job, method, bill)
         rendered = render(reply)
-        await account.settle(**_quantities(model, reply))
+        await bill.settle(**_quantities(model, reply))
     _report_cached(context, model, reply.cached_tokens)
     return rendered
 
 
 async def _answered(
-    context: RequestContext, model: ChatModel, job: J, method: Callable[[Any, J], Awaitable[A]], account: Account
+    context: RequestContext, model: ChatModel, job: J, method: Callable[[Any, J], Awaitable[A]], bill: OpenBill
 ) -> A:
     """Returns the answer of `method` to `job`.
 
@@ -72,7 +72,7 @@ async def _answered(
     """
     engine, service, org_id = context.engine(model), context.service, context.caller.org_id
     if service.recent_disconnects.get(org_id, time.monotonic()):
-        return cast(A, await _counted(context, model, job, account))
+        return cast(A, await _counted(context, model, job, bill))
     try:
         return await engine.call(method, job, context=context.call)
     except (asyncio.CancelledError, ApiError) as error:
@@ -83,7 +83,7 @@ async def _answered(
 
 
 async def _counted(
-    context: RequestContext, model: ChatModel, job: ChatJob | CompletionJob, account: Account
+    context: RequestContext, model: ChatModel, job: ChatJob | CompletionJob, bill: OpenBill
 ) -> ChatReply | CompletionReply:
     reply: ChatReply | CompletionReply | None = None
     async with aclosing(context.engine(model).stream(ChatEngine.counted, job, context=context.call)) as counts:
@@ -94,7 +94,7 @@ async def _counted(
             # The gate bounds the time until each of them.
             if context.timings.engine > model.setup.deadline_s:
                 raise UPSTREAM_TIMEOUT()
-            await account.count(**_quantities(model, count))
+            await bill.count(**_quantities(model, count))
     if reply is None:
         raise UPSTREAM_ERROR()
     return reply
@@ -109,7 +109,7 @@ async def streamed(
         context.service.state.rates.stream(context.caller),
         await context.bill(
             model, _estimate(job, model, first_slice), begun=partial(_begun, job, model), is_stream=True
-        ) as account,
+        ) as bill,
         aclosing(context.engine(model).stream(method, job, context=context.call)) as batches,
     ):
         timings, metrics, cached = context.timings, context.service.metrics, 0
@@ -122,7 +122,7 @@ async def streamed(
                     if first_tokens < 0:  # it has waited for the prompt
                         first_s, first_tokens = last_s, tokens
                 cached = batch.cached_tokens
-                await account.progress(**_quantities(model, batch))
+                await bill.progress(**_quantities(model, batch))
                 yield batch
             if tokens > first_tokens:
                 metrics.observe(OUTPUT_TOKEN, (model.id,), (last_s - first_s) / (tokens - first_tokens))
@@ -184,12 +184,12 @@ async def tokenize(context: RequestContext, model: ChatModel, job: TokenizeJob) 
     check_length(job, model)
     if job.request:
         reasoning_settings(job.request, model.thinking)  # what it refuses starts no engine
-    await context.service.state.ledger.require_room(context.caller)
-    with context.room_for(reply_bytes(job)):
+    await context.service.state.ledger.require_funds(context.caller)
+    with context.memory_for(reply_bytes(job)):
         return await context.engine(model).call(ChatEngine.tokenize, job, context=context.call)
 
 
 async def detokenize(context: RequestContext, model: ChatModel, job: DetokenizeJob) -> str:
     """The text of some tokens. Raises INVALID_REQUEST for an id that the vocabulary lacks, and a spend limit."""
-    await context.service.state.ledger.require_room(context.caller)
+    await context.service.state.ledger.require_funds(context.caller)
     return await context.engine(model).call(ChatEngine.detokenize, job, context=context.call)

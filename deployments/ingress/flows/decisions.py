@@ -63,7 +63,7 @@ async def decide(
     estimate = {"input_tokens": job.most_input_tokens(model), "questions": count}
     async with await context.bill(
         model, estimate, begun=lambda: {"input_tokens": job.likely_input_tokens(), "questions": count}
-    ) as account:
+    ) as bill:
         readings = await _read(context, model, job)
         result = DecisionResult(
             id=f"dec_{secrets.token_hex(16)}",
@@ -77,7 +77,7 @@ async def decide(
             total_s=time.perf_counter() - context.trace.started_s,
         )
         rendered = render(result)
-        await account.settle(input_tokens=readings.input_tokens, questions=count)
+        await bill.settle(input_tokens=readings.input_tokens, questions=count)
     return rendered
 
 
@@ -88,7 +88,7 @@ async def measurement(context: RequestContext, model: DecisionModel) -> Measurem
     if engine.running():
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(MEASUREMENT_WAIT_S):
-                await context.service.state.ledger.require_room(context.caller)
+                await context.service.state.ledger.require_funds(context.caller)
                 if report := await engine.call(DecisionEngine.measured, None, context=CallContext()):
                     last[model.id] = report
     return last.get(model.id)

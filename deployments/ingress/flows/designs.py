@@ -52,7 +52,7 @@ async def order(context: RequestContext, model: VoiceDesignModel, planned: Voice
     service = context.service
     if planned.slug:
         check_slug(planned.slug, service.catalog.voices)
-    await service.state.ledger.require_room(context.caller, QUOTA_EXCEEDED)
+    await service.state.ledger.require_funds(context.caller, QUOTA_EXCEEDED)
     engine = context.engine(model)
     if engine.is_failing():
         engine.warm()  # Without an attempt nobody would notice that it can be started again.

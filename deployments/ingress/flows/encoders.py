@@ -29,8 +29,8 @@ async def encode(
     job, estimate = replace(job, owner=context.owner), {"input_tokens": job.most_input_tokens(model)}
     async with await context.bill(
         model, estimate, begun=lambda: {"input_tokens": job.likely_input_tokens(model)}
-    ) as account:
+    ) as bill:
         answer = await context.engine(model).call(method, job, context=context.call)
         rendered = await render(answer)
-        await account.settle(input_tokens=answer.prompt_tokens)
+        await bill.settle(input_tokens=answer.prompt_tokens)
     return rendered

@@ -2,7 +2,7 @@
 
 prepare(context, request) -> PreparedSpeech engine, voice, language and clip; everything that can be refused
 blocks(context, prepared) -> AudioBlock... the file as it is made, or in one piece where its engine promises that
-whole_account(context, prepared)           the bill and the job of a file that is sent when it is complete
+whole_bill(context, prepared)              the bill and the job of a file that is sent when it is complete
 sample(service, model, slug, ...) -> MP3   of a fixed voice
 
 A sample of a fixed voice is made by its engine when it is first played, and kept: anybody may play it. A client
@@ -43,7 +43,7 @@ from contract.speech.tags import prepared as without_tags
 from contract.speech.tags import tags_of
 from contract.speech.voices import SYSTEM_VOICES, Voice, VoiceAlias
 from deployments.ingress.context import RequestContext, Service
-from state.billing.reservation import Account
+from state.billing.reservation import OpenBill
 from state.voices import OwnVoice
 from text.language import detect
 from text.speakable import speakable
@@ -136,16 +136,16 @@ def blocks(context: RequestContext, prepared: PreparedSpeech) -> AsyncGenerator[
 
 async def _stream_blocks(context: RequestContext, prepared: PreparedSpeech) -> AsyncGenerator[AudioBlock, None]:
     model, total, is_settled = prepared.choice.model, prepared.characters, False
-    async with _account(context, model, total, min(total, FIRST_CHARS)) as account:
+    async with _open_bill(context, model, total, min(total, FIRST_CHARS)) as bill:
         job = await _with_clip(context, prepared)
         async with aclosing(context.engine(model).stream(SpeechEngine.speak, job, context=context.call)) as spoken:
             async for part in spoken:
                 block = prepared.billed(part)
                 if not is_settled:
-                    await account.progress(characters=block.characters)
+                    await bill.progress(characters=block.characters)
                 if block.data and block.characters >= total and not is_settled:
                     # What is left is the end of the file; the bill is written before it goes out.
-                    await account.settle()
+                    await bill.settle()
                     is_settled = True
                 if block.data:
                     yield block
@@ -154,27 +154,27 @@ async def _stream_blocks(context: RequestContext, prepared: PreparedSpeech) -> A
 async def _in_one_piece(context: RequestContext, prepared: PreparedSpeech) -> AsyncGenerator[AudioBlock, None]:
     """One block. Raises STREAM_INCOMPLETE where an engine fails on the way: no byte has gone then."""
     model = prepared.choice.model
-    async with whole_account(context, prepared) as (account, job):
+    async with whole_bill(context, prepared) as (bill, job):
         try:
             block = await context.engine(model).call(SpeechEngine.speak_whole, job, context=context.call)
         except ApiError as error:
             if error.fault is UPSTREAM_ERROR:
                 raise STREAM_INCOMPLETE() from None
             raise
-        await account.settle(characters=prepared.characters)
+        await bill.settle(characters=prepared.characters)
         yield prepared.billed(block)
 
 
 @asynccontextmanager
-async def whole_account(context: RequestContext, prepared: PreparedSpeech) -> AsyncIterator[tuple[Account, SpeechJob]]:
+async def whole_bill(context: RequestContext, prepared: PreparedSpeech) -> AsyncIterator[tuple[OpenBill, SpeechJob]]:
     """Around calls for a whole file: who leaves once one has begun pays for all of it."""
     total = prepared.characters
-    async with _account(context, prepared.choice.model, total, total) as account:
-        yield account, await _with_clip(context, prepared)
+    async with _open_bill(context, prepared.choice.model, total, total) as bill:
+        yield bill, await _with_clip(context, prepared)
 
 
 @asynccontextmanager
-async def _account(context: RequestContext, model: SpeechModel, most: int, begun: int) -> AsyncIterator[Account]:
+async def _open_bill(context: RequestContext, model: SpeechModel, most: int, begun: int) -> AsyncIterator[OpenBill]:
     """One of the key's streams, and the bill: of `most` characters, or `begun` of a client that leaves early."""
     async with (
         context.service.state.rates.stream(context.caller),
@@ -184,9 +184,9 @@ async def _account(context: RequestContext, model: SpeechModel, most: int, begun
             "characters",
             begun=lambda: {"characters": begun},
             is_stream=not model.buffers_output,
-        ) as account,
+        ) as bill,
     ):
-        yield account
+        yield bill
 
 
 async def _with_clip(context: RequestContext, prepared: PreparedSpeech) -> SpeechJob:
@@ -263,7 +263,7 @@ async def sample(service: Service, model: SpeechModel, slug: str, language: str,
     engine, slots = service.engine(model), _anonymous if caller is None else _keyed
     call = CallContext(NOBODY if caller is None else owner_name(caller.org_id))
     if caller is not None:
-        await service.state.ledger.require_room(caller)
+        await service.state.ledger.require_funds(caller)
         # Before it waits for a slot: nobody else waits through a cold start.
         await engine.ready(model.serving.wait_s, timings=call.timings)
     try:

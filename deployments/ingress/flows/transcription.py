@@ -38,7 +38,7 @@ from contract.transcription.request import TranscriptionPlan, TranscriptionReque
 from contract.transcription.transcript import NO_SPACES, Formatted, Transcript
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
-from state.billing.reservation import Account
+from state.billing.reservation import OpenBill
 from text.formatting.request import NoAnswer, answer_of, joined, pieces, request_for
 from text.formatting.rules import structured
 from text.formatting.verdict import judge, unformatted
@@ -90,21 +90,21 @@ async def transcribe(
         context.service.state.rates.stream(context.caller),
         await context.bill(
             plan.model, {"audio_seconds": 1}, "audio_seconds", is_stream=bool(plan.request.stream)
-        ) as account,
+        ) as bill,
         _formatting(context, plan) as formatting,
         _audio(context, plan.request.upload_id, file) as audio,
-        aclosing(_segments(context, plan, await _job(context, plan, audio), account, file is None)) as parts,
+        aclosing(_segments(context, plan, await _job(context, plan, audio), bill, file is None)) as parts,
     ):
         async for part in parts:
             if not transcript.duration_s:
-                await account.expect(audio_seconds=math.ceil(part.duration_s))
+                await bill.expect(audio_seconds=math.ceil(part.duration_s))
             text = transcript.add(part)
-            await account.progress(audio_seconds=transcript.billed_seconds)
+            await bill.progress(audio_seconds=transcript.billed_seconds)
             if formatting:
                 formatting.add(part.segments)
             if text:
                 yield text
-        await account.settle(audio_seconds=math.ceil(transcript.seconds))
+        await bill.settle(audio_seconds=math.ceil(transcript.seconds))
         if formatting:
             answer.formatted = await formatting.finish(
                 transcript.text, min(FORMAT_WAIT_S, _left_s(context, plan.model))
@@ -127,7 +127,7 @@ async def _job(context: RequestContext, plan: TranscriptionPlan, audio: bytes | 
 
 
 async def _segments(
-    context: RequestContext, plan: TranscriptionPlan, job: TranscriptionJob, account: Account, waits_for_engine: bool
+    context: RequestContext, plan: TranscriptionPlan, job: TranscriptionJob, bill: OpenBill, waits_for_engine: bool
 ) -> AsyncGenerator[TranscriptUpdate, None]:
     """The parts of an answer, within the time that the model has for all of it.
 
@@ -155,7 +155,7 @@ async def _segments(
         raise (RECORDING_TIMEOUT() if spent_s >= most_s else WARMING_UP(retry_after_s=60)) from None
     except ApiError as error:
         if error.fault is AUDIO_TOO_LONG and job.max_seconds < plan.max_seconds:
-            await account.expect(audio_seconds=math.ceil(plan.max_seconds))  # raises the limit that has no room
+            await bill.expect(audio_seconds=math.ceil(plan.max_seconds))  # raises the limit that has no room
         if error.fault is AUDIO_TOO_LONG and plan.request.format_text:
             raise AUDIO_TOO_LONG(
                 f"with `format_text` a recording may last {FORMAT_TEXT_S // 60} minutes; {error.message}",

@@ -44,9 +44,9 @@ async def issue(context: RequestContext, request: UploadRequest) -> Ticket:
     model = choose(TranscriptionRequest(model=request.model), offered)
     if model is None:
         raise NOT_CONFIGURED()
-    await context.service.state.ledger.require_room(context.caller)
-    room = await context.service.state.blobs.room()
-    ticket = await context.service.state.tickets.issue(context.caller, content_type, request.size, room)
+    await context.service.state.ledger.require_funds(context.caller)
+    free = await context.service.state.blobs.free_bytes()
+    ticket = await context.service.state.tickets.issue(context.caller, content_type, request.size, free)
     context.engine(model).warm()
     return ticket
 

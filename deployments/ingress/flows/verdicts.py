@@ -61,8 +61,8 @@ class SpeechVerification:
         return await asyncio.shield(self._verdict)
 
     async def _stream_as_it_comes(self) -> AsyncGenerator[AudioBlock, None]:
-        with ExitStack() as room:
-            take = room.enter_context(self._context.service.concurrency.body(self._context.caller))
+        with ExitStack() as memory:
+            take = memory.enter_context(self._context.service.concurrency.body(self._context.caller))
             sound, reason = bytearray(), self._verifier if isinstance(self._verifier, str) else None
             has_begun = is_whole = False
             try:
@@ -79,22 +79,22 @@ class SpeechVerification:
                         except ApiError:
                             reason = "busy"  # this process holds as much as it may
                             sound.clear()
-                            room.close()
+                            memory.close()
                 is_whole = True
             finally:
                 if has_begun:
                     why: Reason | None = reason if is_whole else reason or "incomplete"
-                    self._verdict = self._spawn(self._judge(bytes(sound), why, room.pop_all()))
+                    self._verdict = self._spawn(self._judge(bytes(sound), why, memory.pop_all()))
 
-    async def _judge(self, sound: bytes, reason: Reason | None, room: ExitStack) -> SpeechVerdict:
-        """The verdict of sound that is out, and gives its `room` back then.
+    async def _judge(self, sound: bytes, reason: Reason | None, memory: ExitStack) -> SpeechVerdict:
+        """The verdict of sound that is out, and releases its `memory` then.
 
         Until then it is one of the requests that its key has running: else a key could have any number of these.
         """
-        with room:
+        with memory:
             if reason is None:
                 try:
-                    room.enter_context(self._context.service.concurrency.call(self._context.caller))
+                    memory.enter_context(self._context.service.concurrency.call(self._context.caller))
                 except ApiError:
                     reason = "busy"
             verdict = unverified(reason) if reason else await self._judge_sound(sound)
@@ -104,16 +104,16 @@ class SpeechVerification:
         """The best attempt, billed as one. No more than two are in memory."""
         context, count = self._context, 0
         best: tuple[AudioBlock, SpeechVerdict] | None = None
-        async with speech.whole_account(context, self._prepared) as (account, job):
-            with ExitStack() as room:
+        async with speech.whole_bill(context, self._prepared) as (bill, job):
+            with ExitStack() as memory:
                 async with aclosing(self._attempts(job)) as attempts:
                     async for block, verdict in attempts:
                         count += 1
                         if best is None or _errors(verdict) < _errors(best[1]):
-                            room.close()  # of the one before
-                            room.enter_context(context.service.concurrency.reply(context.caller, len(block.data)))
+                            memory.close()  # of the one before
+                            memory.enter_context(context.service.concurrency.reply(context.caller, len(block.data)))
                             best = block, verdict
-            await account.settle(characters=self._prepared.characters)
+            await bill.settle(characters=self._prepared.characters)
         assert best
         block, verdict = self._prepared.billed(best[0]), replace(best[1], attempts=count)
         self._verdict = self._spawn(self._report(verdict))

@@ -68,7 +68,7 @@ class Admitted:
         Raises UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_REQUEST, and what `read_body` raises.
         """
         refuse_other_media(self.request)
-        trace = trace_of(self.request)
+        trace = trace_of(self.request.scope)
         hold = trace.hold()
         raw = await read_body(self.request, hold, self.max_body_bytes)
         self.body_bytes = len(raw)
@@ -92,7 +92,7 @@ def admit(
     """
 
     async def admission(request: Request) -> Admitted:
-        trace = trace_of(request)
+        trace = trace_of(request.scope)
         trace.scope = scope
         refuse_long_body(request, max_body_bytes)
         authorization = _either_header(request) if takes_api_key_header else request.headers.get("authorization")
@@ -121,7 +121,8 @@ async def entered(trace: Trace, caller: Caller) -> RequestContext:
 
 async def authenticated(request: HTTPConnection, authorization: str | None) -> Caller:
     """Returns the holder of the key. Raises as `authenticate`, and RATE_LIMIT_EXCEEDED after too many wrong keys."""
-    return await counting_wrong_keys(request, trace_of(request).service.state.accounts.authenticate(authorization))
+    accounts = trace_of(request.scope).service.state.accounts
+    return await counting_wrong_keys(request, accounts.authenticate(authorization))
 
 
 async def counting_wrong_keys(request: HTTPConnection, look_up: Awaitable[R]) -> R:
@@ -129,7 +130,7 @@ async def counting_wrong_keys(request: HTTPConnection, look_up: Awaitable[R]) ->
 
     Only keys that open nothing are counted: a right one opens, whatever else comes from its network.
     """
-    trace = trace_of(request)
+    trace = trace_of(request.scope)
     try:
         return await look_up
     except ApiError as error:
@@ -159,7 +160,7 @@ async def admit_anyone(request: Request, max_body_bytes: int) -> AnonymousClient
     From then on the request counts among those of that network, until it is over. Raises REQUEST_TOO_LARGE,
     RATE_LIMIT_EXCEEDED, TOO_MUCH_AT_ONCE.
     """
-    trace = trace_of(request)
+    trace = trace_of(request.scope)
     refuse_long_body(request, max_body_bytes)
     client = AnonymousClient(client_network(request))
     rate = trace.rate = await trace.service.state.rates.hit_address(client.network)

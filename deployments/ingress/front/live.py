@@ -47,7 +47,7 @@ class LiveSessions:
     def __len__(self) -> int:
         return len(self._places)
 
-    def require_room(self, organisation: int) -> None:
+    def require_place(self, organisation: int) -> None:
         """For more sound. Raises OVERLOADED, TOO_MUCH_AT_ONCE."""
         if self.sound_bytes.total >= REALTIME_SOUND_BYTES:
             raise OVERLOADED(retry_after_s=RETRY_S)

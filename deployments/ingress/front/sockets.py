@@ -45,7 +45,7 @@ def admit_socket(scope: KeyScope) -> Callable[[WebSocket], Awaitable[AdmittedSoc
     """A dependency that lets a websocket in, as `admit` does a request; a client secret will do for the key."""
 
     async def admission(websocket: WebSocket) -> AdmittedSocket:
-        trace, session = trace_of(websocket), None
+        trace, session = trace_of(websocket.scope), None
         trace.scope = scope
         if not is_own_page(websocket, same_port=True):
             raise foreign_page(websocket)

@@ -102,7 +102,7 @@ def server(toolbox: Toolbox[Any]) -> Server[Any]:
             await context.session.report_progress(progress, message=message)
 
         answer = await call(tool, params.arguments or {}, mcp_call.context, report if mcp_call.wants_progress else None)
-        trace_of(context.request).fault = answer.fault
+        trace_of(context.request.scope).fault = answer.fault
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=answer.text)],
             structured_content=answer.data,

@@ -104,7 +104,7 @@ async def list_keys(admitted: AnyKey) -> Response:
 @open_router.api_route("/console", methods=["GET", "HEAD"], include_in_schema=False)
 async def redirect_to_console(request: Request) -> Response:
     """Lead to the page, without a word of the Host header, also behind a proxy that cuts off a path."""
-    trace = trace_of(request)
+    trace = trace_of(request.scope)
     _admit_anyone(trace, request)
     _console(trace)
     return RedirectResponse("console/")
@@ -113,7 +113,7 @@ async def redirect_to_console(request: Request) -> Response:
 @open_router.api_route("/console/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
 async def show_page(request: Request, path: str) -> Response:
     """Show a file of the page. It does not count for the rate: refusing it would cost as much."""
-    trace = trace_of(request)
+    trace = trace_of(request.scope)
     try:
         _admit_anyone(trace, request)
         return _file(_console(trace), request, path or "index.html")

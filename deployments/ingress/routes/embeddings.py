@@ -58,6 +58,6 @@ async def _answer(
                 since = 0
         return b"".join(joined)
 
-    with context.room_for(reply_bytes(job, model, encoding_format)):
+    with context.memory_for(reply_bytes(job, model, encoding_format)):
         body = await encode(context, model, job, EmbeddingsEngine.embed, render)
     return Response(body, media_type="application/json")

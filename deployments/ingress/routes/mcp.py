@@ -48,7 +48,7 @@ async def _answer(request: Request, holder: Holder, max_body_bytes: int, toolbox
     accepts_stream = _accepts_stream(request)
     refuse_other_media(request)
     require_media(request, "application/json", otherwise="application/json")  # as on every route
-    trace = trace_of(request)
+    trace = trace_of(request.scope)
     hold = trace.hold()
     body = await read_body(request, hold, max_body_bytes)
     # In a thread, because the first message loads the SDK.

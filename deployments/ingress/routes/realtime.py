@@ -46,7 +46,7 @@ async def listen(
     """Write down what is said while it is said, in the events of OpenAI's realtime transcription sessions."""
     socket, context = _Socket(websocket), admitted.context
     session = socket.session = LiveSession(context, _config(websocket.query_params, admitted.session), socket)
-    await context.service.state.ledger.require_room(context.caller)
+    await context.service.state.ledger.require_funds(context.caller)
     # The place last: another session may give up its own for it.
     async with context.service.state.rates.stream(context.caller):
         with context.service.live.session(context.caller.org_id, socket):
@@ -78,7 +78,7 @@ async def create_client_secret(admitted: Annotated[Admitted, Depends(admit(Scope
             f"`session` has {size} bytes; a secret carries at most {SECRET_SESSION_BYTES}; send the rest later",
             param="session",
         )
-    await context.service.state.ledger.require_room(context.caller)
+    await context.service.state.ledger.require_funds(context.caller)
     issue = context.service.state.client_secrets.issue
     value, expires_at = issue(context.caller, request.expires_after.seconds, session, request.max_sessions)
     return JSONResponse(ClientSecret(value=value, expires_at=expires_at, session=shown))

@@ -43,7 +43,7 @@ async def respond(admitted: Responding) -> Response:
     head = ResponseHead(request, context.trace.request_id, int(context.service.state.clock()), model.id)
     if request.stream:
         enable_queue_status(admitted)
-        events = ResponseEvents(head, trace_of(admitted.request).hold())
+        events = ResponseEvents(head, trace_of(admitted.request.scope).hold())
         stream_format = StreamFormat(failed=events.failed, queued=events.queued)
         return await chat_stream(context, _batches(context, model, head), events, stream_format, request.left_out)
     return await once(admitted, partial(_answer, context, model, head))

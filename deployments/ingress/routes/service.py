@@ -58,7 +58,7 @@ async def healthz(request: Request) -> Response:
     engines: Mapping[str, Engine] = {}
     if authorization := request.headers.get("authorization"):
         await authenticated(request, authorization)
-        engines = trace_of(request).service.engines
+        engines = trace_of(request.scope).service.engines
     replicas = {name: engine.running() for name, engine in engines.items()}
     health: HealthReply = {"status": "ok", "version": VERSION, "replicas": replicas}
     return JSONResponse(health)

@@ -58,7 +58,7 @@ async def _request(admitted: Admitted) -> tuple[TranscriptionRequest, bytes | No
     """Request, with the file of a form. Exactly one of `file` and `upload_id` is there."""
     kind = admitted.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        form = await read_form(admitted.request, trace_of(admitted.request).hold(), "file")
+        form = await read_form(admitted.request, trace_of(admitted.request.scope).hold(), "file")
         if HEADER in admitted.request.headers:
             admitted.body_sha256 = await asyncio.to_thread(form.digest)
         request, file = validated(TranscriptionRequest, fields(form.pairs)), form.file

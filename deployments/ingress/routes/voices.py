@@ -49,7 +49,7 @@ async def play_sample(request: Request, slug: str, language: str) -> Response:
     caller = (await any_key(request)).context.caller if "authorization" in request.headers else None
     if caller is None:
         await admit_anyone(request, KEYLESS_BODY_BYTES)
-    service = trace_of(request).service
+    service = trace_of(request.scope).service
     voice = service.catalog.voices.get(slug)
     model = service.speech_engines[voice.provider] if voice else None
     if model is None or language not in model.languages:

@@ -73,7 +73,7 @@ async def once(admitted: Admitted, work: Callable[[], Awaitable[Response]], *, k
     _running.add(task)
     task.add_done_callback(_running.discard)
     # What the request holds of the budgets it holds until its reply is sent; until the work is done if its client goes.
-    trace = trace_of(admitted.request)
+    trace = trace_of(admitted.request.scope)
     resources = trace.resources.pop_all()
     try:
         return await asyncio.shield(task)

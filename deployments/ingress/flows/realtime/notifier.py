@@ -20,7 +20,7 @@ from contract.realtime.events import BUFFER, TRANSCRIPTION, error_object, item_o
 from contract.telemetry import LIVE_SECONDS, LIVE_TURNS, Outcome
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.realtime.turns import MS, LiveTurn
-from state.billing.reservation import TIME_LIMITS, Account
+from state.billing.reservation import TIME_LIMITS, OpenBill
 
 NORMAL, POLICY = 1000, 1008
 """Codes with which a websocket is closed."""
@@ -153,14 +153,14 @@ class SessionNotifier:
     """Receives the events of a session's turns.
 
     Attributes:
-        account: the bill, from the first sound on.
+        bill: opened with the first sound.
         rate_until_s: `time.monotonic()` from which no turn waits for the rate of its key: the session ends.
         transcribed_at_s: `time.monotonic()` of the last turn that was transcribed; at first, of the beginning.
     """
 
     def __init__(self, context: RequestContext, wire: Wire) -> None:
         self.ledger = SecondsLedger()
-        self.account: Account | None = None
+        self.bill: OpenBill | None = None
         self.rate_until_s = math.inf
         self.transcribed_at_s = time.monotonic()
         self._context, self._wire = context, wire
@@ -175,8 +175,8 @@ class SessionNotifier:
 
     async def reserve(self) -> None:
         """Reserves the price of all turns that are pending, by the minute. Raises a spend limit."""
-        if self.account:
-            await self.account.expect(audio_seconds=MINUTE_S * math.ceil(self.ledger.most_s / MINUTE_S))
+        if self.bill:
+            await self.bill.expect(audio_seconds=MINUTE_S * math.ceil(self.ledger.most_s / MINUTE_S))
 
     async def count(self, turn: LiveTurn) -> None:
         """Counts a turn that ends as a request of its key, once. Raises RATE_LIMIT_EXCEEDED."""
@@ -264,13 +264,13 @@ class SessionNotifier:
         """Settles the bill. Pending turns owe what an engine has begun, unless the session dies of an error."""
         self.ledger.end(owes_begun=owes_begun)
         self.ledger.report(self._context.service.metrics)
-        if self.account and self.ledger.billed_s:
-            await self.account.settle(audio_seconds=self.ledger.billed_s)
+        if self.bill and self.ledger.billed_s:
+            await self.bill.settle(audio_seconds=self.ledger.billed_s)
 
     async def _bill(self) -> None:
         try:
-            if self.account:
-                await self.account.progress(audio_seconds=self.ledger.billed_s)
+            if self.bill:
+                await self.bill.progress(audio_seconds=self.ledger.billed_s)
         except ApiError as error:
             await self.refuse(error)
 

@@ -174,12 +174,12 @@ class LiveSession:
     async def _append(self, event: events.Append) -> None:
         self._forget()
         format = self._config.format
-        self._context.service.live.require_room(self._context.caller.org_id)
+        self._context.service.live.require_place(self._context.caller.org_id)
         seconds = event.seconds(format)
         self._pace.take(seconds, self._sound.seconds, asyncio.get_running_loop().time())
         async with self._reading_turn(len(event.audio)):
             sound = event.sound(format)
-        if self.notifier.account is None:
+        if self.notifier.bill is None:
             await self._begin()
         assert self._stream
         try:
@@ -192,7 +192,7 @@ class LiveSession:
         """Opens the bill and wakes the engine with the first sound."""
         model, unit = self._transcriber.plan.model, "audio_seconds"
         bill = await self._context.bill(model, {unit: MINUTE_S}, unit, is_stream=True)
-        self.notifier.account = await self._resources.enter_async_context(bill)
+        self.notifier.bill = await self._resources.enter_async_context(bill)
         self._stream = self._context.service.live.listener.stream(self._config.format.object(), self._context.owner)
         self._context.engine(model).warm()
 

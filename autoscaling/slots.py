@@ -8,8 +8,8 @@
                                  reserved for those that hold fewer, so that long calls of one do not shut out the short
                                  ones of another. An organisation that holds that few may have any slot
 
-Processes that call one engine each have a room, and none knows what another has handed out. So the share is what makes
-their sum fit: the reserved slots are there, and no call waits behind a flood in a queue outside of this one.
+Processes that call one engine each have a scheduler, and none knows what another has handed out. So the share is what
+makes their sum fit: the reserved slots are there, and no call waits behind a flood in a queue outside of this one.
 An organisation that is alone may have all slots of every process.
 
 Serve's own queue knows no organisations and is first come, first served: behind eighty calls of one key the call of
@@ -65,7 +65,7 @@ def places(serving: Serving, slots: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slot:
-    """A slot in use: by whom, and since when by the clock of its room, in seconds."""
+    """A slot in use: by whom, and since when by the clock of its scheduler, in seconds."""
 
     owner: Hashable
     since_s: float
@@ -79,7 +79,7 @@ class SlotScheduler(Generic[T]):
         max_waiting: how many more may wait.
         clock: seconds.
         reserves: whether slots are reserved for organisations that hold few.
-        sharers: how many processes have a room before the same slots.
+        sharers: how many processes schedule the same slots.
     """
 
     def __init__(
