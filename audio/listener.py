@@ -166,8 +166,7 @@ class SoundStream:
                         self._opened_at = child  # first, so that `end` closes it there if this wait is cancelled
                         self._unsent = self._inside
                         await child.ask(self._number, _OPEN, self._format)
-                    sound = self._unsent + payload
-                    self._unsent = b""
+                    sound, self._unsent = self._unsent + payload, b""
                     if kind == _END:
                         self._opened_at = None
                     samples, probabilities = await child.ask(self._number, kind, sound)
@@ -191,6 +190,7 @@ class _Child:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._stdin: Any = process.stdin
         self._waiting: deque[asyncio.Future[Frames]] = deque()
         self.reading = asyncio.create_task(self._read())
 
@@ -221,22 +221,19 @@ class _Child:
         if not self.is_alive:
             raise BrokenPipeError
         reply = self.send(number, kind, payload)
-        assert self._process.stdin
-        await self._process.stdin.drain()
+        await self._stdin.drain()
         return await reply
 
     def send(self, number: int, kind: int, payload: bytes) -> asyncio.Future[Frames]:
         """Writes one request, and returns its reply."""
-        assert self._process.stdin
         reply: asyncio.Future[Frames] = asyncio.get_running_loop().create_future()
         reply.add_done_callback(lambda reply: reply.cancelled() or reply.exception())  # where `drain` has raised before
         self._waiting.append(reply)
-        self._process.stdin.write(_REQUEST.pack(number, kind, len(payload)) + payload)
+        self._stdin.write(_REQUEST.pack(number, kind, len(payload)) + payload)
         return reply
 
     async def _read(self) -> None:
-        stdout = self._process.stdout
-        assert stdout
+        stdout: Any = self._process.stdout
         try:
             while True:
                 samples, probabilities = _REPLY.unpack(await stdout.readexactly(_REPLY.size))
@@ -251,6 +248,5 @@ class _Child:
                 if not reply.done():
                     reply.set_exception(BrokenPipeError())
             self.kill()
-            if self._process.stdin:
-                self._process.stdin.close()
+            self._stdin.close()
             await self._process.wait()

@@ -198,8 +198,7 @@ class Ledger:
     async def _leave(self, purse: Purse) -> bool:
         """Moves what requests took from a purse into rows of their own, and waits for the bills that it pays."""
         await self._marks.record([hold for hold in self._open.values() if hold.purse is purse])
-        pending: set[asyncio.Future[Any]] = {*self._marks.under_way.values()}
-        pending |= {outcome for bill, outcome in self._unposted.values() if bill.purse_id == purse.entry.id}
+        pending = {outcome for bill, outcome in self._unposted.values() if bill.purse_id == purse.entry.id}
         if pending:
             await asyncio.wait(pending)
         return purse.entry.id not in self._rows()

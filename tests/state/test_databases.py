@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -25,7 +26,7 @@ from state.database.open import connect, migrate, open_database
 from state.database.postgres import SSL_MODES
 from state.database.sqlite import SqliteDatabase, _Transaction
 from state.database.tables import metadata
-from tests.state.books import WAIT_S
+from tests.state.books import WAIT_S, opened
 from tests.state.servers import Postgres, find_binary, run_server
 from tests.waiting import settled, until
 
@@ -83,6 +84,15 @@ async def test_the_connection_is_durable_and_strict(numbers: SqliteDatabase) -> 
     assert await numbers.run(pragma("synchronous")) == 2
     assert await numbers.run(pragma("foreign_keys")) == 1
     assert (await numbers.run(pragma("journal_mode"))).upper() == journal_mode(driver.sqlite_version_info)
+
+
+async def test_only_what_is_worth_nothing_without_its_process_does_not_wait_for_the_disk(postgres_url: str) -> None:
+    def waits(connection: Connection) -> Any:
+        return connection.exec_driver_sql("SHOW synchronous_commit").scalar_one()
+
+    async with opened(postgres_url, 1) as (database,):
+        ways: list[dict[str, Any]] = [{}, {"row": 1}, {"patient": True}, {"durable": False}]
+        assert [await database.run(waits, **way) for way in ways] == ["on", "on", "on", "off"]
 
 
 async def test_every_table_of_the_schema_is_strict_and_the_file_private(tmp_path: Path) -> None:

@@ -332,6 +332,49 @@ async def test_an_end_comes_after_the_mark_that_is_on_its_way(database: Database
     assert await money(database, caller) == (7 * is_settled, 0), "and leaves no row behind that holds money"
 
 
+@pytest.mark.parametrize("is_settled", [False, True])
+@pytest.mark.usefixtures("marks_at_once")
+async def test_who_needs_what_a_purse_has_free_waits_for_the_bills_that_it_pays(
+    database: Database, is_settled: bool
+) -> None:
+    caller, late = await make_caller(database, 100_000), LateDatabase(database)
+    ledger = Ledger(late)
+    hold = await reserve(ledger, caller, 10)
+    hold.note(5, 2, "tokens")
+    marking = asyncio.create_task(ledger.mark())
+    await until(lambda: hold.may_have_row)
+    end = asyncio.create_task(hold.settle(7, 3, "tokens") if is_settled else hold.void())
+    rest = asyncio.create_task(reserve(ledger, caller, 100_000 - 10))
+    await until(lambda: ledger._purses._closing)
+    await money(database, caller)
+    late.may_write.set()
+    await asyncio.gather(marking, end)
+    assert (await rest).held_micro_eur == 100_000 - 10
+    await ledger.close()
+
+
+@pytest.mark.usefixtures("marks_at_once")
+async def test_what_a_top_up_records_is_marked_last_and_once(database: Database) -> None:
+    caller, late = await make_caller(database, 100), LateDatabase(database)
+    ledger = Ledger(late)
+    hold = await reserve(ledger, caller, 10)
+    hold.note(5, 2, "tokens")
+    marking = asyncio.create_task(ledger.mark())
+    await until(lambda: ledger._marks.under_way)
+    hold.note(8, 3, "tokens")
+    more = asyncio.create_task(hold.top_up(10))
+    for _ in range(3):
+        await money(database, caller)  # what does not wait for the mark would be done before this
+    late.may_write.set()
+    await asyncio.gather(marking, more)
+    ran = late.ran
+    await ledger.mark()
+    assert late.ran == ran
+    await pass_time(database, LEASE_S + 1)
+    assert await Ledger(database).reap() == 1
+    assert await money(database, caller) == (8, 0)
+
+
 async def test_many_settles_of_one_organisation_refuse_nobody(postgres_url: str) -> None:
     async with opened(postgres_url, 1) as (database,):
         busy, other = await make_caller(database, org="busy"), await make_caller(database, org="other")
