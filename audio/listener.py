@@ -167,8 +167,7 @@ class SoundStream:
                         self._unsent = self._inside
                         await child.ask(self._number, _OPEN, self._format)
                     sound, self._unsent = self._unsent + payload, b""
-                    if kind == _END:
-                        self._opened_at = None
+                    self._opened_at = None if kind == _END else child
                     samples, probabilities = await child.ask(self._number, kind, sound)
                 except OSError:
                     self._listener.discard(child)
