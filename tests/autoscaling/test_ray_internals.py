@@ -108,6 +108,8 @@ SOURCES = {
         '"RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"',
         '"RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS"',
     ],
+    "ray.serve._private.deployment_state": ['"SERVE_SLOW_STARTUP_WARNING_S"'],
+    "ray.serve._private.deployment_state:DeploymentState._check_startup_replicas": ["is_slow and stop_on_slow"],
     "ray.serve._private.deployment_state:DeploymentState._stop_unhealthy_replica": ["FORCE_STOP_UNHEALTHY_REPLICAS"],
 }
 """Passages of Ray's source that no other test depends on."""

@@ -261,7 +261,7 @@ def site() -> Iterator[Site]:
         log = stack.enter_context((folder / "ray.log").open("w"))
         ray = subprocess.Popen(
             [BIN / "ray", "start", *head.split(), "--disable-usage-stats", "--block"],
-            cwd=ROOT, env=made.env, start_new_session=True, stdout=log, stderr=log,
+            cwd=folder, env=made.env, start_new_session=True, stdout=log, stderr=log,
         )  # fmt: skip
         stack.callback(_end, ray, folder)
         eventually(lambda: "Ray runtime started" in (folder / "ray.log").read_text(), 180, "Ray did not start")
