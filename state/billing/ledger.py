@@ -308,8 +308,8 @@ class Ledger:
     async def _top_up(self, hold: Reservation, amount: int) -> bool:
         """Holds `amount` micro-EUR more. Returns False if the reservation has ended. Raises OverLimit."""
         await self._marks.written(hold.entry)
-        if hold.funds is Funds.PURSE and hold.purse and hold.purse.take(amount):
-            return not hold.has_ended
+        if hold.funds is Funds.PURSE and hold.purse and not hold.has_ended and hold.purse.take(amount):
+            return True
         if hold.funds is not Funds.ROW:
             await self._marks.record([hold])
         used = hold.used

@@ -111,6 +111,16 @@ async def test_a_stream_tops_up_from_the_purse_and_to_the_last_of_the_limit(data
     assert await money(database, caller) == (SHARE * 100, 0)
 
 
+async def test_a_request_that_has_ended_takes_nothing_more_from_the_purse(database: Database) -> None:
+    caller, ledger = await make_caller(database, LIMIT), Ledger(database)
+    hold = await reserve(ledger, caller, 10)
+    assert await hold.settle(5, 1, "tokens") == 5
+    assert hold.purse
+    free = hold.purse.free_micro_eur
+    assert await fault_of(hold.top_up(5)) == "STATE_UNAVAILABLE"
+    assert hold.purse.free_micro_eur == free
+
+
 async def test_a_purse_that_nobody_uses_is_closed_and_what_is_under_way_keeps_its_money(database: Database) -> None:
     caller, ledger = await make_caller(database, LIMIT), Ledger(database)
     hold, ended = await reserve(ledger, caller, 10), await reserve(ledger, caller, 10)
