@@ -38,6 +38,7 @@ VLLM_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOG
 LITELLM_ENVIRONMENT = {"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "DO_NOT_TRACK": "1"}
 LITELLM_KEY = "sk-benchmark"
 SERVE_LLM_ENVIRONMENT = {
+    "RAY_AUTH_MODE": "disabled",
     "RAY_SERVE_LLM_ENABLE_DIRECT_STREAMING": "1",
     "RAYLLM_VLLM_ENGINE_CLS": "benchmarks.speed.serve_llm_peer.InstantEngine",
     "VLLM_NO_USAGE_STATS": "1",
@@ -119,8 +120,8 @@ def serve_llm(python: Path, folder: Path) -> Iterator[Server]:
     Its second application, which streams through an ingress replica, is under `/ingress`.
     """
     server = Server("ray.serve.llm", free_port())
-    settings = (line.partition("=") for line in (ROOT / "configs/ray.env").read_text("utf-8").splitlines())
-    environment = {name: value for name, _, value in settings if name.startswith(("RAY_SERVE", "RAY_worker", "RAY_US"))}
+    lines = (ROOT / "configs/ray.env").read_text("utf-8").splitlines()
+    environment = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     with TemporaryDirectory(prefix="serve-llm-") as run:  # a short path: it holds sockets
         environment |= {name: value.replace(OUR_HAPROXY, run) for name, value in environment.items()}
         environment |= SERVE_LLM_ENVIRONMENT | {"RAY_TMPDIR": run, "PYTHONPATH": str(ROOT)}

@@ -63,7 +63,7 @@ class InstantEngine(LLMEngine):  # type: ignore[misc]
     async def build_asgi_app(self) -> Any:
         arguments = SimpleNamespace(**vars(FrontendArgs()) | vars(AsyncEngineArgs(model=MODEL)))
         app = build_app(arguments, supported_tasks=("generate",))
-        app.state.openai_serving_chat = self
+        app.state.openai_serving_chat, app.state.log_stats = self, False
         return app
 
     async def resolve_lora(self, lora_model: Any) -> None:
@@ -105,11 +105,15 @@ def through_ingress() -> Application:
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a process in the background is started without
     ray.init(address="local", num_cpus=CPUS, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
-    serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": int(sys.argv[1])})
-    serve.run(build_openai_app({"llm_configs": [config()]}), name="direct", route_prefix="/")
-    serve.run(through_ingress(), name="ingress", route_prefix="/ingress")
-    signal.pause()
+    try:
+        serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": int(sys.argv[1])})
+        serve.run(build_openai_app({"llm_configs": [config()]}), name="direct", route_prefix="/")
+        serve.run(through_ingress(), name="ingress", route_prefix="/ingress")
+        signal.pause()
+    finally:
+        serve.shutdown()  # HAProxy would outlive the cluster
 
 
 if __name__ == "__main__":
