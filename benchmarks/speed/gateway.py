@@ -107,10 +107,10 @@ def compiled_router(python: Path, upstream: Server, folder: Path) -> Iterator[li
 def graph_of_ray(python: Path, upstream: Server, folder: Path) -> Iterator[list[System]]:
     """Without keys or limits, on a cluster of its own; its engine is in it, so `upstream` is not asked."""
     with serve_llm(python, folder) as server:
-        default = Server(f"{server.name}, default", server.port)
+        direct_streaming = Server(f"{server.name}, direct", server.port)
         yield [
-            System(Server(f"{server.name}, direct", server.port), "HAProxy, which asks a router; vLLM's app"),
-            System(default, "HAProxy, ingress, engine", "/ingress/v1/chat/completions"),
+            System(direct_streaming, "HAProxy, which asks a router; vLLM's app", "/direct/v1/chat/completions"),
+            System(server, "HAProxy, ingress, engine"),
         ]
 
 

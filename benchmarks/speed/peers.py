@@ -44,6 +44,8 @@ SERVE_LLM_ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
 }
+SERVE_LLM_PORTS = ("HAPROXY_METRICS", "HAPROXY_STATS", "FALLBACK_PROXY_HTTP")
+"""What our own cluster has on Ray's own numbers, or may have."""
 OUR_HAPROXY = "/tmp/parlance-haproxy"
 """Where `configs/ray.env` has HAProxy's sockets: the peer has a folder of its own."""
 INFINITY_ENVIRONMENT = {"INFINITY_BETTERTRANSFORMER": "false", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
@@ -117,7 +119,7 @@ def router(python: Path, upstream: Server, folder: Path) -> Iterator[Server]:
 def serve_llm(python: Path, folder: Path) -> Iterator[Server]:
     """ray.serve.llm with what `configs/ray.env` sets for our own graph, and direct streaming.
 
-    Its second application, which streams through an ingress replica, is under `/ingress`.
+    Direct streaming is under `/direct`; what goes through an ingress replica, under `/`.
     """
     server = Server("ray.serve.llm", free_port())
     lines = (ROOT / "configs/ray.env").read_text("utf-8").splitlines()
@@ -125,11 +127,9 @@ def serve_llm(python: Path, folder: Path) -> Iterator[Server]:
     with TemporaryDirectory(prefix="serve-llm-") as run:  # a short path: it holds sockets
         environment |= {name: value.replace(OUR_HAPROXY, run) for name, value in environment.items()}
         environment |= SERVE_LLM_ENVIRONMENT | {"RAY_TMPDIR": run, "PYTHONPATH": str(ROOT)}
-        environment |= {f"RAY_SERVE_HAPROXY_{port}_PORT": str(free_port()) for port in ("METRICS", "STATS")}
+        environment |= {f"RAY_SERVE_{port}_PORT": str(free_port()) for port in SERVE_LLM_PORTS}
         command = [str(python), "-m", "benchmarks.speed.serve_llm_peer", str(server.port)]
-        with running(
-            command, f"{server.url}/ingress/v1/models", folder / "serve-llm.log", environment, worst_status=200
-        ):
+        with running(command, f"{server.url}/v1/models", folder / "serve-llm.log", environment, worst_status=200):
             yield server
 
 

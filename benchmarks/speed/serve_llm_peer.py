@@ -2,11 +2,12 @@
 
     python -m benchmarks.speed.serve_llm_peer PORT
 
-/            direct streaming: HAProxy asks a router replica, then sends the request to the replica of the engine
-/ingress     Ray's default: HAProxy, an ingress replica, the replica of the engine
+/            Ray's default: HAProxy, an ingress replica, the replica of the engine
+/direct      direct streaming: HAProxy asks a router replica, then sends the request to the replica of the engine
 
 The engine is put in by the variable that ray.serve.llm reads for that. All around it is theirs: the deployments, and
-vLLM's own FastAPI app, which clients reach by direct streaming.
+vLLM's own FastAPI app, which clients reach by direct streaming. Direct streaming has the longer prefix, because HAProxy
+asks its router about every path that begins with its prefix.
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ def main() -> None:
     ray.init(address="local", num_cpus=CPUS, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
     try:
         serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": int(sys.argv[1])})
-        serve.run(build_openai_app({"llm_configs": [config()]}), name="direct", route_prefix="/")
-        serve.run(through_ingress(), name="ingress", route_prefix="/ingress")
+        serve.run(build_openai_app({"llm_configs": [config()]}), name="direct", route_prefix="/direct")
+        serve.run(through_ingress(), name="ingress", route_prefix="/")
         signal.pause()
     finally:
         serve.shutdown()  # HAProxy would outlive the cluster
