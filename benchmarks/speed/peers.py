@@ -129,7 +129,9 @@ def serve_llm(python: Path, folder: Path) -> Iterator[Server]:
         environment |= SERVE_LLM_ENVIRONMENT | {"RAY_TMPDIR": run, "PYTHONPATH": str(ROOT)}
         environment |= {f"RAY_SERVE_{port}_PORT": str(free_port()) for port in SERVE_LLM_PORTS}
         command = [str(python), "-m", "benchmarks.speed.serve_llm_peer", str(server.port)]
-        with running(command, f"{server.url}/v1/models", folder / "serve-llm.log", environment, worst_status=200):
+        ready, log = f"{server.url}/v1/models", folder / "serve-llm.log"
+        # Five processes import all of vLLM, one after the other.
+        with running(command, ready, log, environment, worst_status=200, within_s=400):
             yield server
 
 
