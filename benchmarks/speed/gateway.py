@@ -110,7 +110,7 @@ def graph_of_ray(python: Path, upstream: Server, folder: Path) -> Iterator[list[
         direct_streaming = Server(f"{server.name}, direct", server.port)
         yield [
             System(direct_streaming, "HAProxy, which asks a router; vLLM's app", "/direct/v1/chat/completions"),
-            System(server, "HAProxy, ingress, engine"),
+            System(Server(f"{server.name}, default", server.port), "HAProxy, ingress, engine"),
         ]
 
 
