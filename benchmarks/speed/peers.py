@@ -124,7 +124,8 @@ def serve_llm(python: Path, folder: Path) -> Iterator[Server]:
     server = Server("ray.serve.llm", free_port())
     lines = (ROOT / "configs/ray.env").read_text("utf-8").splitlines()
     environment = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
-    with TemporaryDirectory(prefix="serve-llm-") as run:  # a short path: it holds sockets
+    # A short path, as it holds sockets; Ray may still write there when it is stopped.
+    with TemporaryDirectory(prefix="serve-llm-", ignore_cleanup_errors=True) as run:
         environment |= {name: value.replace(OUR_HAPROXY, run) for name, value in environment.items()}
         environment |= SERVE_LLM_ENVIRONMENT | {"RAY_TMPDIR": run, "PYTHONPATH": str(ROOT)}
         environment |= {f"RAY_SERVE_{port}_PORT": str(free_port()) for port in SERVE_LLM_PORTS}
