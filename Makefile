@@ -8,7 +8,7 @@ BATCH   ?= .venv/batch
 CLIENTS ?= .venv/conformance
 SCHEMATHESIS ?= .venv/campaign
 PLAYWRIGHT ?= .venv/browser
-PEERS := infinity kokoro litellm llama
+PEERS := infinity kokoro litellm llama router serve-llm
 TESTERS ?= 2
 
 BIN := .venv/bin

@@ -72,11 +72,12 @@ def running(
     environment: dict[str, str] | None = None,
     *,
     worst_status: int = 499,
+    within_s: float = READY_WITHIN_S,
     folder: Path = ROOT,
 ) -> Iterator[None]:
     """A server that was started in `folder`, once `url` answers with `worst_status` or less.
 
-    Raises SystemExit with the end of its log if it ends or is not ready in time.
+    Raises SystemExit with the end of its log if it ends or is not ready within `within_s`.
     """
     with log.open("w") as output:
         child = subprocess.Popen(
@@ -88,7 +89,7 @@ def running(
             start_new_session=True,
         )
     try:
-        _await(url, worst_status, child, log)
+        _await(url, worst_status, within_s, child, log)
         yield
     finally:
         child.send_signal(signal.SIGINT)
@@ -98,8 +99,8 @@ def running(
             os.killpg(child.pid, signal.SIGKILL)
 
 
-def _await(url: str, worst_status: int, child: subprocess.Popen[bytes], log: Path) -> None:
-    end_s = time.monotonic() + READY_WITHIN_S
+def _await(url: str, worst_status: int, within_s: float, child: subprocess.Popen[bytes], log: Path) -> None:
+    end_s = time.monotonic() + within_s
     while time.monotonic() < end_s and child.poll() is None:
         with suppress(httpx.TransportError):
             if httpx.get(url, timeout=5).status_code <= worst_status:

@@ -47,4 +47,6 @@ beside campaign
 beside peer-litellm
 beside peer-kokoro
 beside peer-llama --no-deps
+beside peer-router --no-deps
+beside peer-serve-llm --no-deps
 beside peer-infinity --override cpu-overrides.txt --no-emit-package torch  # which is taken from the main environment

@@ -4,7 +4,7 @@ __main__.py        all of them in some forty minutes; `make bench` makes the env
 
 One question each:
 
-gateway.py         what keys, limits and bills add to a call; beside LiteLLM
+gateway.py         what keys, limits and bills add to a call; beside ray.serve.llm, vLLM's router and LiteLLM
 processor_time.py  what a request takes of the ingress, beside another checkout, where speed changes
 fairness.py        what one organisation that sends as fast as it may costs another
 waits.py           whether answers begin when those who wait were promised
@@ -27,6 +27,7 @@ What they work with:
 peers.py           the servers of others
 llama_server.py    one of them, as a program
 kokoro_peer.py     another one, a library in a loop
+serve_llm_peer.py  another one, ray.serve.llm over an engine that answers at once
 cold_requests.py   the first answer of each capability
 load.py            clients, in a process of their own
 instant.py         servers over engines that answer at once, configured by `instant.yaml`

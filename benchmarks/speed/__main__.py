@@ -39,7 +39,7 @@ SHORT = {
     "chat": Short(4, ("--turns", "1", "--rounds", "3")),
     "cold_start": Short(3, ("--turns", "1", "--rounds", "3", "--engines", "chat", "speech")),
     "embeddings": Short(2, ("--in-process", "bfloat16", "float32", "--rounds", "2", "--seconds", "2")),
-    "gateway": Short(3, ("--rounds", "2", "--seconds", "1")),
+    "gateway": Short(6, ("--rounds", "2", "--seconds", "1")),
     "fairness": Short(1, ("--rounds", "1", "--seconds", "5")),
     "waits": Short(6),
     "speech": Short(3),

