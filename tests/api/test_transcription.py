@@ -211,7 +211,7 @@ async def test_fifty_keys_of_an_organisation_hold_up_no_other(api: Api, send: Ca
     api.engine(model.deployment).adapter = Attentive(model, None)
     theirs = await api.stranger()
     keys = [await api.key(*Scope) for _ in range(KEYS)]
-    slots = sandbox.SLOTS
+    slots = sandbox._slots
     async with slots.of(owner_name(1)):  # as a long file of theirs does
         tasks = [asyncio.create_task(send(api, key)) for key in keys]
         await until(lambda: slots.waiting + sum(task.done() for task in tasks) == KEYS)
