@@ -29,7 +29,7 @@ CODE_LINES = {
     "autoscaling": 2052,
     "text": 1087,
     "audio": 881,
-    "launch": 1082,
+    "launch": 1075,
     "concurrency": 448,
     "configs": 247,
     "graph.py": 52,

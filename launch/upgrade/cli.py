@@ -63,8 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             hand_over(handover, to=older, away=newer, drain_s=options.drain_s)
             return
         if not options.resume:
-            if options.code:
-                cluster.require_code(options.code.resolve(), app["runtime_env"])
             plan = plan_of(cluster, handover.running(), app)
             print("\n".join(plan.lines()))
             if reasons := list(plan.faults()):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -52,13 +50,6 @@ class RayCluster:
                 continue
         done, late = ray.wait(refs, num_returns=len(refs), timeout=ANSWER_S) if refs else ([], [])
         return len(late) + sum(_count(ref) for ref in done)
-
-    def require_code(self, folder: Path, runtime_env: Mapping[str, Any]) -> None:
-        """Raises UpgradeError where a worker in this runtime environment imports the graph from another folder."""
-        find = ray.remote(num_cpus=0, runtime_env=dict(runtime_env))(find_spec)
-        imported = Path(ray.get(find.remote("graph")).origin).parent
-        if imported != folder:
-            raise UpgradeError(f"workers import {imported} before {folder}: Ray was started there; start it elsewhere")
 
     def free(self) -> dict[str, float]:
         """Resources that nothing holds."""
