@@ -45,9 +45,9 @@ SERVE_LLM_ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "WARNING",
 }
 SERVE_LLM_PORTS = ("HAPROXY_METRICS", "HAPROXY_STATS", "FALLBACK_PROXY_HTTP")
-"""What our own cluster has on Ray's own numbers, or may have."""
+"""Numbers of ports that our own cluster has, or may have."""
 OUR_HAPROXY = "/tmp/parlance-haproxy"
-"""Where `configs/ray.env` has HAProxy's sockets: the peer has a folder of its own."""
+"""Of HAProxy's sockets in `configs/ray.env`; the peer has a folder of its own."""
 INFINITY_ENVIRONMENT = {"INFINITY_BETTERTRANSFORMER": "false", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
 
 

@@ -5,7 +5,7 @@
 /            Ray's default: HAProxy, an ingress replica, the replica of the engine
 /direct      direct streaming: HAProxy asks a router replica, then sends the request to the replica of the engine
 
-The engine is put in by the variable that ray.serve.llm reads for that. All around it is theirs: the deployments, and
+The engine is put in by the variable that ray.serve.llm reads for that. All around it is its own: the deployments, and
 vLLM's own FastAPI app, which clients reach by direct streaming. Direct streaming has the longer prefix, because HAProxy
 asks its router about every path that begins with its prefix.
 """
@@ -34,7 +34,7 @@ from vllm.entrypoints.openai.api_server import build_app
 from benchmarks.speed.instant_engine import COMPLETION, EVENTS, MODEL, event
 
 CPUS = 8
-"""What Ray is to believe, so that every replica finds a place; the machine has what it has."""
+"""More than the machine has, so that Ray finds a place for every replica."""
 
 
 class InstantEngine(LLMEngine):  # type: ignore[misc]
@@ -50,7 +50,7 @@ class InstantEngine(LLMEngine):  # type: ignore[misc]
         return {}
 
     async def chat(self, request: Any, raw_request_info: Any = None) -> AsyncIterator[Any]:
-        """What an ingress replica calls."""
+        """Called by an ingress replica."""
         if not request.stream:
             yield ChatCompletionResponse.model_validate(COMPLETION)
             return
@@ -58,7 +58,7 @@ class InstantEngine(LLMEngine):  # type: ignore[misc]
             yield line
 
     async def create_chat_completion(self, request: Any, raw_request: Any) -> Any:
-        """What vLLM's app calls."""
+        """Called by vLLM's app."""
         return stream() if request.stream else ChatCompletionResponse.model_validate(COMPLETION)
 
     async def build_asgi_app(self) -> Any:
@@ -97,7 +97,7 @@ def config() -> LLMConfig:
 
 
 def through_ingress() -> Application:
-    """What `build_openai_app` makes without direct streaming; with it on, that makes the other one only."""
+    """The app of `build_openai_app` without direct streaming; with it on, that makes the other one only."""
     model, entry = config(), make_fastapi_ingress(OpenAiIngress)
     options = OpenAiIngress.get_deployment_options([model])
     return serve.deployment(entry, **options).bind(

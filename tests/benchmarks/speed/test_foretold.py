@@ -1,6 +1,6 @@
-"""What graphs did with made traces is foretold by the simulation as it is now.
+"""The simulation as it is now foretells how graphs coped with made traces.
 
-`benchmarks/speed/results/foretold.json` has of each request when it came, whose it was and how long the engine worked,
+`benchmarks/speed/results/foretold.json` has of each request when it came, its owner and how long the engine worked,
 as a ledger holds it, and how long each start took. The policy knows gaps of two traces before, as it would on its third
 day.
 """
@@ -42,7 +42,7 @@ TOO_WIDE = "burst by serve"
 
 @dataclass
 class Run:
-    """What a graph did with a trace. A request that was refused has no wait, and the work that it was made with."""
+    """A trace on a graph. A request that was refused has no wait, and the work that it was made with."""
 
     shape: str
     by: str
