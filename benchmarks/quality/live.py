@@ -48,11 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Makes the track unless it lies there, plays it, and prints the tables. A track of people is not kept."""
-    with tempfile.TemporaryDirectory(prefix="live-") as rays, working_folder("live-") as home:
+    with tempfile.TemporaryDirectory(prefix="live-") as made, working_folder("live-") as home:
         name = f"{options.seed}-{'-'.join(options.languages)}-{options.sentences}"
-        folder = Path(rays) / "track" if options.clips else ROOT / "var" / "live" / name
+        folder = Path(made) / "track" if options.clips else ROOT / "var" / "live" / name
         turns = hour.prepare(folder, options.seed, options.languages, options.sentences, options.clips)
-        with parlance(home, RAY_TMPDIR=rays) as server:
+        with parlance(home) as server:
             session = asyncio.run(_play(options, server, folder / "track.wav"))
     rows = judged([turn for turn in turns if turn.end_s < options.seconds], session)
     print(report(rows, session))

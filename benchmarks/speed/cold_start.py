@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import statistics
 import sys
 import tempfile
@@ -92,17 +91,14 @@ Starts = defaultdict[tuple[str, str], list[Phases]]
 
 @contextmanager
 def graph(folder: Path, way: str) -> Iterator[tuple[Server, Path]]:
-    """The graph, and Ray's folder of it. Its path is short, because sockets are in it."""
+    """The graph, and Ray's folder of it."""
     config = yaml.safe_load((ROOT / "configs/embedded.yaml").read_text("utf-8"))
     config["applications"][0]["args"]["fork_server"] = way == WITH
     file = folder / "graph.yaml"
     file.write_text(yaml.safe_dump(config))
-    rays = tempfile.mkdtemp(prefix="cold-")
-    try:
-        with parlance(folder, file, PARLANCE_IDLE_S=str(IDLE_S), RAY_TMPDIR=rays) as server:
-            yield server, next(Path(rays).rglob("session_latest")).resolve()
-    finally:
-        shutil.rmtree(rays, ignore_errors=True)
+    with parlance(folder, file, PARLANCE_IDLE_S=str(IDLE_S)) as server:
+        home = max(folder.glob("home-*"), key=lambda made: made.stat().st_mtime_ns)
+        yield server, (home / "ray/session_latest").resolve()
 
 
 def graph_turn(folder: Path, way: str, engines: Sequence[str], rounds: int, starts: Starts) -> list[float]:

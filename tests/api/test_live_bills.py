@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from audio.listener import Frames
 from contract.errors import ORG_SPEND_LIMIT, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, Fault
 from deployments.ingress.flows.realtime import session
 from deployments.ingress.flows.realtime.notifier import SessionNotifier
-from state.billing.reservation import OpenBill
+from state.billing.reservation import OpenBill, Reservation
 from state.rates import RateVerdict
 from tests.api.conftest import Api
 from tests.api.live import (
     TRANSCRIPTION,
     TURN,
+    ScriptedStream,
     hearing,
     listening,
     scripted_speech,
@@ -99,6 +101,27 @@ async def test_no_draft_begins_without_its_price(api: Api, monkeypatch: pytest.M
         await live.socket.wait_closed()
     assert live.socket.close_code == 1008
     assert (engine.heard_s, await billed(api)) == ([], [])
+
+
+async def test_a_session_whose_end_is_cancelled_keeps_no_funds(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    voided = list[Reservation]()
+    void = Reservation.void
+
+    async def cancelled(stream: ScriptedStream) -> Frames:
+        raise asyncio.CancelledError
+
+    async def noted(reservation: Reservation) -> None:
+        voided.append(reservation)
+        await void(reservation)
+
+    monkeypatch.setattr(Reservation, "void", noted)
+    monkeypatch.setattr(ScriptedStream, "end", cancelled)
+    async with listening(api) as live:
+        await live.speak(0.5)
+        await until(lambda: len(api.service.live))
+        live.socket.transport.abort()
+        await until(lambda: not len(api.service.live))
+    assert len(voided) == 1
 
 
 @dataclass

@@ -25,6 +25,8 @@ from tests.cluster.conftest import ROOT
 CLIENTS = 64
 WIDE, NARROW = 4, 2
 """Ingress replicas, in turns."""
+REQUESTS = 10_000
+"""At least, in as many changes as it takes."""
 STREAM_S = 60
 LONGEST_PAUSE_S = 0.5
 """Of a client between two requests on its connection."""
@@ -41,7 +43,7 @@ class Keeper(Crowd):
 
 async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Outcome]:
     """One outcome: what all clients saw over all changes."""
-    rounds = 3 if is_short else 20
+    least, requests = (3, 0) if is_short else (20, REQUESTS)
     key = await asyncio.to_thread(graph.key, "reloads")
     clients = [Keeper(graph.url, key) for _ in range(CLIENTS)]
     over, seen = asyncio.Event(), list[Seen]()
@@ -53,9 +55,11 @@ async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Out
         starts = Crowd(graph.url, key)
         starts.begin(["start"])
         began_s = time.monotonic()
-        for _ in range(rounds):
+        rounds = 0
+        while rounds < least or len(seen) < requests:
             for replicas in (WIDE, NARROW):
                 await _say(scaler, replicas)
+            rounds += 1
         duration_s = time.monotonic() - began_s
         over.set()
         await asyncio.gather(*tasks)

@@ -12,7 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,20 +99,20 @@ class Cluster:
         headers = {"authorization": f"Bearer {self.key}"}
         return httpx.Client(base_url=f"{at.url}/v1", headers=headers, timeout=300)
 
-    def start_head(self, cpus: int) -> None:
+    def start_head(self, cpus: int, more: str = "") -> None:
         """The page's line; without processors the head runs no engine, as in `cluster/`."""
         line = marked(PAGE, "run on two nodes: head").replace("redis:6379", self.redis)
         # A machine that starts has an empty /tmp; from this file, and the other node's processes, Ray would take it
         # that the head still runs.
         (self.folder / "ray/ray_current_cluster").unlink(missing_ok=True)
-        here = f"--node-ip-address={self.head.address} --temp-dir={self.folder}/ray --num-cpus={cpus} {COMMON}"
-        self.head.run("bash", "-euc", line.replace("--block", here))
+        here = f"--node-ip-address={self.head.address} --temp-dir={self.folder}/ray --num-cpus={cpus} {COMMON} {more}"
+        self.head.run("bash", "-euc", f"cd {self.folder}; {line.replace('--block', here)}")
 
-    def start_worker(self) -> None:
+    def start_worker(self, more: str = "") -> None:
         """The page's line."""
         line = marked(PAGE, "run on two nodes: worker").replace("HEAD", self.head.address)
-        here = f"--node-ip-address={self.worker.address} --num-cpus=4 {COMMON}"
-        self.worker.run("bash", "-euc", line.replace("--block", here))
+        here = f"--node-ip-address={self.worker.address} --num-cpus=4 {COMMON} {more}"
+        self.worker.run("bash", "-euc", f"cd {self.folder}; {line.replace('--block', here)}")
 
 
 def serve_everything(client: httpx.Client) -> dict[str, int]:
@@ -129,6 +129,16 @@ ALL_WELL = dict.fromkeys((*CALLS, "transcription"), 200)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
+    with machines() as made:
+        start(made)
+        yield made
+        if to := os.environ.get(LOG):
+            (Path(to) / "two-nodes.log").write_text("\n".join(made.told) + "\n", "utf-8")
+
+
+@contextmanager
+def machines() -> Iterator[Cluster]:
+    """Two machines without Ray, and the stores that they share."""
     if not allowed():
         pytest.skip("network namespaces want root and iproute2")
     with ExitStack() as stack:
@@ -143,11 +153,7 @@ def cluster() -> Iterator[Cluster]:
         )
         head = stack.enter_context(node(1, env, folder / "a"))
         worker = stack.enter_context(node(2, env, folder / "b"))
-        made = Cluster(head, worker, folder, outside(redis.url).removeprefix("redis://"))
-        start(made)
-        yield made
-        if to := os.environ.get(LOG):
-            (Path(to) / "two-nodes.log").write_text("\n".join(made.told) + "\n", "utf-8")
+        yield Cluster(head, worker, folder, outside(redis.url).removeprefix("redis://"))
 
 
 def environment(folder: Path, addresses: dict[str, str], bucket: Seaweed) -> dict[str, str]:

@@ -1,17 +1,15 @@
 """`python -m launch upgrade` under load: no request and no stream is lost, and no card is held beyond the cluster's.
 
-Each engine wants one GPU of those that Ray is started with, one for each engine: none to spare. Clients call all
-models without a pause while the graph is upgraded again and again (`PARLANCE_UPGRADES`, 3 by default). One more upgrade
-is interrupted and rolled back, and the last one is to other code. The record is `upgrade.json` where
-PARLANCE_CLUSTER_LOG names a folder.
+Each engine wants one of the GPUs that two nodes, in network namespaces, tell Ray that they have: one for each engine,
+none to spare. Clients call all models without a pause, through both nodes, while the graph is upgraded again and again
+(`PARLANCE_UPGRADES`, 3 by default). One more upgrade is interrupted and rolled back, and the last one is to other code.
+The record is `upgrade.json` where PARLANCE_CLUSTER_LOG names a folder.
 """
 
 # No postponed annotations here: Serve reads the type of `args` of a builder.
 
 import json
 import os
-import re
-import secrets
 import shutil
 import signal
 import subprocess
@@ -21,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,9 +33,9 @@ from contract.catalog import Catalog
 from deployments.ingress.deployment import IngressArgs
 from graph import wire
 from tests.catalogs import chat
-from tests.cluster.conftest import ROOT, free_ports, run_state
-from tests.docs.pages import marked
-from tests.state.servers import Postgres, Redis, run_server, temporary_folder
+from tests.cluster.nodes import BIN, Node
+from tests.cluster.test_two_nodes import LOG, START_S, Cluster, answers, machines
+from tests.docs.pages import ROOT
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -48,7 +46,6 @@ STREAMS = int(os.environ.get("PARLANCE_UPGRADE_STREAMS", "3"))
 """At each upgrade: they run when it begins."""
 EVENTS, PAUSE_S = 160, 0.25
 """Of each stream: it outlives the move to the new graph, which keeps its card busy for the callers who come then."""
-BIN = Path(sys.executable).parent
 ON_A_CARD = {"ray_actor_options": {"num_cpus": 0, "num_gpus": 1}}
 LOOK_S = 0.1
 END = "ended:"
@@ -105,10 +102,10 @@ def drive() -> None:
 class Driver:
     """A process that runs the command (`drive`)."""
 
-    def __init__(self, site: "Site") -> None:
+    def __init__(self, head: Node) -> None:
         self._process = subprocess.Popen(
-            [BIN / "python", "-m", "tests.cluster.test_upgrade"],
-            cwd=ROOT, env=site.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            ["ip", "netns", "exec", head.name, BIN / "python", "-m", "tests.cluster.test_upgrade"],
+            cwd=ROOT, env=head.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
     def begin(self, *arguments: str | Path) -> None:
@@ -139,37 +136,6 @@ class Driver:
 
 
 @dataclass
-class Site:
-    """A cluster of one node with a graph."""
-
-    url: str
-    folder: Path
-    env: dict[str, str]
-    key: str = ""
-
-    def run(self, *command: str | Path, code: int = 0) -> str:
-        done = subprocess.run(
-            [*map(str, command)], cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=900, check=False
-        )
-        assert done.returncode == code, f"{command}: {done.returncode} {done.stdout}{done.stderr}"
-        return done.stdout + done.stderr
-
-    def config(self, version: str) -> Path:
-        """Config file of that version."""
-        port = int(self.url.rpartition(":")[2])
-        app = {
-            "name": "parlance",
-            "import_path": "tests.cluster.test_upgrade:build",
-            "route_prefix": "/",
-            "args": {"version": version},
-        }
-        file = self.folder / f"graph-{version}.yaml"
-        http = {"host": "127.0.0.1", "port": port}
-        file.write_text(yaml.safe_dump({"proxy_location": "HeadOnly", "http_options": http, "applications": [app]}))
-        return file
-
-
-@dataclass
 class Load:
     """Clients of all models, each with one call after the other.
 
@@ -178,7 +144,7 @@ class Load:
         streams: for each, whether it came whole.
     """
 
-    site: Site
+    cluster: Cluster
     pool: ThreadPoolExecutor
     stop: threading.Event = field(default_factory=threading.Event)
     answers: Counter[str] = field(default_factory=Counter)
@@ -186,7 +152,7 @@ class Load:
     streams: list[Future[int]] = field(default_factory=list)
 
     def call(self, model: str) -> None:
-        with self.client() as client:
+        with self.client(model) as client:
             while not self.stop.is_set():
                 began_s = time.monotonic()
                 try:
@@ -205,7 +171,7 @@ class Load:
         words = body(model, f"stream {EVENTS} {PAUSE_S}") | {"stream": True}
         with (
             suppress(httpx.TransportError),
-            self.client() as client,
+            self.client(model) as client,
             client.stream("POST", "/chat/completions", json=words) as reply,
         ):
             for line in reply.iter_lines():
@@ -222,13 +188,9 @@ class Load:
         for _ in range(STREAMS):
             assert running.acquire(timeout=120)
 
-    def client(self) -> httpx.Client:
-        return client_of(self.site)
-
-
-def client_of(site: Site) -> httpx.Client:
-    headers = {"authorization": f"Bearer {site.key}"}
-    return httpx.Client(base_url=f"{site.url}/v1", headers=headers, timeout=300)
+    def client(self, model: str) -> httpx.Client:
+        """Of one model through the head, of the others through the other node."""
+        return self.cluster.client(self.cluster.head if model == MODELS[0] else self.cluster.worker)
 
 
 def body(model: str, text: str) -> dict[str, Any]:
@@ -236,10 +198,10 @@ def body(model: str, text: str) -> dict[str, Any]:
 
 
 @contextmanager
-def loaded(site: Site) -> Iterator[Load]:
+def loaded(cluster: Cluster) -> Iterator[Load]:
     """Clients call while the block runs."""
     with ThreadPoolExecutor(2 * len(MODELS) + STREAMS * (UPGRADES + 3)) as pool:
-        load = Load(site, pool)
+        load = Load(cluster, pool)
         calls = [pool.submit(load.call, model) for model in MODELS]
         try:
             yield load
@@ -250,60 +212,37 @@ def loaded(site: Site) -> Iterator[Load]:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with ExitStack() as stack:
-        folder = stack.enter_context(temporary_folder(in_memory=False))
-        postgres, redis = stack.enter_context(run_server(Postgres)), stack.enter_context(run_server(Redis))
-        ports = free_ports(6)
-        made = Site(f"http://127.0.0.1:{ports[0]}", folder, environment(folder, postgres.url, redis.url, ports))
-        head = f"--head --port={ports[1]} --dashboard-port={ports[2]} --node-ip-address=127.0.0.1 --num-cpus=2"
-        head += f" --num-gpus={len(MODELS)} --temp-dir={folder}/ray --object-store-memory=200000000"
-        log = stack.enter_context((folder / "ray.log").open("w"))
-        ray = subprocess.Popen(
-            [BIN / "ray", "start", *head.split(), "--disable-usage-stats", "--block"],
-            cwd=folder, env=made.env, start_new_session=True, stdout=log, stderr=log,
-        )  # fmt: skip
-        stack.callback(_end, ray, folder)
-        eventually(lambda: "Ray runtime started" in (folder / "ray.log").read_text(), 180, "Ray did not start")
-        made.run(BIN / "python", "-m", "state", "migrate")
-        made.run(BIN / "serve", "deploy", made.config("0"))
-        eventually(lambda: _answers(made), 120, lambda: made.run(BIN / "serve", "status"))
-        run_state(made.env, "org", "create", "acme", "--plan", "enterprise")
-        run_state(made.env, "org", "change", "acme", "--requests-per-minute", "1000000")
-        made.key = run_state(made.env, "key", "create", "--org", "acme", "--scopes", "chat")
-        yield made
+def cluster() -> Iterator[Cluster]:
+    with machines() as made:
+        made.start_head(cpus=1, more=f"--num-gpus={len(MODELS) - 1}")
+        made.start_worker("--num-gpus=1")
+        made.state("migrate")
+        made.head.run(BIN / "serve", "deploy", config(made, "0"))
+        for node in (made.head, made.worker):
+            eventually(lambda node=node: answers(node), START_S, lambda: made.head.run(BIN / "serve", "status"))
+        made.state("org", "create", "acme", "--plan", "enterprise")
+        made.state("org", "change", "acme", "--requests-per-minute", "1000000")
+        made.key = made.state("key", "create", "--org", "acme", "--scopes", "chat")
+        try:
+            yield made
+        finally:
+            if to := os.environ.get(LOG):
+                shutil.copytree(made.folder / "ray/session_latest/logs/serve", Path(to) / "serve", dirs_exist_ok=True)
 
 
-def _end(ray: subprocess.Popen[bytes], folder: Path) -> None:
-    import psutil
-
-    here = str(folder)
-    if to := os.environ.get("PARLANCE_CLUSTER_LOG"):
-        with suppress(OSError):
-            shutil.copytree(folder / "ray/session_latest/logs/serve", Path(to) / "serve", dirs_exist_ok=True)
-    own = [p for p in psutil.process_iter() if _env_of(p) == here]
-    ray.terminate()
-    _, left = psutil.wait_procs([psutil.Process(ray.pid), *own], timeout=30)
-    for process in left:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    ray.wait()
-
-
-def _env_of(process: Any) -> str | None:
-    import psutil
-
-    try:
-        return str(process.environ().get("PARLANCE_HOME"))
-    except psutil.Error:
-        return None
-
-
-def _answers(site: Site) -> bool:
-    try:
-        return httpx.get(f"{site.url}/healthz", timeout=2).status_code == 200
-    except httpx.TransportError:
-        return False
+def config(cluster: Cluster, version: str) -> Path:
+    """Config file of that version."""
+    app = {
+        "name": "parlance",
+        "import_path": "tests.cluster.test_upgrade:build",
+        "route_prefix": "/",
+        "args": {"version": version},
+        "deployments": [{"name": "ingress", "max_replicas_per_node": 1}],
+    }
+    http = {"host": "0.0.0.0", "port": 8000}
+    file = cluster.folder / f"graph-{version}.yaml"
+    file.write_text(yaml.safe_dump({"proxy_location": "EveryNode", "http_options": http, "applications": [app]}))
+    return file
 
 
 def other_code(folder: Path) -> Path:
@@ -316,57 +255,39 @@ def other_code(folder: Path) -> Path:
     return code
 
 
-def environment(folder: Path, database: str, redis: str, ports: list[int]) -> dict[str, str]:
-    """What the page sets in every shell, with servers and ports of this machine."""
-    lines = marked(ROOT / "docs/operating.md", "run on two nodes: environment")
-    lines = lines.replace("postgresql://parlance@db/parlance", database).replace("redis://redis", redis)
-    lines = lines.replace("s3://parlance/files", f"file://{folder}/bytes")
-    lines = re.sub(r"(RAY_AUTH_TOKEN|PARLANCE_SECRET)=\S+", lambda found: f"{found[1]}={secrets.token_hex(32)}", lines)
-    own = {
-        "PARLANCE_HOME": str(folder),
-        "RAY_ADDRESS": f"127.0.0.1:{ports[1]}",
-        "RAY_DASHBOARD_ADDRESS": f"http://127.0.0.1:{ports[2]}",
-        "RAY_SERVE_HAPROXY_METRICS_PORT": str(ports[3]),
-        "RAY_SERVE_HAPROXY_STATS_PORT": str(ports[4]),
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    }
-    bare = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
-    (folder / "h").mkdir()  # short, because sockets lie below it
-    shown = subprocess.run(["bash", "-euc", f"{lines}\nenv -0"], cwd=ROOT, env=bare, capture_output=True, check=True)
-    settings = dict(line.split("=", 1) for line in shown.stdout.decode().split("\0") if line)
-    for name, value in settings.items():
-        settings[name] = value.replace("/tmp/parlance-haproxy", f"{folder}/h")
-    return settings | own
+def application(upgrades: int) -> str:
+    """Name of the graph after so many upgrades."""
+    return f"parlance-{upgrades + 1}" if upgrades else "parlance"
 
 
-def test_upgrades_and_a_roll_back_under_load_lose_nothing(site: Site) -> None:
+def test_upgrades_and_a_roll_back_under_load_lose_nothing(cluster: Cluster) -> None:
     for model in MODELS:  # all engines of the old graph are awake
-        with client_of(site) as client:
+        with cluster.client(cluster.head) as client:
             assert client.post("/chat/completions", json=body(model, "say hi")).status_code == 200
-    driver = Driver(site)
+    driver = Driver(cluster.head)
     durations: list[float] = []
-    with loaded(site) as load:
+    with loaded(cluster) as load:
         for number in range(1, UPGRADES + 1):
             load.start_streams()
             began_s = time.monotonic()
-            driver.begin(site.config(str(number)))
-            assert driver.end() == [0, [f"parlance-{number + 1}"]]
+            driver.begin(config(cluster, str(number)))
+            assert driver.end() == [0, [application(number)]]
             durations.append(round(time.monotonic() - began_s, 1))
             print(f"--- upgrade {number}: {durations[-1]} s {dict(load.answers)}", file=sys.stderr)
         load.start_streams()
-        driver.begin(site.config("never"))
+        driver.begin(config(cluster, "never"))
         driver.until("finishes its calls ...")
         driver.interrupt()
         assert driver.end()[0] == 130
         load.start_streams()
         began_s = time.monotonic()
-        driver.begin(site.config("never"), "--rollback")
-        assert driver.end() == [0, [f"parlance-{UPGRADES + 1}"]]
+        driver.begin(config(cluster, "never"), "--rollback")
+        assert driver.end() == [0, [application(UPGRADES)]]
         back_s = round(time.monotonic() - began_s, 1)
         load.start_streams()
-        driver.begin(site.config("code"), "--code", other_code(site.folder))
-        assert driver.end() == [0, [f"parlance-{UPGRADES + 2}"]]
-        with client_of(site) as client:
+        driver.begin(config(cluster, "code"), "--code", other_code(cluster.folder))
+        assert driver.end() == [0, [application(UPGRADES + 1)]]
+        with cluster.client(cluster.head) as client:
             assert {model["id"] for model in client.get("/models").json()["data"]} == {*MODELS, "four"}
     cut = Counter(each.result(300) for each in load.streams)
     peak = driver.peak()
@@ -380,7 +301,7 @@ def test_upgrades_and_a_roll_back_under_load_lose_nothing(site: Site) -> None:
         "peak_gpus": peak,
     }
     print(json.dumps(record), file=sys.stderr)
-    if to := os.environ.get("PARLANCE_CLUSTER_LOG"):
+    if to := os.environ.get(LOG):
         (Path(to) / "upgrade.json").write_text(json.dumps(record, indent=1) + "\n")
     assert set(load.answers) == {"200"}
     assert set(cut) == {EVENTS + 1}

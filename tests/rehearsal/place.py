@@ -154,6 +154,12 @@ class Place:
         listed = self.ray("GET", "/api/v0/nodes").json()["data"]["result"]["result"]
         return sum(node["state"] == "ALIVE" for node in listed)
 
+    def running(self, deployment: str) -> set[str]:
+        """Ids of its replicas that run, as Serve's controller sees them."""
+        app = self.ray("GET", "/api/serve/applications/").json()["applications"].get("parlance", {"deployments": {}})
+        replicas = app["deployments"].get(deployment, {"replicas": []})["replicas"]
+        return {replica["replica_id"] for replica in replicas if replica["state"] == "RUNNING"}
+
     def pod(self, group: str) -> Pod:
         """The newest of a group."""
         return [pod for pod in self.kubelet.pods if pod.group == group and not pod.is_ending][-1]

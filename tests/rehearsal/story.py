@@ -226,7 +226,9 @@ def memory(here: Place, record: Record) -> None:
 
 
 def head(here: Place, record: Record) -> None:
-    """The head is gone with its node. Chat goes on; another head, at another address, finds the graph."""
+    """The head is gone with its node. Chat goes on; another head, at another address, finds every ingress replica."""
+    replicas = here.running("ingress")
+    assert len(replicas) == 2
     here.pod("head").remove()
     with openai.OpenAI(api_key=here.key, base_url=f"{here.proxy.url}/v1") as sdk:
         for _ in range(5):
@@ -237,6 +239,11 @@ def head(here: Place, record: Record) -> None:
     record.report("another head is ready, at another address")
     eventually(lambda: here.nodes_alive() == 4, RECOVER_S, lambda: f"{here.nodes_alive()} nodes found the head")
     record.report("every node has found it")
+    # The new controller has lost those that it cannot reach in time: it stops them, and starts others.
+    eventually(
+        lambda: here.running("ingress") == replicas, RECOVER_S, lambda: f"of {replicas} run {here.running('ingress')}"
+    )
+    record.report("its controller has recovered both ingress replicas")
     capabilities(here, record)
 
 

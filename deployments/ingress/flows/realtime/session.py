@@ -65,14 +65,13 @@ class LiveSession:
         for task in (self._watch, self._end):
             if task:
                 task.cancel()
-        try:
+        async with AsyncExitStack() as ends:  # each of them, whichever is cancelled
+            ends.push_async_callback(self._resources.__aexit__, *error)
+            if self._stream:
+                ends.push_async_callback(self._stream.end)
+            ends.callback(self._hold_sound, self._sound.end)
             await self._transcriber.close()
             await self.notifier.end(owes_begun=not isinstance(error[1], Exception))
-        finally:
-            self._hold_sound(self._sound.end)
-            if self._stream:
-                await self._stream.end()
-            await self._resources.__aexit__(*error)
 
     @property
     def idle_s(self) -> float:
