@@ -13,7 +13,7 @@ import pytest
 from openai.types.realtime import ClientSecretCreateResponse
 from starlette.websockets import WebSocketState
 
-from audio.listener import RATE, Frames
+from audio.listener import RATE
 from contract.access import Scope
 from contract.realtime.limits import REALTIME_SESSION_S
 from deployments.ingress.app import build_app
@@ -22,9 +22,7 @@ from deployments.ingress.routes import realtime
 from tests.api.conftest import Api, app_over, refused
 from tests.api.live import (
     SECOND,
-    ScriptedStream,
     has_error,
-    left_behind,
     listening,
     opened,
     refusal,
@@ -33,7 +31,6 @@ from tests.api.live import (
     sessions,
 )
 from tests.api.ports import at_port
-from tests.waiting import until
 
 __all__ = ["scripted_speech"]
 
@@ -199,18 +196,6 @@ async def test_client_secrets_leave_half_of_the_streams_and_of_the_rate_to_their
         assert (await api.send("GET", "/v1/me", key)).status_code == 200
 
 
-async def test_more_sessions_than_the_key_has(api: Api) -> None:
-    await api.organisation("small", "free")
-    key = await api.key(*Scope, org="small")
-    async with sessions(api, *[key] * 4) as (address, lives):
-        assert await refusal(api, key, address=address) == (429, "rate_limit_exceeded")
-        assert await lives[-1].is_well()
-        lives[0].socket.transport.abort()
-        await until(lambda: api.state.rates.open_streams == 3)
-        async with opened(api, address, key=key) as live:
-            assert await live.is_well()
-
-
 async def test_an_organisation_has_half_of_the_sessions_of_a_process(api: Api) -> None:
     api.service.live.most = 4
     other = await api.stranger()
@@ -282,40 +267,6 @@ async def test_a_session_that_ends_says_so_before(
     assert len(api.service.live) == 0
 
 
-async def test_sound_on_its_way_when_the_session_ends_is_in_the_ledger(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(realtime, "DRAIN_S", 0)
-    order: list[str] = []
-    released, listen, end = asyncio.Event(), ScriptedStream.listen, ScriptedStream.end
-
-    async def slow_listen(stream: ScriptedStream, sound: bytes) -> Frames:
-        order.append("sound comes")
-        await released.wait()
-        order.append("sound is taken")
-        return await listen(stream, sound)
-
-    async def noted_end(stream: ScriptedStream) -> Frames:
-        order.append("the stream ends")
-        return await end(stream)
-
-    def is_ending() -> bool:
-        return len(order) > 1 or any(task.get_name() == "end of session" for task in asyncio.all_tasks())
-
-    monkeypatch.setattr(ScriptedStream, "listen", slow_listen)
-    monkeypatch.setattr(ScriptedStream, "end", noted_end)
-    async with listening(api) as live:
-        await live.speak(0.5)
-        await until(lambda: order)
-        api.service.live.drain()
-        await until(is_ending)
-        await asyncio.sleep(0)  # the end runs as far as it can
-        released.set()
-        ledger = (await live.next("parlance.session.ledger"))["ledger"]
-    assert order == ["sound comes", "sound is taken", "the stream ends"]
-    assert (ledger["received_s"], ledger["heard_s"], ledger["pending_s"]) == (0.5, pytest.approx(0.5, abs=0.04), 0)
-
-
 async def test_a_client_that_never_reads_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
         """As uvicorn is while the client reads nothing and sends nothing."""
@@ -375,17 +326,3 @@ async def test_a_socket_that_begins_to_close_is_sent_nothing() -> None:
     socket = realtime._Socket(cast(Any, Closing()))
     await socket.send("session.created")
     await socket.close(1000, "")
-
-
-async def test_many_rude_closes_leave_nothing_behind(api: Api) -> None:
-    async def rude(address: str) -> None:
-        async with opened(api, address) as live:
-            await live.speak(0.4)
-            live.socket.transport.abort()
-
-    async with at_port(app_over(api.service)) as address:
-        for _ in range(5):
-            await asyncio.gather(*(rude(address) for _ in range(10)))
-    assert left_behind(api) == [0, 0, 0, 0]
-    names = {task.get_name() for task in asyncio.all_tasks()}
-    assert not names & {"transcriber", "draft", "end of session", "key of session", "notice"}
