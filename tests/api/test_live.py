@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from contract.errors import (
     AUDIO_UNREADABLE,
     BUSY,
     ORG_SPEND_LIMIT,
+    STATE_UNAVAILABLE,
     UPSTREAM_ERROR,
     Fault,
 )
@@ -167,6 +169,49 @@ async def test_an_unknown_model_means_the_default_one(api: Api) -> None:
         settings = {"type": "transcription", "audio": {"input": {"transcription": {"model": name}}}}
         made = (await api.send("POST", "/v1/realtime/client_secrets", json={"session": settings})).json()
         assert made["session"]["audio"]["input"]["transcription"]["model"] == chosen
+
+
+async def test_a_turn_that_cannot_be_paid_hides_none_behind_it_and_ends_no_session(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals: list[Any] = [STATE_UNAVAILABLE(), None, STATE_UNAVAILABLE()]
+
+    async def unavailable(bill: OpenBill, **most: int) -> None:
+        if refusals and (error := refusals.pop(0)):
+            raise error
+
+    monkeypatch.setattr(OpenBill, "expect", unavailable)
+    async with listening(api) as live:
+        await live.append(TURN * 2)
+        assert (await live.next(f"{TRANSCRIPTION}.failed"))["error"]["code"] == "state_unavailable"
+        assert (await live.error())["code"] == "state_unavailable"
+        assert await live.text() == "hello there"
+        await live.speak(0.7)
+        await live.send("parlance.session.end")
+        await live.next(f"{TRANSCRIPTION}.failed")
+        assert (await live.error())["code"] == "state_unavailable"
+        last = await live.next("parlance.session.ledger")
+        assert await live.closed() == 1000
+    assert last["is_last"]
+    starts = [event["audio_start_ms"] for event in live.events if "audio_start_ms" in event]
+    assert starts[:2] == [0, 1536 - 300]
+    assert [piece["why"] for piece in last["ledger"]["unheard"]] == ["state_unavailable"] * 2
+
+
+async def test_a_ledger_whenever_it_is_wanted_and_at_the_end(api: Api) -> None:
+    async with listening(api) as live:
+        await live.speak(1.0)
+        await live.send("input_audio_buffer.clear")
+        await live.next("input_audio_buffer.cleared")
+        await live.speak(0.7)
+        await live.send("parlance.session.ledger")
+        event = await live.next("parlance.session.ledger")
+        assert (event["is_last"], event["ledger"]["pending_s"]) == (False, pytest.approx(0.7, abs=0.04))
+        ledger = await live.end()
+        assert f"{TRANSCRIPTION}.completed" in types(live)
+        assert (ledger["pending_s"], ledger["unheard_s"], ledger["heard_s"]) == (0, 1.0, pytest.approx(0.7, abs=0.04))
+        assert [piece["why"] for piece in ledger["unheard"]] == ["cleared"]
+        assert await live.closed() == 1000
 
 
 # --- money -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from openai.types.realtime import ClientSecretCreateResponse
 from starlette.websockets import WebSocketState
 
-from audio.listener import RATE
+from audio.listener import RATE, Frames
 from contract.access import Scope
 from contract.realtime.limits import REALTIME_SESSION_S
 from deployments.ingress.app import build_app
@@ -22,6 +22,7 @@ from deployments.ingress.routes import realtime
 from tests.api.conftest import Api, app_over, refused
 from tests.api.live import (
     SECOND,
+    ScriptedStream,
     has_error,
     listening,
     opened,
@@ -31,6 +32,7 @@ from tests.api.live import (
     sessions,
 )
 from tests.api.ports import at_port
+from tests.waiting import until
 
 __all__ = ["scripted_speech"]
 
@@ -265,6 +267,40 @@ async def test_a_session_that_ends_says_so_before(
         assert (last["is_last"], last["ledger"]["heard_s"]) == (True, pytest.approx(0.5, abs=0.04))
         assert await live.closed() == 1000
     assert len(api.service.live) == 0
+
+
+async def test_sound_on_its_way_when_the_session_ends_is_in_the_ledger(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(realtime, "DRAIN_S", 0)
+    order: list[str] = []
+    released, listen, end = asyncio.Event(), ScriptedStream.listen, ScriptedStream.end
+
+    async def slow_listen(stream: ScriptedStream, sound: bytes) -> Frames:
+        order.append("sound comes")
+        await released.wait()
+        order.append("sound is taken")
+        return await listen(stream, sound)
+
+    async def noted_end(stream: ScriptedStream) -> Frames:
+        order.append("the stream ends")
+        return await end(stream)
+
+    def is_ending() -> bool:
+        return len(order) > 1 or any(task.get_name() == "end of session" for task in asyncio.all_tasks())
+
+    monkeypatch.setattr(ScriptedStream, "listen", slow_listen)
+    monkeypatch.setattr(ScriptedStream, "end", noted_end)
+    async with listening(api) as live:
+        await live.speak(0.5)
+        await until(lambda: order)
+        api.service.live.drain()
+        await until(is_ending)
+        await asyncio.sleep(0)  # the end runs as far as it can
+        released.set()
+        ledger = (await live.next("parlance.session.ledger"))["ledger"]
+    assert order == ["sound comes", "sound is taken", "the stream ends"]
+    assert (ledger["received_s"], ledger["heard_s"], ledger["pending_s"]) == (0.5, pytest.approx(0.5, abs=0.04), 0)
 
 
 async def test_a_client_that_never_reads_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
