@@ -7,7 +7,6 @@ tests/state/test_draft_ends.py, tests/state/test_draft_processes.py.
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -17,9 +16,7 @@ from contract.access import Scope
 from contract.errors import BUSY, WARMING_UP
 from contract.limits import PENDING_DRAFTS
 from deployments.ingress import draft_worker
-from deployments.ingress.draft_worker import TRIES, DraftWorker
-from state.drafts import Drafts
-from state.drafts.store import LEASE_S
+from deployments.ingress.draft_worker import TRIES
 from tests.api.conftest import Api, refused
 from tests.api.designs import (
     COST_MICRO_EUR,
@@ -39,9 +36,8 @@ from tests.api.designs import (
     ordered,
     poll,
     until_designed,
-    until_idle,
 )
-from tests.waiting import settled, until
+from tests.waiting import until
 
 __all__ = ["held"]
 
@@ -282,51 +278,6 @@ async def test_a_busy_or_cold_designer_is_waited_for(api: Api, monkeypatch: pyte
 async def test_a_fault_of_our_own_ends_the_draft(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api.state.drafts, "finish", None)
     assert (await made(api))["error"] == draft_worker.FAILED
-
-
-def later(api: Api, seconds: float) -> Drafts:
-    """The drafts as another process sees them `seconds` later."""
-    return Drafts(api.state.database, api.state.blobs, lambda: time.time() + seconds)
-
-
-# --- processes that end -----------------------------------------------------------------------------------------------
-
-
-async def kill(api: Api) -> None:
-    """Ends this process between two steps; its lease stays."""
-    state: Any = api.state.drafts
-    keep, state.release = state.release, nothing
-    await api.service.drafts.close()
-    state.release = keep
-
-
-async def nothing(*_: object) -> None:
-    """Stands for the work of a dead process."""
-
-
-async def test_a_draft_whose_process_died_is_taken_up_by_the_next_poll(api: Api, held: Draft) -> None:
-    await kill(api)
-    designer(api).go.set()
-    for drafts in (later(api, 0), later(api, LEASE_S)):
-        api.state.drafts = drafts
-        vars(api.service)["drafting"] = DraftWorker(api.service.catalog, api.service.engines, api.state)
-        assert (await poll(api, held))["status"] == "pending"
-    assert (await arrived(api, held, "ready"))["cost_micro_eur"] == COST_MICRO_EUR
-    assert len(await api.usage()) == 1
-
-
-async def test_a_process_works_on_a_bounded_number_of_drafts(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draft_worker, "AT_ONCE", 1)
-    first, second = await ordered(api, instruct="hold"), await ordered(api)
-    await until_designed(api)
-    assert (await poll(api, second))["status"] == "pending"
-    await settled()
-    assert len(designer(api).jobs) == 1
-    designer(api).go.set()
-    await arrived(api, first, "ready")
-    await until_idle(api.service.drafts)
-    await api.service.drafts.poll()
-    assert (await arrived(api, second, "ready"))["status"] == "ready"
 
 
 # --- bills ------------------------------------------------------------------------------------------------------------
