@@ -151,12 +151,6 @@ async def revoke(api: Api, key: str) -> None:
     await api.state.database.run(partial(api_keys.revoke, public_id=key.split("_")[1], now_s=1))
 
 
-def left_behind(api: Api) -> list[int]:
-    """Sessions, bytes of sound, streams of the listener and of keys that are still open."""
-    live: Any = api.service.live
-    return [len(live), live.sound_bytes.total, live.listener.open, api.state.rates.open_streams]
-
-
 class Live:
     """The client of one session. Every event that comes is one of the SDK's types, or ours.
 

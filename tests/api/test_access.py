@@ -1,33 +1,40 @@
-"""Access: keys, scopes, and the turns of organisations."""
+"""Access: keys, scopes, the turns of organisations; and secrets, of which the server never writes any part down."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import secrets
+import traceback
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection, select
 
 from autoscaling.engine import CallContext
-from contract.access import TARIFFS, Scope
-from tests.api.asgi import ask
-from tests.api.bodies import BODIES
-from tests.api.conftest import Api, app_over, refused
+from contract.access import Scope
+from contract.catalog import Model
+from contract.chat.engine import ChatBatch
+from deployments.ingress.app import build_app
+from deployments.ingress.context import Service
+from state import State, keys
+from state.database.tables import metadata
+from state.rates import Rates
+from tests.api.asgi import Answer, ask
+from tests.api.bodies import BINARY, BODIES, OURS
+from tests.api.conftest import Api, app_over
 from tests.api.engines import LocalEngine
+from tests.api.operations import CATALOG, OPERATIONS, TAKE_API_KEY_HEADER, Operation
 from tests.api.sounds import wav
-
-RATE_HEADERS = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
-
-
-async def test_body_is_checked_before_the_budget(api: Api) -> None:
-    await api.limit(0)
-    assert (await api.send("POST", "/v1/chat/completions", content=b"{")).status_code == 400
-
 
 ORDERS = "/audio/voices/designs"
 ADOPTIONS = f"{ORDERS}/x/adopt"
 
 FIRST = {
+    ("/chat/completions", "JSON", "budget"): (400, "invalid_json"),
     ("/chat/completions", "model", "repeated"): (404, "model_not_found"),
     ("/chat/completions", "model", "budget"): (404, "model_not_found"),
     ("/chat/completions", "repeated", "budget"): (409, "idempotency_in_progress"),
@@ -37,16 +44,17 @@ FIRST = {
     (ORDERS, "plan", "budget"): (403, "voice_not_in_plan"),
     (ORDERS, "repeated", "budget"): (409, "idempotency_in_progress"),
 }
-"""What is answered where two things are wrong beyond the body: the first one decides."""
+"""What is answered where two things are wrong: the first one decides."""
 
 
-async def test_model_plan_repetition_and_budget_are_looked_at_in_this_order(api: Api) -> None:
+async def test_body_model_plan_repetition_and_budget_are_looked_at_in_this_order(api: Api) -> None:
     found = {}
     for number, (path, *faults) in enumerate(FIRST):
         org = f"org-{number}"
         await api.organisation(org, "free" if "plan" in faults else "pro")
         key = await api.key(*Scope, org=org)
         body = json.dumps(BODIES[path] | ({"model": "unknown"} if "model" in faults else {})).encode()
+        body = b"{" if "JSON" in faults else body
         if "repeated" in faults:
             digest = hashlib.sha256(body).hexdigest()
             await api.state.idempotency.begin(await api.caller(key), f"POST {path}", "k", digest)
@@ -55,69 +63,6 @@ async def test_model_plan_repetition_and_budget_are_looked_at_in_this_order(api:
         reply = await api.send("POST", f"/v1{path}", key, content=body, headers={"Idempotency-Key": "k"})
         found[path, *faults] = (reply.status_code, reply.json()["error"]["code"])
     assert found == FIRST
-
-
-async def test_every_authenticated_reply_tells_the_rate(api: Api) -> None:
-    key = await api.key(Scope.EMBEDDINGS)
-    for reply in (
-        await api.send("GET", "/v1/me"),
-        await api.chat("refuse"),
-        await api.chat(key=key),
-        await api.send("GET", "/v1/models/unknown"),
-    ):
-        assert all(name in reply.headers for name in RATE_HEADERS), reply.url
-
-
-@pytest.mark.usefixtures("one_window")
-async def test_rate_limit_is_429_with_every_header(api: Api) -> None:
-    await api.organisation("small", "free")
-    key = await api.key(Scope.CHAT, org="small")
-    allowed = TARIFFS["free"].requests_per_minute
-    statuses = [(await api.send("GET", "/v1/me", key)).status_code for _ in range(allowed)]
-    assert statuses == [200] * allowed
-    reply = await api.send("GET", "/v1/me", key)
-    refused(reply, 429, "rate_limit_exceeded")
-    assert reply.headers["retry-after"] == reply.headers["x-ratelimit-reset"]
-    assert 1 <= int(reply.headers["retry-after"]) <= 60
-    assert reply.headers["x-ratelimit-limit"] == str(allowed)
-    assert reply.headers["x-ratelimit-remaining"] == "0"
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status", "code"),
-    [
-        ("GET", "/nothing", 404, "not_found"),
-        ("GET", "/v1/nothing", 404, "not_found"),
-        ("GET", "/v2/models", 404, "not_found"),
-        ("DELETE", "/v1/models", 405, "method_not_allowed"),
-        ("GET", "/v1/chat/completions", 405, "method_not_allowed"),
-    ],
-)
-async def test_wrong_turns_have_the_error_shape(api: Api, method: str, path: str, status: int, code: str) -> None:
-    reply = await api.send(method, path)
-    assert reply.status_code == status
-    error = reply.json()["error"]
-    assert (error["type"], error["code"]) == ("invalid_request_error", code)
-    assert set(error) == {"message", "type", "param", "code"}
-    assert reply.headers["x-request-id"].startswith("req_")
-
-
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        (b"", "invalid_json"),
-        (b"[]", "invalid_request_error"),
-        (b"\xff\xfe", "invalid_json"),
-        (b'{"a": NaN}', "invalid_json"),
-        (b'{"a": 1, "a": 2}', "invalid_json"),
-        (b"[" * 5000, "invalid_json"),
-    ],
-)
-async def test_malformed_json_is_400(api: Api, body: bytes, code: str) -> None:
-    """All that is none: tests/contract/test_body.py."""
-    for path in ("/v1/chat/completions", "/v1/embeddings", "/v1/rerank"):
-        reply = await api.send("POST", path, content=body)
-        assert (reply.status_code, reply.json()["error"]["code"]) == (400, code)
 
 
 async def test_request_id_is_ours_even_if_the_client_sends_one(api: Api) -> None:
@@ -133,37 +78,24 @@ async def test_server_timing_tells_gateway_and_engine(api: Api) -> None:
 
 
 async def test_me_lists_every_scope_with_a_granted_flag(api: Api) -> None:
-    key = await api.key(Scope.CHAT, Scope.MCP)
-    about = (await api.send("GET", "/v1/me", key)).json()
-    granted = {entry["scope"] for entry in about["scopes"] if entry["granted"]}
-    assert {entry["scope"] for entry in about["scopes"]} == set(Scope)
-    assert granted == {"chat", "mcp"}
+    for granted in (set(Scope), {Scope.CHAT, Scope.MCP}):
+        scopes = (await api.send("GET", "/v1/me", await api.key(*granted))).json()["scopes"]
+        assert {entry["scope"]: entry["granted"] for entry in scopes} == {scope: scope in granted for scope in Scope}
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
+async def test_a_query_that_is_no_text_is_no_error_of_ours(api: Api) -> None:
+    """HAProxy refuses such a line; whoever reaches a replica's own port comes past it."""
+    key = (b"authorization", f"Bearer {api.everything}".encode())
+    for method, path, status in (
         ("GET", "/nowhere", 404),
         ("PUT", "/v1/me", 405),
         ("GET", "/v1/audio/voices/nobody/samples/de.mp3", 404),
         ("GET", "/files/x", 403),
         ("PUT", "/files/x", 403),
         ("GET", "/v1/audio/voices", 200),
-    ],
-)
-async def test_a_query_that_is_no_text_is_no_error_of_ours(api: Api, method: str, path: str, status: int) -> None:
-    """HAProxy refuses such a line; whoever reaches a replica's own port comes past it."""
-    key = (b"authorization", f"Bearer {api.everything}".encode())
-    answer = await ask(app_over(api.service), method, path, [key], query=b"a=\xff")
-    assert answer.status == status
-
-
-async def test_host_and_path_tricks_open_nothing(api: Api) -> None:
-    paths = dict.fromkeys(("/v1//models", "/V1/models"), 404)
-    paths |= dict.fromkeys(("//v1/models", "/v1/../v1/models", "/v1/models/../me", "/v1/%6dodels"), 401)
-    for path, status in paths.items():
-        reply = await api.client.get(path, headers={"host": "a/?x="})
-        assert reply.status_code == status, path
+    ):
+        answer = await ask(app_over(api.service), method, path, [key], query=b"a=\xff")
+        assert answer.status == status, (method, path)
 
 
 KEYS = 5
@@ -207,3 +139,165 @@ async def test_all_keys_of_an_organisation_have_one_turn(
     assert calls == [calls[0]] * KEYS + [calls[-1]]
     assert calls[0] != calls[-1]
     assert jobs == calls
+
+
+# --- secrets ----------------------------------------------------------------------------------------------------------
+
+
+async def rows(state: State) -> str:
+    """Every row of every table."""
+
+    def read(connection: Connection) -> str:
+        found = (row for table in metadata.sorted_tables for row in connection.execute(select(table)).all())
+        return "\n".join(map(repr, found))
+
+    return await state.database.run(read)
+
+
+VALID, UNKNOWN = [keys.mint() for _ in range(10)], [keys.mint() for _ in range(10)]
+CREDENTIALS = [f"{scheme} {secrets.token_urlsafe(24)}" for scheme in ("Basic", "Bearer", "Token", "") for _ in range(3)]
+CANARIES = [f"canary-{secrets.token_hex(12)}" for _ in range(18)]
+PLANTED = [key.text for key in VALID + UNKNOWN] + [text.split(" ")[1] for text in CREDENTIALS] + CANARIES
+
+
+class Leaky(LocalEngine):
+    """Fails with everything it was given in the text of an exception that nobody expects."""
+
+    def __init__(self, model: Model, failing: list[bool]) -> None:
+        super().__init__(model)
+        self.failing = failing
+
+    async def call(self, method: Any, job: Any, *, context: CallContext) -> Any:
+        if self.failing[0]:
+            raise ValueError(f"cannot digest {job!r}") from KeyError(repr(job))
+        return await super().call(method, job, context=context)
+
+    async def stream(self, method: Any, job: Any, *, context: CallContext) -> AsyncGenerator[Any, None]:
+        yield ChatBatch(b"data: {}\n\n", 1, 1)
+        raise ValueError(f"cannot digest {job!r}")
+
+
+class Planted:
+    """The app, and all that it wrote down: records, reprs of what it held, uncaught exceptions."""
+
+    def __init__(self, state: State) -> None:
+        self.failing = [False]
+        engines = {model.deployment: Leaky(model, self.failing) for model in CATALOG.deployed()}
+        self.service = Service(CATALOG, engines, state)
+        self._app = build_app(self.service)
+        self.written: list[str] = []
+        self.statuses: set[int] = set()
+
+    async def ask(
+        self, operation: Operation, value: str, body: bytes, path: str | None = None, header: bytes = b"authorization"
+    ) -> Answer:
+        """One request with `value` in `header`; what it raises is kept as a server would log it."""
+        answer: list[Answer] = []
+
+        async def watched(scope: Any, receive: Any, send: Any) -> None:
+            try:
+                await self._app(scope, receive, send)
+            except Exception:
+                self.written.append(traceback.format_exc())
+            # Without the service: the catalogue in it is long, the same for each request, and written once below.
+            self.written.append(repr(replace(scope["trace"], service=None)))
+
+        headers = [(header, value.encode())]
+        answer.append(await ask(watched, operation.method, path or operation.path, headers, body))
+        self.statuses.add(answer[0].status)
+        return answer[0]
+
+
+def _variants(operation: Operation, canary: str) -> Iterator[bytes]:
+    """Bodies with the canary in every place where one can go wrong."""
+    yield f'{{"model": "{canary}'.encode()
+    yield json.dumps(canary).encode()
+    yield json.dumps([canary]).encode()
+    yield b'{"\xff": "' + canary.encode() + b'"}'
+    good = BODIES.get(operation.path.removeprefix("/v1"), {"model": "x"})
+    yield json.dumps(good | {canary: canary, "user": canary}).encode()
+    for name in good:
+        for value in (canary, {canary: canary}, [canary], [{"role": canary, "content": canary}]):
+            yield json.dumps(good | {name: value}).encode()
+    yield json.dumps(good | {"messages": [{"role": "user", "content": canary}], "query": canary}).encode()
+    yield json.dumps(good | {"messages": [{"role": "user", "content": canary}], "stream": True}).encode()
+
+
+async def _send_everything(planted: Planted) -> None:
+    for operation in OPERATIONS:
+        for authorization in (*CREDENTIALS, *(f"Bearer {key.text}" for key in UNKNOWN)):
+            answer = await planted.ask(operation, authorization, operation.body)
+            assert answer.status == 401
+            planted.written.append(repr(answer))
+            if operation.plain in TAKE_API_KEY_HEADER:
+                bare = authorization.removeprefix("Bearer ")
+                answer = await planted.ask(operation, bare, operation.body, header=b"x-api-key")
+                assert answer.status == 401
+                planted.written.append(repr(answer))
+        # Every second one: the other spelling of the path gets the rest.
+        for index, canary in list(enumerate(CANARIES))[operation.path.startswith("/v1/") :: 2]:
+            key = f"Bearer {VALID[index % len(VALID)].text}"
+            for body in _variants(operation, canary):
+                await planted.ask(operation, key, body)
+            if operation.plain in TAKE_API_KEY_HEADER:
+                await planted.ask(operation, VALID[index % len(VALID)].text, operation.body, header=b"x-api-key")
+            if operation.path.endswith("/x"):
+                await planted.ask(operation, key, b"", operation.path[:-1] + canary)
+
+
+async def test_nothing_that_was_planted_is_written_down(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    assert len(PLANTED) == 50
+    # Each key sends more than its plan allows in a minute.
+    api.state.rates = Rates(window_s=1)
+    await api.organisation("planted", "enterprise")
+    for key in VALID:
+        await api.store(key, *Scope, org="planted")
+    with caplog.at_level(logging.DEBUG):
+        planted = Planted(api.state)
+        for planted.failing[0] in (False, True):
+            await _send_everything(planted)
+        me = next(operation for operation in OPERATIONS if operation.path == "/v1/me")
+        for key in VALID:
+            answer = await planted.ask(me, f"Bearer {key.text}", b"")
+            assert answer.status == 200
+            planted.written.append(repr(answer))
+        planted.written += [repr(planted.service), await rows(api.state)]
+    assert {200, 400, 401, 404, 500} <= planted.statuses
+    text = "\n".join((*planted.written, caplog.text))
+    assert "Traceback" in text, "the test must see what servers log"
+    assert [secret for secret in PLANTED if secret in text] == []
+
+
+def _with_canaries(canaries: list[str]) -> list[dict[str, Any]]:
+    """Bodies with a canary in every place that a client fills, whole and broken."""
+    bodies: list[dict[str, Any]] = []
+    for a, b, c, d in zip(*[iter(canaries)] * 4, strict=True):
+        option = {"id": b, "description": c}
+        question = {"type": "choice", "instructions": a, "options": [option, {"id": "x"}]}
+        bodies += [
+            OURS[0] | {"state": a},
+            OURS[0] | {"state": {b: c}, "request_id": d},
+            OURS[0] | {"questions": {d: question}},
+            OURS[0] | {"questions": {d: BINARY | {"instructions": a, "true_description": c}}},
+            OURS[0] | {"state": None, "messages": [{"role": "user", "content": d}]},
+            OURS[0] | {"state": "fail", "questions": {d: question}},
+            OURS[0] | {a: b},
+            OURS[0] | {"questions": {d: question | {c: 1}}},
+            {"state": a, "preset": b},
+            OURS[0] | {"model": c},
+        ]
+    return bodies
+
+
+async def test_nothing_of_200_canaries_is_written_down(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    canaries = [f"canary{secrets.token_hex(8)}" for _ in range(200)]
+    statuses = set()
+    with caplog.at_level(logging.DEBUG):
+        for index, body in enumerate(_with_canaries(canaries)):
+            whole = {name: value for name, value in body.items() if value is not None}
+            reply = await api.send("POST", "/v1/decisions", json=whole, headers={"idempotency-key": f"k{index}"})
+            statuses.add(reply.status_code)
+    assert {200, 400, 404, 502} <= statuses
+    assert caplog.text, "the test must see what is logged"
+    written = caplog.text + await rows(api.state)
+    assert [canary for canary in canaries if canary in written] == []

@@ -1,36 +1,29 @@
-"""POST /chat/completions, /completions, /tokenize and /detokenize over the real app."""
+"""POST /chat/completions, /completions, /tokenize and /detokenize, and promises of all four wires of a chat."""
 
 from __future__ import annotations
 
-import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import httpx
-import openai
 import pytest
-from starlette.types import Message
 
 from contract.access import TARIFFS, Scope
-from contract.catalog import ThinkingOptions
 from contract.chat.engine import ChatBatch, ChatJob, ChatReply
-from contract.errors import FAULTS
 from contract.limits import CHAT_BODY_BYTES
+from deployments.ingress.front.cors import listed_origins
+from deployments.ingress.wire.replies import MOST_PLACES
 from state import State
-from tests.api.asgi import exchange, http_scope
-from tests.api.conftest import MESSAGE, Api, app_over, events, refused, serving
+from tests.api.conftest import MESSAGE, Api, events, refused, serving
+from tests.api.engines import scripted
 from tests.catalogs import PRICE, behaving, chat
 from tests.engines import ObedientChat
-from tests.waiting import until
-
-
-async def test_answer_is_a_chat_completion(api: Api) -> None:
-    reply = await api.chat("say hello")
-    assert reply.status_code == 200
-    assert reply.json()["choices"][0]["message"]["content"] == "hello"
+from tests.scripted import Script
 
 
 async def test_stream_ends_with_done(api: Api) -> None:
@@ -41,40 +34,7 @@ async def test_stream_ends_with_done(api: Api) -> None:
     assert last == "[DONE]"
 
 
-HALF = '{"text": "half a sen'
 TOLD = {"role": "user", "content": "say hello"}
-CUT_CALLS: dict[str, dict[str, Any]] = {
-    "/v1/chat/completions": {
-        "messages": [
-            {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "a b", "arguments": HALF}}]},
-            {"role": "tool", "tool_call_id": "c", "content": "bad arguments"},
-            TOLD,
-        ]
-    },
-    "/v1/responses": {
-        "input": [
-            {"type": "function_call", "call_id": "c", "name": "a b", "arguments": HALF},
-            {"type": "function_call_output", "call_id": "c", "output": "bad arguments"},
-            TOLD,
-        ]
-    },
-    "/v1/messages": {
-        "max_tokens": 50,
-        "messages": [
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "a b", "input": HALF}]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "bad arguments"}]},
-            TOLD,
-        ],
-    },
-}
-
-
-@pytest.mark.parametrize("path", CUT_CALLS)
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_conversation_goes_on_after_half_a_call(api: Api, path: str, stream: bool) -> None:
-    body = {"model": "obedient", "top_p": 0, "stream": stream} | CUT_CALLS[path]
-    reply = await api.send("POST", path, json=body)
-    assert (reply.status_code, ("0 " if stream else "hello") in reply.text) == (200, True), reply.text
 
 
 async def test_a_message_of_no_tokens_says_nothing(api: Api) -> None:
@@ -82,11 +42,6 @@ async def test_a_message_of_no_tokens_says_nothing(api: Api) -> None:
         body = {"model": "obedient", "max_tokens": 0, "stream": stream, "messages": [TOLD]}
         reply = await api.send("POST", "/v1/messages", json=body)
         assert (reply.status_code, '"text"' in reply.text, "max_tokens" in reply.text) == (200, False, True), reply.text
-
-
-async def test_failure_says_nothing_about_the_inside(api: Api) -> None:
-    reply = await api.chat("fail")
-    assert reply.json()["error"]["message"] == FAULTS["UPSTREAM_ERROR"].text
 
 
 async def test_refusal_of_the_engine_keeps_its_sentence(api: Api) -> None:
@@ -100,59 +55,15 @@ async def test_refusal_of_the_engine_keeps_its_sentence(api: Api) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"messages": []}, "messages"),
-        ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
-        ({"messages": [{"role": "user"}]}, "messages[0]"),
-        ({"response_format": {"type": "xml"}}, "response_format.type"),
-        ({"tool_choice": "required"}, None),
-        ({"tools": [{"type": "functoin"}]}, "tools[0]"),
-        ({"structured_outputs": {"grammar": "root ::= root root"}}, "structured_outputs"),
-        ({"structured_outputs": {"regex": "a{1001}"}}, "structured_outputs.regex"),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a/b"}}]}]},
-            "messages[0].content[0].image_url.url",
-        ),
-    ],
-)
-async def test_bad_field_is_named(api: Api, fields: dict[str, object], param: str | None) -> None:
-    """The place in the body; bounds of values are tested in tests/contract."""
-    body = {"model": "obedient", "messages": [MESSAGE], **fields}
-    refused(await api.send("POST", "/v1/chat/completions", json=body), 400, "invalid_request_error", param)
-
-
-async def test_declared_length_over_the_limit_is_refused_before_the_key(api: Api) -> None:
-    headers = {"content-length": str(CHAT_BODY_BYTES + 1)}
-    reply = await api.send("POST", "/v1/chat/completions", "no key", content=b"{}", headers=headers)
-    refused(reply, 413, "request_too_large")
-
-
-@pytest.mark.parametrize(("surplus", "status"), [(-1, 200), (0, 200), (1, 413)])
-async def test_undeclared_length_is_counted(api: Api, surplus: int, status: int) -> None:
-    body = json.dumps({"model": "obedient", "messages": [MESSAGE]}).encode()
-    body += b" " * (CHAT_BODY_BYTES + surplus - len(body))
-
-    async def pieces() -> object:
+async def test_undeclared_length_is_counted(api: Api) -> None:
+    async def pieces(body: bytes) -> AsyncIterator[bytes]:
         for start in range(0, len(body), 1 << 20):
             yield body[start : start + (1 << 20)]
 
-    reply = await api.send("POST", "/v1/chat/completions", content=pieces())
-    assert reply.status_code == status
-
-
-@pytest.mark.parametrize(("user", "code"), [(None, "org_spend_limit"), ("ada", "user_spend_limit")])
-async def test_a_spend_limit_is_402(api: Api, user: str | None, code: str) -> None:
-    key = await api.key(Scope.CHAT, user="ada")
-    await api.limit(5, user=user)
-    refused(await api.chat(key=key, max_tokens=1), 402, code)
-
-
-async def test_budget_of_nothing_forbids_every_billed_request_and_nothing_else(api: Api) -> None:
-    await api.limit(0)
-    assert (await api.chat(max_tokens=1)).status_code == 402
-    assert (await api.send("GET", "/v1/models")).status_code == 200
+    for surplus, status in ((-1, 200), (0, 200), (1, 413)):
+        body = json.dumps({"model": "obedient", "messages": [MESSAGE]}).encode().ljust(CHAT_BODY_BYTES + surplus)
+        reply = await api.send("POST", "/v1/chat/completions", content=pieces(body))
+        assert reply.status_code == status
 
 
 async def test_stream_that_outgrows_the_budget_ends_with_402_and_is_billed(api: Api) -> None:
@@ -195,8 +106,7 @@ async def counting(state: State, prefix: str = "x-service-", **price: int) -> As
     model = chat("obedient")
     assert model.serving
     runs = model.serving.model_copy(update={"adapter": f"{__name__}:Counting"})
-    thinking = ThinkingOptions(switch="enable_thinking")
-    model = model.model_copy(update={"serving": runs, "price": PRICE | price, "thinking": thinking})
+    model = model.model_copy(update={"serving": runs, "price": PRICE | price})
     async with serving(behaving(obedient=model), state, header_prefix=prefix) as api:
         yield api
 
@@ -234,75 +144,11 @@ async def test_a_repeated_answer_still_tells_that_its_input_was_cut(state: State
             assert reply.headers["x-acme-input-cut"] == str(CUT)
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-async def test_a_template_variable_that_is_not_allowed_is_refused_before_the_engine(
-    state: State, streamed: bool
-) -> None:
-    async with counting(state) as api:
-        reply = await api.chat(stream=streamed, chat_template_kwargs={"add_generation_prompt": False})
-        place = "chat_template_kwargs.add_generation_prompt"
-        refused(reply, 400, "invalid_request_error", place, "`enable_thinking`")
-        assert await api.usage() == []
-        allowed = await api.chat(stream=streamed, chat_template_kwargs={"enable_thinking": False})
-        assert allowed.status_code == 200
-
-
 async def write(api: Api, prompt: Any = "say hello", key: str | None = None, **fields: Any) -> httpx.Response:
     return await api.send("POST", "/v1/completions", key, json={"model": "obedient", "prompt": prompt, **fields})
 
 
 # --- completions ------------------------------------------------------------------------------------------------------
-
-
-async def test_the_openai_client_works(api: Api, address: str) -> None:
-    url = f"{address}/v1"
-    await asyncio.to_thread(_with_sync_client, url, api.everything)
-    async with openai.AsyncOpenAI(base_url=url, api_key=api.everything, max_retries=0) as client:
-        completion = await client.completions.create(model="obedient", prompt=["say one", "say two"], max_tokens=5)
-        assert [choice.text for choice in completion.choices] == ["one", "two"]
-        stream = await client.completions.create(model="obedient", prompt="stream 3 0", stream=True)
-        assert [chunk.choices[0].text async for chunk in stream] == ["0 ", "1 ", "2 "]
-        with pytest.raises(openai.BadRequestError, match="best_of"):
-            await client.completions.create(model="obedient", prompt="say one", best_of=4)
-
-
-def _with_sync_client(address: str, key: str) -> None:
-    with openai.OpenAI(base_url=address, api_key=key, max_retries=0) as client:
-        completion = client.completions.create(model="obedient", prompt="say hello", logprobs=1, echo=True)
-        assert (completion.choices[0].text, completion.object) == ("hello", "text_completion")
-        assert completion.usage
-        assert completion.usage.total_tokens == 10
-        stream = client.completions.create(model="obedient", prompt=[1, 2], stream=True)
-        assert [chunk.choices[0].text for chunk in stream] == ["0 ", "1 "]
-
-
-async def test_a_client_that_leaves_frees_the_engine_and_pays_for_what_was_made(api: Api) -> None:
-    adapter, has_text = api.engine().adapter, asyncio.Event()
-    body = json.dumps({"model": "obedient", "prompt": "stream 1000 0.01", "stream": True}).encode()
-    scope = http_scope("POST", "/v1/completions", [(b"authorization", f"Bearer {api.everything}".encode())])
-
-    async def send(message: Message) -> None:
-        if message.get("body"):
-            has_text.set()
-
-    asking = asyncio.create_task(exchange(app_over(api.service), scope, body, send))
-    await has_text.wait()
-    assert adapter.under_way == 1
-    asking.cancel()  # as Serve does with the request of a client that goes
-
-    async def is_billed() -> bool:
-        return adapter.under_way == 0 and len(await api.usage()) == 1
-
-    await until(is_billed)
-    (line,) = await api.usage()
-    assert 7 < line.quantity < 1000
-
-
-async def test_a_stream_of_completions_ends_with_done(api: Api) -> None:
-    reply = await write(api, "stream 2 0", stream=True)
-    *chunks, last = events(reply)
-    assert [json.loads(chunk)["object"] for chunk in chunks] == ["text_completion"] * 2
-    assert last == "[DONE]"
 
 
 async def test_all_answers_together_are_held_against_the_budget(api: Api) -> None:
@@ -315,20 +161,17 @@ async def test_all_answers_together_are_held_against_the_budget(api: Api) -> Non
 # --- tokens -----------------------------------------------------------------------------------------------------------
 
 
-async def test_text_becomes_tokens_and_text_again_for_nothing(api: Api) -> None:
+async def test_text_and_messages_become_tokens_and_tokens_text_for_nothing(api: Api) -> None:
     await api.limit(1)
     body = {"model": "obedient", "prompt": "Hé", "return_token_strs": True}
     reply = await api.send("POST", "/v1/tokenize", json=body)
     assert reply.json() == {"count": 2, "max_model_len": 1000, "tokens": [72, 233], "token_strs": ["H", "é"]}
     back = await api.send("POST", "/v1/detokenize", json={"model": "obedient", "tokens": reply.json()["tokens"]})
     assert back.json() == {"prompt": "Hé"}
-    assert await api.usage() == []
-
-
-async def test_messages_become_tokens(api: Api) -> None:
     body = {"model": "obedient", "messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True}
     reply = await api.send("POST", "/v1/tokenize", json=body)
     assert reply.json() == {"count": 2, "max_model_len": 1000, "tokens": [72, 105]}
+    assert await api.usage() == []
 
 
 async def test_too_much_text_never_reaches_an_engine(api: Api) -> None:
@@ -337,3 +180,162 @@ async def test_too_much_text_never_reaches_an_engine(api: Api) -> None:
         reply = await api.send("POST", "/v1/tokenize", json=body | {"model": "obedient"})
         assert (reply.status_code, reply.json()["error"]["param"]) == (400, next(iter(body)))
     assert engine.callers == []
+
+
+# --- bills, failures, models, and fields that are left out, cut or too long, on all wires -----------------------------
+
+
+BODIES: dict[str, Any] = {
+    "/v1/chat/completions": lambda text: {"messages": [{"role": "user", "content": text}]},
+    "/v1/responses": lambda text: {"input": text},
+    "/v1/messages": lambda text: {"messages": [{"role": "user", "content": text}], "max_tokens": 50},
+    "/v1/completions": lambda text: {"prompt": text},
+}
+
+
+async def ask(api: Api, path: str, text: str = "say hello", **fields: Any) -> Any:
+    """One request, whose stream is as long as `text` says."""
+    body = {"model": "obedient", "stream": text.startswith("stream")} | BODIES[path](text) | fields
+    return await api.send("POST", path, json=body)
+
+
+@pytest.mark.parametrize(("text", "cost"), [("say hello", 7 * 1 + 3 * 2), ("stream 4 0", 7 * 1 + 4 * 2)])
+@pytest.mark.parametrize("path", BODIES)
+async def test_what_was_produced_is_billed_once(api: Api, path: str, text: str, cost: int) -> None:
+    reply = await ask(api, path, text)
+    (line,) = await api.usage()
+    about = (reply.headers["x-request-id"], "chat:obedient", "tokens", cost)
+    assert (line.request_id, line.line, line.unit, line.cost_micro_eur) == about
+
+
+@pytest.mark.parametrize("path", BODIES)
+async def test_a_failure_is_told_and_costs_nothing(api: Api, path: str) -> None:
+    await api.limit(1_000_000)
+    for text in ("fail", "refuse", "stream 0 0 fail", "stream 3 0 fail"):
+        reply = await ask(api, path, text)
+        if text == "stream 3 0 fail":
+            assert reply.status_code == 200
+            assert ("server_error" if path == "/v1/responses" else "upstream_error") in reply.text.split("\n\n")[-2]
+            assert re.search("DONE|message_stop|response.completed", reply.text) is None
+        else:
+            code = (400, "invalid_request_error") if text == "refuse" else (502, "upstream_error")
+            assert (reply.status_code, reply.json()["error"]["code"]) == code
+        assert "secret" not in reply.text
+        assert await api.usage() == []
+        await api.state.ledger.settle_open()
+        assert (await api.spend())["held_micro_eur"] == 0
+
+
+async def test_a_model_that_is_not_offered_is_not_found(api: Api) -> None:
+    bodies = {path: body("hi") for path, body in BODIES.items()}
+    bodies |= {"/v1/tokenize": {"prompt": "hi"}, "/v1/detokenize": {"tokens": [65]}}
+    bodies["/v1/messages/count_tokens"] = bodies["/v1/messages"]
+    for (path, body), model in product(bodies.items(), ("unknown", "absent", "lengths", "")):
+        refused(await api.send("POST", path, json=body | {"model": model}), 404, "model_not_found", says="`obedient`")
+
+
+@pytest.mark.parametrize("cut_tokens", [0, 12])
+async def test_what_was_cut_off_the_input_is_told_in_a_header_and_in_usage(api: Api, cut_tokens: int) -> None:
+    scripted(api, Script(text="hello", cut_tokens=cut_tokens))
+    for path, stream in product(("/v1/chat/completions", "/v1/responses", "/v1/messages"), (False, True)):
+        reply = await ask(api, path, stream=stream)
+        assert reply.headers.get("x-service-input-cut", "0") == str(cut_tokens)
+        assert bool(re.search(r'cut\w*": ?12\b', reply.text)) == bool(cut_tokens)
+
+
+PAGE = "https://app.example.org"
+SEARCH = {"type": "web_search"}
+SCHEMA = {"type": "object"}
+MESSAGES = [{"role": "user", "content": "hi"}]
+OPENAI = {"type": "function", "function": {"name": "add", "parameters": SCHEMA}}
+NEWER = {"type": "function", "name": "add", "parameters": SCHEMA}
+CRM = {"type": "namespace", "name": "crm", "description": "", "tools": [NEWER]}
+THEIRS = {"name": "add", "input_schema": SCHEMA}
+THEIR_SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+WIRES: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": MESSAGES, "tools": [OPENAI, SEARCH]},
+    "/v1/responses": {"input": "hi", "tools": [CRM, SEARCH]},
+    "/v1/messages": {"messages": MESSAGES, "max_tokens": 9, "tools": [THEIRS, THEIR_SEARCH]},
+    "/v1/tokenize": {"messages": MESSAGES, "tools": [OPENAI, SEARCH]},
+    "/v1/messages/count_tokens": {"messages": MESSAGES, "tools": [THEIRS, THEIR_SEARCH]},
+}
+
+
+def body(path: str, **fields: Any) -> dict[str, Any]:
+    return {"model": "obedient"} | WIRES[path] | fields
+
+
+@pytest.mark.parametrize("path", WIRES)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_tool_that_another_server_would_run_is_left_out_and_told(api: Api, path: str, stream: bool) -> None:
+    engine = scripted(api, Script(text="hello"))
+    told = await api.send("POST", path, json=body(path, stream=stream))
+    assert (told.status_code, told.headers["x-service-ignored"]) == (200, "tools[1]")
+    (asked,) = engine.asked
+    assert len(asked.offered) == 1
+    silent = await api.send("POST", path, json=body(path, stream=stream, tools=WIRES[path]["tools"][:1]))
+    assert silent.status_code == 200
+    assert "x-service-ignored" not in silent.headers
+
+
+async def test_the_header_is_not_endless(api: Api) -> None:
+    scripted(api, Script(text="hello"))
+    for count in (MOST_PLACES - 1, MOST_PLACES, MOST_PLACES + 1, 128):
+        reply = await api.send("POST", "/v1/responses", json=body("/v1/responses", tools=[SEARCH] * count))
+        whole = [f"tools[{index}]" for index in range(min(count, MOST_PLACES))]
+        places = reply.headers["x-service-ignored"].split(", ")
+        assert places == (whole if count <= MOST_PLACES else [*whole, "..."])
+
+
+async def test_a_page_reads_it_and_the_operator_names_it(api: Api) -> None:
+    scripted(api, Script(text="hello"))
+    named = api.changed("http://127.0.0.1", allowed_origins=listed_origins([PAGE]), header_prefix="x-acme-")
+    reply = await named.send("POST", "/v1/responses", json=body("/v1/responses"), headers={"origin": PAGE})
+    assert reply.headers["x-acme-ignored"] == "tools[1]"
+    assert "x-acme-ignored" in reply.headers["access-control-expose-headers"].split(", ")
+
+
+async def test_a_repeated_answer_still_tells_it(api: Api) -> None:
+    scripted(api, Script(text="hello"))
+    for replayed in (None, "true"):
+        headers = {"idempotency-key": "a" * 16}
+        reply = await api.send("POST", "/v1/responses", json=body("/v1/responses"), headers=headers)
+        assert reply.headers.get("idempotent-replayed") == replayed
+        assert reply.headers["x-service-ignored"] == "tools[1]"
+
+
+CHAT = {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}], "logprobs": True}
+RESPONSE = {"model": "obedient", "input": "say hello", "include": ["message.output_text.logprobs"]}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body", "most", "param", "budget"),
+    [
+        ("/v1/chat/completions", CHAT, 65_536, "logprobs", "max_tokens"),
+        ("/v1/chat/completions", CHAT | {"n": 8}, 8_192, "logprobs", "max_tokens"),
+        ("/v1/chat/completions", CHAT | {"top_logprobs": 20}, 18_724, "top_logprobs", "max_completion_tokens"),
+        ("/v1/responses", RESPONSE, 65_536, "include", "max_output_tokens"),
+        ("/v1/responses", RESPONSE | {"top_logprobs": 20}, 18_724, "top_logprobs", "max_output_tokens"),
+    ],
+)
+async def test_logprobs_are_bounded(
+    api: Api, path: str, body: dict[str, Any], most: int, param: str, budget: str, stream: bool
+) -> None:
+    models: Any = api.service.catalog.chat
+    models["obedient"] = models["obedient"].model_copy(update={"context_window": 262_144})
+    engine = api.engine()
+    for tokens, status in ((most - 1, 200), (most, 200), (None, 200), (most + 1, 400)):
+        engine.callers.clear()
+        reply = await api.send("POST", path, json=body | {budget: tokens, "stream": stream})
+        assert reply.status_code == status, reply.text
+    error = reply.json()["error"]
+    assert (error["param"], error["type"]) == (param, "invalid_request_error")
+    assert f"`{param}` of up to" in error["message"]
+    assert engine.callers == []
+
+
+async def test_a_window_that_is_small_enough_needs_no_bound(api: Api) -> None:
+    for fields in ({"max_tokens": 10**6}, {"n": 8}, {"top_logprobs": 20}):
+        reply = await api.send("POST", "/v1/chat/completions", json=CHAT | fields)
+        assert reply.status_code == 200

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from contract.access import OPERATORS, TARIFFS, Caller, Scope
+from contract.access import TARIFFS, Caller, Scope
 from contract.errors import INVALID_API_KEY
 from contract.limits import CONSOLE_BANDS_S
 from deployments.ingress.console import console as console_module
@@ -294,28 +294,6 @@ async def test_a_feed_is_one_of_the_streams_of_its_key(api: Api, open_feed: Call
     await asyncio.wait({feeds[0]})
     open_feed(key, outboxes[0])
     assert api.state.rates.open_streams == 3
-
-
-async def test_a_key_without_the_scope_of_operators_sees_no_calls_of_others(
-    api: Api, open_feed: Callable[..., asyncio.Task[None]]
-) -> None:
-    outbox: list[Any] = []
-    open_feed(await api.key(*(frozenset(Scope) - OPERATORS)), outbox)
-    await until(lambda: told(outbox))
-    data, operators = told(outbox)[0], list[Any]()
-    assert data["everybody"] is None
-    fields = {"capability", "models", "state", "slots", "last_load_s", "expected_load_s", "bands"}
-    assert all(set(engine) == fields for engine in names(data).values())
-    open_feed(api.everything, operators)
-    other = await api.stranger()
-    await api.chat(key=other)
-    await until(lambda: len(told(operators)) > 1)
-    await api.chat(key=await api.key(Scope.CHAT))
-    await until(lambda: len(told(outbox)) > 1)
-    assert told(outbox)[1] | {"time_ms": 0} == data | {
-        "organisation": {"requests_per_minute": 1, "errors_per_minute": 0, "waiting": 0},
-        "time_ms": 0,
-    }
 
 
 @virtual

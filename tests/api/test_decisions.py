@@ -1,20 +1,21 @@
-"""POST /decisions and what is listed beside it, over the real app and a scorer that is predictable."""
+"""POST /decisions and POST /systemone over a predictable scorer; the two de-facto wires by their own clients."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import json
-import secrets
 from typing import Any
 
+import httpx2
+import openai
 import pytest
+import typesafe_sdk
 
 from autoscaling.engine import CallContext
 from contract.access import Scope
 from contract.errors import ENGINE_FAILED, WARMING_UP, ApiError
 from tests.api.conftest import Api, refused
-from tests.api.records import everything_logged, rows
 
 BINARY = {"type": "binary", "instructions": "Is it?", "true_description": "yes", "false_description": "no"}
 QUESTIONS = {
@@ -23,8 +24,6 @@ QUESTIONS = {
     "mid": BINARY,
 }
 BODY = {"state": "a text", "questions": QUESTIONS}
-SYSTEM_ONE = {"state": "a text", "questions": {"q": {"type": "noul", "instructions": "Is it?"}}}
-LISTED = {"input": "a text", "questions": [{"type": "predicate", "instructions": "It is."}]}
 
 
 async def decide(api: Api, key: str | None = None, **fields: Any) -> Any:
@@ -50,15 +49,6 @@ async def test_result(api: Api) -> None:
     assert result["usage"] == {"input_tokens": 9, "output_tokens": 0, "evaluated_questions": 3, "forward_passes": 3}
     assert result["timing_ms"]["inference_max"] == 1.0
     assert "preset" not in result
-
-
-async def test_request_id_is_not_invented(api: Api) -> None:
-    assert "request_id" not in (await decide(api)).json()
-
-
-async def test_conversation(api: Api) -> None:
-    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
-    assert (await decide(api, state=None, messages=turns)).status_code == 200
 
 
 async def test_threshold_releases(api: Api) -> None:
@@ -91,6 +81,7 @@ async def test_preset(api: Api) -> None:
     result = (await decide(api, questions=None, preset="colour-v1")).json()
     assert result["preset"] == {"id": "colour-v1", "version": "1.2.0"}
     assert list(result["answers"]) == ["colour"]
+    assert "request_id" not in result, "it is not invented"
     unknown = await decide(api, questions=None, preset="colour-v9")
     refused(unknown, 404, "unknown_preset")
     assert "colour-v1" in unknown.json()["error"]["message"]
@@ -158,7 +149,7 @@ async def test_where_the_default_may_not_be_used_a_model_has_to_be_named(
     assert (refused.status_code, error["code"], error["param"]) == (404, "model_not_found", "model")
     assert f"`model` is missing, and you cannot use the default, `{missing}`, here" in error["message"]
     assert error["message"].endswith(f"your organisation can use: `{may_use}`")
-    for path, body in (("/systemone", SYSTEM_ONE), ("/decisions", LISTED)):
+    for path, body in (("/systemone", SYSTEM_ONE), ("/decisions", LISTED | {"model": None})):
         other = await api.send("POST", path, key, json=body)
         assert (other.status_code, other.json()["error"]["code"]) == (404, "model_not_found")
     assert (await decide(api, key, model=may_use)).json()["model"]["id"] == may_use
@@ -188,25 +179,14 @@ async def test_faults_of_the_runtime_bill_nothing(api: Api, judged: str, status:
     assert await api.usage() == []
 
 
-async def test_billed_by_tokens_and_questions(api: Api) -> None:
-    await decide(api)
-    (line,) = await api.usage()
-    assert (line.line, line.quantity, line.cost_micro_eur) == ("decisions:decision-v1", 9 + 3, 9 + 3 * 100)
-
-
-@pytest.mark.parametrize(("size", "status"), [(65_535, 200), (65_536, 200), (65_537, 413)])
-async def test_bytes_of_the_body(api: Api, size: int, status: int) -> None:
+async def test_bytes_of_the_body(api: Api) -> None:
+    """Characters: tests/contract/test_decisions.py."""
     plain = json.dumps(BODY | {"request_id": ""})
-    raw = json.dumps(BODY | {"request_id": "x" * (size - len(plain))})
-    reply = await api.send("POST", "/v1/decisions", content=raw.encode())
-    assert reply.status_code == status
-    assert status == 200 or reply.json()["error"]["code"] == "request_too_large"
-
-
-async def test_characters_and_unknown_fields(api: Api) -> None:
-    refused(await decide(api, state="x" * 16_001), 413, "request_too_large")
-    surprise = await decide(api, temperature=0)
-    assert (surprise.status_code, surprise.json()["error"]["param"]) == (400, "temperature")
+    for size, status in ((65_535, 200), (65_536, 200), (65_537, 413)):
+        raw = json.dumps(BODY | {"request_id": "x" * (size - len(plain))})
+        reply = await api.send("POST", "/v1/decisions", content=raw.encode())
+        assert reply.status_code == status
+    refused(reply, 413, "request_too_large")
 
 
 async def test_images_are_refused_where_the_runtime_does_not_see(api: Api) -> None:
@@ -227,41 +207,6 @@ async def test_answers_are_not_kept_for_repetitions(api: Api) -> None:
     assert len(await api.usage()) == 1
 
 
-def _with_canaries(canaries: list[str]) -> list[dict[str, Any]]:
-    """Bodies with a canary in every place that a client fills, whole and broken."""
-    bodies: list[dict[str, Any]] = []
-    for a, b, c, d in zip(*[iter(canaries)] * 4, strict=True):
-        option = {"id": b, "description": c}
-        question = {"type": "choice", "instructions": a, "options": [option, {"id": "x"}]}
-        bodies += [
-            BODY | {"state": a},
-            BODY | {"state": {b: c}, "request_id": d},
-            BODY | {"questions": {d: question}},
-            BODY | {"questions": {d: BINARY | {"instructions": a, "true_description": c}}},
-            BODY | {"state": None, "messages": [{"role": "user", "content": d}]},
-            BODY | {"state": "fail", "questions": {d: question}},
-            BODY | {a: b},
-            BODY | {"questions": {d: question | {c: 1}}},
-            {"state": a, "preset": b},
-            BODY | {"model": c},
-        ]
-    return bodies
-
-
-async def test_nothing_of_200_canaries_is_written_down(api: Api) -> None:
-    canaries = [f"canary{secrets.token_hex(8)}" for _ in range(200)]
-    statuses = set()
-    with everything_logged() as logged:
-        for index, body in enumerate(_with_canaries(canaries)):
-            whole = {name: value for name, value in body.items() if value is not None}
-            reply = await api.send("POST", "/v1/decisions", json=whole, headers={"idempotency-key": f"k{index}"})
-            statuses.add(reply.status_code)
-    assert {200, 400, 404, 502} <= statuses
-    assert logged.getvalue(), "the test must see what is logged"
-    written = logged.getvalue() + await rows(api.state)
-    assert [canary for canary in canaries if canary in written] == []
-
-
 async def test_parallel_requests_keep_their_own_answers(api: Api) -> None:
     async def one(count: int) -> bool:
         options = [{"id": f"{count}-{index}"} for index in range(count)]
@@ -270,3 +215,164 @@ async def test_parallel_requests_keep_their_own_answers(api: Api) -> None:
         return list(result["answers"][f"q{count}"]["probabilities"]) == [option["id"] for option in options]
 
     assert all(await asyncio.gather(*(one(count) for count in range(2, 27))))
+
+
+# --- the de-facto wires -----------------------------------------------------------------------------------------------
+
+
+SYSTEM_ONE = {
+    "state": {"subject": "Charged twice", "text": "Please help."},
+    "questions": {
+        "team": {"type": "choice", "instructions": "Which team?", "criteria": {"billing": "money", "other": None}},
+        "spam": {"type": "noul", "instructions": "Is it spam?"},
+        "urgent": {"type": "score", "criteria": ["later", "today", "now"]},
+    },
+    "temperature": 0,
+}
+LISTED = {
+    "model": "decision-v1",
+    "input": "I was charged twice.",
+    "questions": [
+        {"type": "predicate", "name": "angry", "instructions": "The writer is angry."},
+        {"type": "choice", "instructions": "Pay?", "choices": [{"value": True}, {"value": "no", "description": "x"}]},
+        {"type": "score", "name": "mood", "instructions": "Mood?", "levels": [{"label": "bad"}, {"label": "good"}]},
+    ],
+}  # fmt: skip
+PNG = "data:image/png;base64," + base64.b64encode(b"x").decode()
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+IMAGE = {"type": "input_image", "image_url": PNG}
+
+
+async def test_system_one(api: Api) -> None:
+    reply = await api.send("POST", "/v1/systemone", json=SYSTEM_ONE)
+    body = reply.json()
+    assert (reply.status_code, body["model"], list(body["answers"])) == (200, "decision-v1", ["team", "spam", "urgent"])
+    team, spam, urgent = body["answers"].values()
+    assert (team["choice"], list(team["probabilities"])) == ("billing", ["billing", "other"])
+    assert spam["noul"] == pytest.approx(2 / 3)
+    assert urgent["score"] == pytest.approx(4 / 7)
+    assert urgent["legend"] == {"0": "later", "1": "today", "2": "now"}
+    assert team["confidence"] == pytest.approx(2 / 3)
+    (line,) = await api.usage()
+    assert line.line == "decisions:decision-v1"
+
+
+async def test_confidence_counts_what_was_not_on_the_labels(api: Api) -> None:
+    body = (await api.send("POST", "/systemone", json=SYSTEM_ONE | {"state": "mass 0.5"})).json()
+    assert body["answers"]["team"]["confidence"] == pytest.approx(1 / 3)
+    assert body["diagnostics"]["team"]["label_mass"] == pytest.approx(0.5)
+
+
+BY_QUESTION: list[tuple[dict[str, Any], int]] = [
+    ({"type": "choice", "criteria": {"a": None}}, 400),
+    ({"type": "choice", "criteria": {f"o{index}": None for index in range(26)}}, 200),
+    ({"type": "choice", "criteria": {f"o{index}": None for index in range(27)}}, 400),
+    ({"type": "choice"}, 400),
+    ({"type": "choice", "criteria": ["a", "b"]}, 400),
+    ({"type": "score", "criteria": {"a": "b"}}, 400),
+    ({"type": "score", "criteria": ["a", {"level": 2}]}, 200),
+    ({"type": "noul", "criteria": {"true": "x", "maybe": "y"}}, 400),
+    ({"type": "noul", "criteria": {"false": None}}, 200),
+    ({"type": "noul", "instructions": "x" * 1001}, 413),
+    ({"type": "box"}, 400),
+]
+
+
+async def test_bounds_of_bodies(api: Api) -> None:
+    cases: list[Any] = [
+        *(("/systemone", {"state": "x", "questions": {"q": question}}, status) for question, status in BY_QUESTION),
+        ("/systemone", SYSTEM_ONE | {"state": None}, 400),
+        ("/systemone", SYSTEM_ONE | {"state": "x" * 16_001}, 413),
+        ("/systemone", SYSTEM_ONE | {"questions": {}}, 400),
+        ("/systemone", SYSTEM_ONE | {"model": "jev-latest"}, 404),
+        ("/systemone", SYSTEM_ONE | {"images": [PNG]}, 400),
+        ("/systemone", SYSTEM_ONE | {"images": [PNG] * 3}, 400),
+        ("/decisions", LISTED | {"questions": []}, 400),
+        ("/decisions", LISTED | {"input": []}, 400),
+        ("/decisions", LISTED | {"input": "x" * 16_001}, 413),
+        ("/decisions", LISTED | {"model": "gpt-6-luna"}, 404),
+        ("/decisions", LISTED | {"input": [{"role": "user", "content": [IMAGE]}]}, 400),
+        ("/decisions", LISTED | {"questions": LISTED["questions"] * 6}, 400),  # type: ignore[operator]
+    ]  # fmt: skip
+    for path, body, status in cases:
+        reply = await api.send("POST", path, json=body)
+        assert reply.status_code == status, body
+        assert status == 200 or reply.json()["error"]["message"]
+
+
+POLICIES: list[Any] = [{"mode": "review_only"}, {"mode": "threshold", "threshold": 0.5}, {"mode": "always"}, {}]
+POLICIES += ["review_only", 0, []]
+
+
+@pytest.mark.parametrize(("path", "body"), [("/v1/decisions", LISTED), ("/v1/systemone", SYSTEM_ONE)])
+async def test_a_policy_that_a_reply_could_not_express_is_refused(api: Api, path: str, body: dict[str, Any]) -> None:
+    for policy in POLICIES:
+        refused(await api.send("POST", path, json=body | {"policy": policy}), 400, "invalid_request_error", "policy")
+    assert await api.usage() == []
+    assert (await api.send("POST", path, json=body | {"policy": None})).status_code == 200
+
+
+async def test_listed_questions(api: Api) -> None:
+    body = (await api.send("POST", "/v1/decisions", json=LISTED)).json()
+    angry, pay, mood = body["answers"]
+    assert (angry["type"], angry["name"], angry["probability"]) == ("predicate", "angry", pytest.approx(2 / 3))
+    assert (pay["choice"], pay["name"]) == (True, None)
+    assert [one["value"] for one in pay["probabilities"]] == [True, "no"]
+    assert (mood["score"], mood["probabilities"][1]["label"]) == (pytest.approx(1 / 3), "good")
+
+
+async def test_messages_and_tools_are_judged_as_text(api: Api) -> None:
+    items = [
+        {"type": "message", "role": "developer", "content": "Be brief."},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "1", "output": "nothing"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Bye"}]},
+    ]
+    reply = await api.send("POST", "/v1/decisions", json=LISTED | {"input": items})
+    text = "developer: Be brief.\n\nuser: Hi\n\ncall of look: {}\n\ntool: nothing\n\nassistant: Bye"
+    assert reply.json()["usage"]["input_tokens"] == len(text) + 3
+
+
+async def test_the_third_partys_client(api: Api) -> None:
+    transport = httpx2.ASGITransport(api.app)
+    async with httpx2.AsyncClient(transport=transport) as http:
+        client = openai.AsyncOpenAI(api_key=api.everything, base_url="http://test/v1", http_client=http)
+        decision = await client.decisions.create(**LISTED)  # type: ignore[arg-type]
+        with pytest.raises(openai.BadRequestError):
+            await client.decisions.create(**LISTED | {"questions": []})  # type: ignore[arg-type]
+    angry, pay, mood = decision.answers
+    assert (angry.type, angry.probability) == ("predicate", pytest.approx(2 / 3))
+    assert (pay.type, pay.choice) == ("choice", True)
+    assert (mood.type, [one.label for one in mood.probabilities]) == ("score", ["bad", "good"])
+    assert decision.usage.total_tokens == decision.usage.input_tokens
+
+
+async def test_the_system_one_clients_images_are_not_left_out_in_silence(api: Api) -> None:
+    """The client sends images as a form; the same wire also knows them inside the JSON body."""
+    image = typesafe_sdk.Image(base64.b64decode(PIXEL))
+    async with (
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(api.app)) as http,
+        typesafe_sdk.AsyncTypeSafeClient(api_key=api.everything, base_url="http://test", http_client=http) as client,
+    ):
+        with pytest.raises(typesafe_sdk.TypeSafeAPIError, match="multipart") as caught:
+            await client.system_one(
+                state="x", questions=SYSTEM_ONE["questions"], model="decision-v1", assets={"photo": image}
+            )
+    assert caught.value.status == 415
+    for asset, code in [
+        ({"type": "image", "format": "png", "data_base64": PIXEL}, "images_unsupported"),
+        ({"type": "image", "format": "jpg", "data_base64": PIXEL}, "images_unsupported"),
+        ({"type": "image", "format": "png", "data_base64": "!"}, "invalid_request_error"),
+        ({"type": "image", "part": "asset-0"}, "invalid_request_error"),
+    ]:
+        refused(await api.send("POST", "/systemone", json=SYSTEM_ONE | {"assets": {"photo": asset}}), 400, code)
+
+
+async def test_a_compressed_body_is_named_as_such(api: Api) -> None:
+    """The client compresses bodies of 1 KiB and more where its environment can."""
+    reply = await api.send("POST", "/systemone", content=b"\x28\xb5\x2f\xfd", headers={"content-encoding": "zstd"})
+    refused(reply, 415, "unsupported_media_type")
+    assert "zstd" in reply.json()["error"]["message"]
+    reply = await api.send("POST", "/systemone", json=SYSTEM_ONE, headers={"content-encoding": "identity"})
+    assert reply.status_code == 200

@@ -1,9 +1,8 @@
-"""Work on drafts and its bills: designers that fail, processes that end, drafts that are discarded or sent twice."""
+"""Drafts of processes that end, that are slow, or that have enough."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,26 +11,20 @@ from typing import Any
 
 import pytest
 
-from contract.errors import BUSY, WARMING_UP
 from contract.limits import DRAFT_S
 from deployments.ingress import draft_worker
-from deployments.ingress.draft_worker import TRIES, DraftWorker
+from deployments.ingress.draft_worker import DraftWorker
 from state.drafts import Drafts
 from state.drafts.store import LEASE_S
-from tests.api.conftest import Api, refused
+from tests.api.conftest import Api
 from tests.api.designs import (
     COST_MICRO_EUR,
-    DEPLOYMENT,
-    DESIGNS,
     HELD_MICRO_EUR,
     Draft,
-    adopt,
     arrived,
     designer,
-    discard,
     held,
     listed,
-    made,
     order,
     ordered,
     poll,
@@ -39,51 +32,14 @@ from tests.api.designs import (
     until_idle,
 )
 from tests.api.uploads import stored
-from tests.waiting import settled, until
+from tests.waiting import settled
 
 __all__ = ["held"]
-
-
-async def test_a_designer_that_dies_once_is_asked_again(api: Api) -> None:
-    draft = await made(api, instruct="fail 1")
-    assert (draft["status"], len(designer(api).jobs)) == ("ready", 2)
-    assert len(await api.usage()) == 1
-
-
-@pytest.mark.parametrize("instruct", ["fail", "unheard"])
-async def test_a_designer_that_always_fails_ends_the_draft_and_nothing_is_billed(api: Api, instruct: str) -> None:
-    await api.limit(HELD_MICRO_EUR)
-    draft = await made(api, instruct=instruct)
-    assert (draft["status"], draft["error"], draft["cost_micro_eur"]) == ("failed", draft_worker.FAILED, 0)
-    assert "secret" not in json.dumps(draft)
-    assert (len(designer(api).jobs), await api.usage()) == (TRIES, [])
-    assert (await order(api)).status_code == 202  # nothing is held any more
-
-
-async def test_a_busy_or_cold_designer_is_waited_for(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = api.engine(DEPLOYMENT)
-    faults, call = [BUSY("busy"), *(WARMING_UP() for _ in range(2 * TRIES))], engine.call
-
-    async def moody(*arguments: Any, **options: Any) -> Any:
-        if faults:
-            raise faults.pop()
-        return await call(*arguments, **options)
-
-    monkeypatch.setattr(engine, "call", moody)
-    assert (await made(api))["status"] == "ready"
-
-
-async def test_a_fault_of_our_own_ends_the_draft(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api.state.drafts, "finish", None)
-    assert (await made(api))["error"] == draft_worker.FAILED
 
 
 def later(api: Api, seconds: float) -> Drafts:
     """The drafts as another process sees them `seconds` later."""
     return Drafts(api.state.database, api.state.blobs, lambda: time.time() + seconds)
-
-
-# --- processes that end -----------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -134,17 +90,6 @@ async def test_a_draft_whose_process_has_ended_is_taken_up_without_polls(
     assert len(await api.usage()) == 1
 
 
-async def test_a_process_that_died_before_the_adoption_leaves_it_to_the_next(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(api.service.drafts, "_adopt_if_ordered", nothing)
-    draft = await made(api, auto_adopt=True)
-    assert draft["status"] == "ready"
-    async with another_ingress(api, later(api, 0)) as second:
-        await second.poll()
-        assert (await arrived(api, draft, "adopted"))["voice"] is not None
-
-
 async def test_work_that_was_taken_over_is_billed_once(api: Api, held: Draft, tmp_path: Path) -> None:
     # The first process is slow, not dead: its lease ends, and both make a voice.
     async with another_ingress(api, later(api, LEASE_S)) as second:
@@ -186,42 +131,6 @@ async def test_a_process_works_on_a_bounded_number_of_drafts(api: Api, monkeypat
     assert (await arrived(api, second, "ready"))["status"] == "ready"
 
 
-# --- bills ------------------------------------------------------------------------------------------------------------
-
-
-async def test_discarding_bills_the_time_that_the_designer_had_spent(api: Api) -> None:
-    await api.limit(HELD_MICRO_EUR)
-    draft = await ordered(api, instruct="hold")
-    await until_designed(api)
-    assert (await api.spend())["held_micro_eur"] == HELD_MICRO_EUR
-    reply = (await discard(api, draft)).json()
-    (line,) = await api.usage()
-    assert line.quantities == {"synthesis_ms": line.quantity}
-    assert 0 < reply["cost_micro_eur"] == line.cost_micro_eur == line.quantity < HELD_MICRO_EUR
-    me = await api.spend()
-    assert (me["spent_micro_eur"], me["held_micro_eur"]) == (line.cost_micro_eur, 0)
-    assert (await discard(api, draft)).json()["cost_micro_eur"] == line.cost_micro_eur
-    assert len(await api.usage()) == 1
-
-
-async def test_discarding_what_no_designer_has_begun_or_one_fails_at_costs_nothing(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await api.limit(HELD_MICRO_EUR)
-    api.service.drafts.pause_s = 60
-    draft = await ordered(api, instruct="fail")
-
-    async def has_failed() -> bool:
-        found = await api.state.drafts.read(draft["id"])
-        return found is not None and found.failures == 1
-
-    await until(has_failed)
-    await discard(api, draft)
-    monkeypatch.setattr(draft_worker, "AT_ONCE", 0)
-    assert (await discard(api, await ordered(api))).json()["cost_micro_eur"] == 0
-    assert (await api.usage(), (await api.spend())["held_micro_eur"]) == ([], 0)
-
-
 async def test_what_a_designer_made_of_a_discarded_draft_is_thrown_away_and_billed(
     api: Api, held: Draft, tmp_path: Path
 ) -> None:
@@ -233,48 +142,3 @@ async def test_what_a_designer_made_of_a_discarded_draft_is_thrown_away_and_bill
     after = await poll(api, held)
     assert (after["status"], after["cost_micro_eur"]) == ("discarded", line.cost_micro_eur)
     assert (stored(tmp_path), line.unit) == ([], "synthesis_ms")
-
-
-async def test_discarding_an_adopted_draft_frees_its_slug_at_once(api: Api, tmp_path: Path) -> None:
-    first = await made(api)
-    await adopt(api, first, slug="our-anna")
-    for _ in range(2):
-        reply = await discard(api, first)
-        gone = reply.json()
-        assert (reply.status_code, gone["status"], gone["sample_url"], gone["voice"]) == (200, "discarded", None, None)
-    assert stored(tmp_path) == []
-    assert (await api.send("POST", "/v1/audio/speech", json={"input": "x", "voice": "our-anna"})).status_code == 400
-    assert (await adopt(api, await made(api), slug="our-anna")).status_code == 200
-
-
-async def test_one_usage_line_by_synthesis_time(api: Api) -> None:
-    await api.limit(2 * HELD_MICRO_EUR)
-    draft = await made(api)
-    (line,) = await api.usage()
-    assert (line.line, line.model) == ("voice-design:qwen3-tts", "qwen3-tts")
-    assert (line.quantity, line.unit, line.cost_micro_eur) == (1500, "synthesis_ms", COST_MICRO_EUR)
-    assert line.quantities == {"synthesis_ms": 1500}
-    me = await api.spend()
-    assert (me["spent_micro_eur"], me["held_micro_eur"]) == (COST_MICRO_EUR, 0)
-    await adopt(api, draft)
-    await discard(api, draft)
-    assert len(await api.usage()) == 1
-
-
-async def test_an_order_sent_twice_is_one_draft(api: Api) -> None:
-    headers = {"Idempotency-Key": "k1"}
-    first, second = await order(api, headers=headers), await order(api, headers=headers)
-    assert (first.status_code, second.status_code, second.json()) == (202, 202, first.json())
-    assert second.headers["idempotent-replayed"] == "true"
-    await arrived(api, first.json(), "ready")
-    assert (len(await listed(api)), len(await api.usage())) == (1, 1)
-    assert (await order(api, headers=headers, age_years=35)).status_code == 422
-
-
-async def test_an_adoption_sent_twice_is_one_voice(api: Api) -> None:
-    draft, headers = await made(api), {"Idempotency-Key": "k1"}
-    path = f"{DESIGNS}/{draft['id']}/adopt"
-    first, second = [await api.send("POST", path, headers=headers) for _ in range(2)]
-    assert (first.status_code, second.status_code, second.json()) == (200, 200, first.json())
-    refused(await adopt(api, draft), 400, "invalid_request_error")
-    assert len(await api.state.voices.of(1)) == 1

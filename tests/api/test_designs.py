@@ -1,20 +1,22 @@
-"""The way of a draft over the real app: ordered, polled, heard, adopted; and what is refused, with which code.
+"""Drafts of voices over the real app: ordered, polled, heard, adopted, refused; and the work on them and its bills.
 
-What becomes of a draft in each state: tests/contract/test_voice_design.py, tests/state/test_draft_ends.py.
+What becomes of a draft in each state, and among several processes: tests/contract/test_voice_design.py,
+tests/state/test_draft_ends.py, tests/state/test_draft_processes.py.
 """
 
 from __future__ import annotations
 
 import json
-import wave
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autoscaling.engine import owner_name
 from contract.access import Scope
-from contract.limits import KEPT_DRAFTS, OWN_VOICES, PENDING_DRAFTS
+from contract.errors import BUSY, WARMING_UP
+from contract.limits import PENDING_DRAFTS
+from deployments.ingress import draft_worker
+from deployments.ingress.draft_worker import TRIES
 from tests.api.conftest import Api, refused
 from tests.api.designs import (
     COST_MICRO_EUR,
@@ -35,7 +37,7 @@ from tests.api.designs import (
     poll,
     until_designed,
 )
-from tests.api.uploads import stored
+from tests.waiting import until
 
 __all__ = ["held"]
 
@@ -100,38 +102,6 @@ async def test_an_adopted_draft_is_a_voice_at_once(api: Api) -> None:
     assert (await api.client.get(voice["sample_url"])).json() == (await api.client.get(draft["sample_url"])).json()
 
 
-async def test_what_designed_a_voice_speaks_it_by_its_recipe_and_another_engine_imitates_its_clip(api: Api) -> None:
-    async def spoken(slug: str) -> dict[str, Any]:
-        """The job of the engine for a text in this voice."""
-        reply = await api.send("POST", "/v1/audio/speech", json={"input": "hello", "voice": slug})
-        assert (reply.status_code, reply.headers["x-voice"]) == (200, slug)
-        about: dict[str, Any] = json.loads(reply.content.split(b"\n")[0])
-        assert about["voice"] is None
-        return about
-
-    await adopt(api, await made(api), slug="by-recipe")
-    await adopt(api, await made(api, instruct="clip"), slug="by-clip")
-    about = await spoken("by-recipe")
-    assert (about["recipe"], about["clip"]) == (json.dumps({"seed": designer(api).jobs[0].seed}), None)
-    clip = [96_000, 24_000, api.service.catalog.sentences["en"]]
-    about = await spoken("by-clip")
-    assert (about.get("recipe"), about["clip"]) == (None, clip)
-    # The same voice after another runtime took the engine's place.
-    model = api.service.catalog.speech["qwen3-tts"]
-    assert model.serving
-    vars(model)["serving"] = model.serving.model_copy(update={"runtime": "another"})
-    about = await spoken("by-recipe")
-    assert (about.get("recipe"), about["clip"]) == (None, clip)
-
-
-async def test_the_clip_is_a_wav_file(api: Api, tmp_path: Path) -> None:
-    await made(api)
-    (clip,) = [path for path in stored(tmp_path) if path.name == "clip.wav"]
-    with wave.open(str(clip)) as file:
-        assert (file.getframerate(), file.getnchannels()) == (24_000, 1)
-        assert (file.getsampwidth(), file.getnframes()) == (2, 48_000)
-
-
 async def test_drafts_are_listed_newest_first_and_for_their_organisation_only(api: Api) -> None:
     stranger = await api.stranger()
     ids = [(await made(api))["id"] for _ in range(3)]
@@ -141,7 +111,6 @@ async def test_drafts_are_listed_newest_first_and_for_their_organisation_only(ap
     moments = [draft["created_at"] for draft in body["data"]]
     assert moments == sorted(moments, reverse=True)
     assert await listed(api, stranger) == []
-    assert KEPT_DRAFTS == 100
 
 
 async def test_auto_adoption_needs_no_poll_and_none_hinders_it(api: Api) -> None:
@@ -173,14 +142,6 @@ async def test_a_voice_without_a_slug_gets_one_of_its_label(api: Api) -> None:
 # --- what is beside drafts --------------------------------------------------------------------------------------------
 
 
-async def test_options_name_traits_limits_and_whether_orders_are_taken(api: Api) -> None:
-    options = (await api.send("GET", OPTIONS, await api.key())).json()
-    assert options["available"] is True
-    assert set(options["traits"]) == {"timbre", "character", "tempo", "use_case"}
-    assert options["limits"]["adopted_voices"] == OWN_VOICES
-    assert options["limits"]["target_hz"] == [60, 400]
-
-
 async def test_suggestions_design_nothing_and_can_be_ordered(api: Api) -> None:
     reply = await api.send("POST", f"{DESIGNS}/suggest", json={"text": "eine tiefe, ruhige Stimme, ein alter Mann"})
     suggested = reply.json()
@@ -188,14 +149,6 @@ async def test_suggestions_design_nothing_and_can_be_ordered(api: Api) -> None:
     assert (designer(api).jobs, await api.usage()) == ([], [])
     names = ("gender", "age_years", "language", "timbre", "character", "tempo", "use_case")
     assert (await order(api, **{name: suggested[name] for name in names})).status_code == 202
-
-
-async def test_openapi_says_what_orders_and_adoptions_take(document: dict[str, Any]) -> None:
-    ordering, adopting = [document["paths"][f"{DESIGNS}{end}"]["post"] for end in ("", "/{design_id}/adopt")]
-    assert set(ordering["responses"]) == {"202", "default"}
-    assert adopting["requestBody"]["required"] is False
-    for operation in (ordering, adopting):
-        assert "Idempotency-Key" in [parameter["name"] for parameter in operation["parameters"]]
 
 
 async def test_400_what_an_order_or_an_adoption_may_not_hold(api: Api) -> None:
@@ -269,6 +222,7 @@ async def test_409_the_fourth_draft_at_a_time(api: Api) -> None:
 
 
 async def test_501_where_no_designer_is_set_up_or_the_organisation_may_not_use_it(api: Api) -> None:
+    assert (await api.send("GET", OPTIONS, await api.key())).json()["available"] is True
     designer = api.service.catalog.voice_design["qwen3-tts"]
     bare = api.with_models(voice_design={designer.id: designer.model_copy(update={"serving": None})})
     refused(await order(bare, timbre="unknown"), 400, "invalid_request_error", "timbre")
@@ -287,3 +241,109 @@ async def test_502_a_designer_whose_start_has_failed(api: Api, monkeypatch: pyte
     refused(await order(api), 502, "upstream_error")
     assert engine.warmed == 1
     assert await listed(api) == []
+
+
+# --- work on drafts ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_designer_that_dies_once_is_asked_again(api: Api) -> None:
+    draft = await made(api, instruct="fail 1")
+    assert (draft["status"], len(designer(api).jobs)) == ("ready", 2)
+    assert len(await api.usage()) == 1
+
+
+@pytest.mark.parametrize("instruct", ["fail", "unheard"])
+async def test_a_designer_that_always_fails_ends_the_draft_and_nothing_is_billed(api: Api, instruct: str) -> None:
+    await api.limit(HELD_MICRO_EUR)
+    draft = await made(api, instruct=instruct)
+    assert (draft["status"], draft["error"], draft["cost_micro_eur"]) == ("failed", draft_worker.FAILED, 0)
+    assert "secret" not in json.dumps(draft)
+    assert (len(designer(api).jobs), await api.usage()) == (TRIES, [])
+    assert (await order(api)).status_code == 202  # nothing is held any more
+
+
+async def test_a_busy_or_cold_designer_is_waited_for(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = api.engine(DEPLOYMENT)
+    faults, call = [BUSY("busy"), *(WARMING_UP() for _ in range(2 * TRIES))], engine.call
+
+    async def moody(*arguments: Any, **options: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return await call(*arguments, **options)
+
+    monkeypatch.setattr(engine, "call", moody)
+    assert (await made(api))["status"] == "ready"
+
+
+async def test_a_fault_of_our_own_ends_the_draft(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api.state.drafts, "finish", None)
+    assert (await made(api))["error"] == draft_worker.FAILED
+
+
+# --- bills ------------------------------------------------------------------------------------------------------------
+
+
+async def test_discarding_bills_the_time_that_the_designer_had_spent(api: Api) -> None:
+    await api.limit(HELD_MICRO_EUR)
+    draft = await ordered(api, instruct="hold")
+    await until_designed(api)
+    assert (await api.spend())["held_micro_eur"] == HELD_MICRO_EUR
+    reply = (await discard(api, draft)).json()
+    (line,) = await api.usage()
+    assert line.quantities == {"synthesis_ms": line.quantity}
+    assert 0 < reply["cost_micro_eur"] == line.cost_micro_eur == line.quantity < HELD_MICRO_EUR
+    me = await api.spend()
+    assert (me["spent_micro_eur"], me["held_micro_eur"]) == (line.cost_micro_eur, 0)
+    assert (await discard(api, draft)).json()["cost_micro_eur"] == line.cost_micro_eur
+    assert len(await api.usage()) == 1
+
+
+async def test_discarding_what_no_designer_has_begun_or_one_fails_at_costs_nothing(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.limit(HELD_MICRO_EUR)
+    api.service.drafts.pause_s = 60
+    draft = await ordered(api, instruct="fail")
+
+    async def has_failed() -> bool:
+        found = await api.state.drafts.read(draft["id"])
+        return found is not None and found.failures == 1
+
+    await until(has_failed)
+    await discard(api, draft)
+    monkeypatch.setattr(draft_worker, "AT_ONCE", 0)
+    assert (await discard(api, await ordered(api))).json()["cost_micro_eur"] == 0
+    assert (await api.usage(), (await api.spend())["held_micro_eur"]) == ([], 0)
+
+
+async def test_one_usage_line_by_synthesis_time(api: Api) -> None:
+    await api.limit(2 * HELD_MICRO_EUR)
+    draft = await made(api)
+    (line,) = await api.usage()
+    assert (line.line, line.model) == ("voice-design:qwen3-tts", "qwen3-tts")
+    assert (line.quantity, line.unit, line.cost_micro_eur) == (1500, "synthesis_ms", COST_MICRO_EUR)
+    assert line.quantities == {"synthesis_ms": 1500}
+    me = await api.spend()
+    assert (me["spent_micro_eur"], me["held_micro_eur"]) == (COST_MICRO_EUR, 0)
+    await adopt(api, draft)
+    await discard(api, draft)
+    assert len(await api.usage()) == 1
+
+
+async def test_an_order_sent_twice_is_one_draft(api: Api) -> None:
+    headers = {"Idempotency-Key": "k1"}
+    first, second = await order(api, headers=headers), await order(api, headers=headers)
+    assert (first.status_code, second.status_code, second.json()) == (202, 202, first.json())
+    assert second.headers["idempotent-replayed"] == "true"
+    await arrived(api, first.json(), "ready")
+    assert (len(await listed(api)), len(await api.usage())) == (1, 1)
+    assert (await order(api, headers=headers, age_years=35)).status_code == 422
+
+
+async def test_an_adoption_sent_twice_is_one_voice(api: Api) -> None:
+    draft, headers = await made(api), {"Idempotency-Key": "k1"}
+    path = f"{DESIGNS}/{draft['id']}/adopt"
+    first, second = [await api.send("POST", path, headers=headers) for _ in range(2)]
+    assert (first.status_code, second.status_code, second.json()) == (200, 200, first.json())
+    refused(await adopt(api, draft), 400, "invalid_request_error")
+    assert len(await api.state.voices.of(1)) == 1

@@ -1,17 +1,27 @@
-"""Live sessions: what is said comes back as text, and every second is accounted for."""
+"""Live sessions: what is said comes back as text, and work that an engine has begun is owed; failures are free."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import json
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from audio.listener import RATE
-from contract.errors import AUDIO_UNREADABLE, BUSY, STATE_UNAVAILABLE, UPSTREAM_ERROR, Fault
-from deployments.ingress.flows.realtime import transcriber
+from audio.listener import RATE, Frames
+from contract.errors import (
+    AUDIO_UNREADABLE,
+    BUSY,
+    ORG_SPEND_LIMIT,
+    STATE_UNAVAILABLE,
+    UPSTREAM_ERROR,
+    Fault,
+)
+from deployments.ingress.flows.realtime import session, transcriber
 from deployments.ingress.flows.realtime.notifier import SessionNotifier
-from state.billing.reservation import OpenBill
+from state.billing.reservation import OpenBill, Reservation
+from state.rates import RateVerdict
 from tests.api.conftest import Api
 from tests.api.live import (
     MODEL,
@@ -19,9 +29,9 @@ from tests.api.live import (
     TRANSCRIPTION,
     TURN,
     Live,
+    ScriptedStream,
     hearing,
     hello,
-    left_behind,
     listening,
     scripted_speech,
     transcriber_of,
@@ -31,43 +41,32 @@ from tests.waiting import until
 __all__ = ["scripted_speech"]
 
 
-@pytest.fixture
-async def live(api: Api) -> AsyncIterator[Live]:
-    async with listening(api) as live:
-        yield live
-
-
 def types(live: Live) -> list[str]:
     return [event["type"] for event in live.events]
 
 
-def sums_hold(ledger: dict[str, float]) -> bool:
-    return ledger["received_s"] == pytest.approx(ledger["speech_s"] + ledger["silence_s"]) and ledger[
-        "speech_s"
-    ] == pytest.approx(ledger["heard_s"] + ledger["unheard_s"] + ledger["pending_s"])
-
-
-async def test_a_turn_in_the_order_of_its_events(live: Live) -> None:
+async def test_a_turn_in_the_order_of_its_events(api: Api) -> None:
     """Times count from the first sound, with the padding; items follow each other."""
-    await live.pause(1.024)
-    await live.speak(0.512)
-    await live.pause()
-    assert await live.text() == "hello there"
-    assert types(live) == [
-        "input_audio_buffer.speech_started",
-        "input_audio_buffer.speech_stopped",
-        "input_audio_buffer.committed",
-        "conversation.item.added",
-        "conversation.item.done",
-        f"{TRANSCRIPTION}.delta",
-        f"{TRANSCRIPTION}.completed",
-    ]
-    started, stopped, first, *_ = live.events
-    assert (started["audio_start_ms"], stopped["audio_end_ms"]) == (1024 - 300, 1024 + 512 + 200)
-    assert len({event["item_id"] for event in live.events if "item_id" in event}) == 1
-    await live.speak(0.5)
-    await live.pause()
-    second = await live.next("input_audio_buffer.committed")
+    async with listening(api) as live:
+        await live.pause(1.024)
+        await live.speak(0.512)
+        await live.pause()
+        assert await live.text() == "hello there"
+        assert types(live) == [
+            "input_audio_buffer.speech_started",
+            "input_audio_buffer.speech_stopped",
+            "input_audio_buffer.committed",
+            "conversation.item.added",
+            "conversation.item.done",
+            f"{TRANSCRIPTION}.delta",
+            f"{TRANSCRIPTION}.completed",
+        ]
+        started, stopped, first, *_ = live.events
+        assert (started["audio_start_ms"], stopped["audio_end_ms"]) == (1024 - 300, 1024 + 512 + 200)
+        assert len({event["item_id"] for event in live.events if "item_id" in event}) == 1
+        await live.speak(0.5)
+        await live.pause()
+        second = await live.next("input_audio_buffer.committed")
     assert (first["previous_item_id"], second["previous_item_id"]) == (None, first["item_id"])
 
 
@@ -116,20 +115,6 @@ async def test_a_pause_has_the_text_heard_before_the_turn_ends(api: Api) -> None
     assert len(engine.heard_s) == 1
 
 
-async def test_a_pause_in_a_turn_is_no_end(api: Api) -> None:
-    engine = hearing(api)
-    async with listening(api) as live:
-        await live.speak(0.5)
-        await live.pause(0.3)
-        await live.speak(0.5)
-        await live.pause()
-        await live.text()
-        ledger = await live.end()
-    assert types(live).count("input_audio_buffer.committed") == 1
-    assert engine.heard_s[-1] == pytest.approx(1.5, abs=0.07)
-    assert ledger["heard_s"] == pytest.approx(1.5, abs=0.07)
-
-
 @pytest.mark.parametrize(
     ("fault", "failures", "calls"),
     [(UPSTREAM_ERROR, 3, 4), (BUSY, 20, 21), (UPSTREAM_ERROR, 4, 4), (AUDIO_UNREADABLE, 1, 1)],
@@ -159,7 +144,6 @@ async def test_an_engine_that_fails_or_is_busy_is_asked_again(
         engine.script = hello
         assert await live.is_well()
         ledger = await live.end()
-    assert sums_hold(ledger)
     lost = [] if calls > failures else [{"start_ms": 0, "end_ms": 512, "why": fault.code}]
     assert ledger["unheard"] == lost
 
@@ -175,32 +159,17 @@ async def test_the_first_sound_wakes_the_engine_which_is_asked_as_the_session_sa
     assert (engine.jobs[-1].language, engine.jobs[-1].owner) == ("de", "org-1")
 
 
-@pytest.mark.parametrize("name", ["whisper-1", "gpt-4o-transcribe", "gpt-realtime", "x" * 300, "whisper-large-v3"])
-async def test_an_unknown_model_means_the_default_one(api: Api, name: str) -> None:
-    chosen = name if name == "whisper-large-v3" else MODEL
-    async with listening(api, f"{PATH}&model={name}") as live:
-        session = await live.update(transcription={"model": name})
-        assert session["audio"]["input"]["transcription"]["model"] == chosen
-        await live.pause(0.1)
-        await live.update(transcription={"model": name})
-    settings = {"type": "transcription", "audio": {"input": {"transcription": {"model": name}}}}
-    made = (await api.send("POST", "/v1/realtime/client_secrets", json={"session": settings})).json()
-    assert made["session"]["audio"]["input"]["transcription"]["model"] == chosen
-
-
-async def test_a_session_that_dies_of_an_error_bills_what_was_heard(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(*of: object, **more: object) -> None:
-        raise ZeroDivisionError
-
-    async with listening(api) as live:
-        await live.speak(0.9)
-        await live.pause()
-        await live.text()
-        monkeypatch.setattr(SessionNotifier, "cleared", broken)
-        await live.send("input_audio_buffer.clear")
-        assert await live.closed() == 1011
-    assert [line.quantity for line in await api.usage()] == [2]
-    assert left_behind(api) == [0, 0, 0, 0]
+async def test_an_unknown_model_means_the_default_one(api: Api) -> None:
+    for name in ("whisper-1", "gpt-4o-transcribe", "gpt-realtime", "x" * 300, "whisper-large-v3"):
+        chosen = name if name == "whisper-large-v3" else MODEL
+        async with listening(api, f"{PATH}&model={name}") as live:
+            session = await live.update(transcription={"model": name})
+            assert session["audio"]["input"]["transcription"]["model"] == chosen
+            await live.pause(0.1)
+            await live.update(transcription={"model": name})
+        settings = {"type": "transcription", "audio": {"input": {"transcription": {"model": name}}}}
+        made = (await api.send("POST", "/v1/realtime/client_secrets", json={"session": settings})).json()
+        assert made["session"]["audio"]["input"]["transcription"]["model"] == chosen
 
 
 async def test_a_turn_that_cannot_be_paid_hides_none_behind_it_and_ends_no_session(
@@ -224,24 +193,174 @@ async def test_a_turn_that_cannot_be_paid_hides_none_behind_it_and_ends_no_sessi
         assert (await live.error())["code"] == "state_unavailable"
         last = await live.next("parlance.session.ledger")
         assert await live.closed() == 1000
-    assert (last["is_last"], sums_hold(last["ledger"])) == (True, True)
+    assert last["is_last"]
     starts = [event["audio_start_ms"] for event in live.events if "audio_start_ms" in event]
     assert starts[:2] == [0, 1536 - 300]
     assert [piece["why"] for piece in last["ledger"]["unheard"]] == ["state_unavailable"] * 2
 
 
-async def test_a_ledger_whenever_it_is_wanted_and_at_the_end(live: Live) -> None:
-    await live.speak(1.0)
-    await live.send("input_audio_buffer.clear")
-    await live.next("input_audio_buffer.cleared")
-    await live.speak(0.7)
-    await live.send("parlance.session.ledger")
-    event = await live.next("parlance.session.ledger")
-    assert sums_hold(event["ledger"])
-    assert (event["is_last"], event["ledger"]["pending_s"]) == (False, pytest.approx(0.7, abs=0.04))
-    ledger = await live.end()
-    assert f"{TRANSCRIPTION}.completed" in types(live)
-    assert sums_hold(ledger)
-    assert (ledger["pending_s"], ledger["unheard_s"], ledger["heard_s"]) == (0, 1.0, pytest.approx(0.7, abs=0.04))
-    assert [piece["why"] for piece in ledger["unheard"]] == ["cleared"]
-    assert await live.closed() == 1000
+async def test_a_ledger_whenever_it_is_wanted_and_at_the_end(api: Api) -> None:
+    async with listening(api) as live:
+        await live.speak(1.0)
+        await live.send("input_audio_buffer.clear")
+        await live.next("input_audio_buffer.cleared")
+        await live.speak(0.7)
+        await live.send("parlance.session.ledger")
+        event = await live.next("parlance.session.ledger")
+        assert (event["is_last"], event["ledger"]["pending_s"]) == (False, pytest.approx(0.7, abs=0.04))
+        ledger = await live.end()
+        assert f"{TRANSCRIPTION}.completed" in types(live)
+        assert (ledger["pending_s"], ledger["unheard_s"], ledger["heard_s"]) == (0, 1.0, pytest.approx(0.7, abs=0.04))
+        assert [piece["why"] for piece in ledger["unheard"]] == ["cleared"]
+        assert await live.closed() == 1000
+
+
+# --- money -----------------------------------------------------------------------------------------------------------
+
+
+async def billed(api: Api) -> list[int]:
+    return [line.quantity for line in await api.usage()]
+
+
+async def test_no_draft_begins_without_its_price(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[int]()
+
+    async def spent(bill: OpenBill, **most: int) -> None:
+        asked.append(most["audio_seconds"])
+        raise ORG_SPEND_LIMIT("spent")
+
+    monkeypatch.setattr(OpenBill, "expect", spent)
+    engine = hearing(api)
+    async with listening(api) as live:
+        await live.speak(2.5)
+        await until(lambda: asked)
+        await live.pause()
+        assert (await live.next(f"{TRANSCRIPTION}.failed"))["error"]["code"] == "org_spend_limit"
+        await live.socket.wait_closed()
+    assert live.socket.close_code == 1008
+    assert (engine.heard_s, await billed(api)) == ([], [])
+
+
+@dataclass
+class ScriptedRate:
+    """Allows `left` requests, and then none until it may again."""
+
+    left: int
+    hits: int = 0
+    allowed_again: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def hit(self, caller: object) -> RateVerdict:
+        self.hits += 1
+        is_allowed = self.allowed_again.is_set() or self.left > 0
+        self.left -= is_allowed
+        return RateVerdict(20, max(0, self.left), 0.01, is_allowed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("commits", [1, 2, 3])
+async def test_a_commit_counts_as_a_request(api: Api, monkeypatch: pytest.MonkeyPatch, commits: int) -> None:
+    async with listening(api) as live:
+        await live.update(turn_detection=None)
+        rate = ScriptedRate(2)
+        monkeypatch.setattr(api.state.rates, "hit", rate.hit)
+        for number in range(commits):
+            await live.speak(0.2)
+            await live.send("input_audio_buffer.commit", event_id="mine")
+            if number < 2:
+                await live.text()
+        if commits == 3:
+            error = await live.error()
+            assert (error["code"], error["event_id"]) == ("rate_limit_exceeded", "mine")
+            assert "a turn counts as a request" in error["message"]
+            assert error["retry_after_ms"] > 0
+            await live.speak(0.2)
+            rate.allowed_again.set()
+            await live.send("input_audio_buffer.commit")
+            await live.text()
+        assert (await live.end())["heard_s"] == pytest.approx(0.2 * commits + (0.2 if commits == 3 else 0))
+    assert await billed(api) == [commits]
+
+
+async def test_a_turn_beyond_the_rate_waits_with_its_sound(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = hearing(api)
+    async with listening(api) as live:
+        rate = ScriptedRate(0)
+        monkeypatch.setattr(api.state.rates, "hit", rate.hit)
+        await live.speak(0.5)
+        await live.pause()
+        await live.next("conversation.item.done")
+        assert (await live.error())["code"] == "rate_limit_exceeded"
+        await until(lambda: rate.hits > 3)
+        rate.allowed_again.set()
+        assert await live.text() == "hello there"
+        assert (await live.end())["unheard_s"] == 0
+    assert [event["type"] for event in live.events].count("error") == 1
+    assert engine.heard_s
+    assert await billed(api) == [1]
+
+
+async def test_a_session_that_ends_waits_no_longer_than_a_window_for_the_rate(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "RATE_WINDOW_S", 0.0)
+    async with listening(api) as live:
+        rate = ScriptedRate(1)
+        monkeypatch.setattr(api.state.rates, "hit", rate.hit)
+        for _ in range(3):
+            await live.speak(0.5)
+            await live.pause()
+        await live.send("parlance.session.end")
+        seen = [json.loads(text) async for text in live.socket]
+    codes = [event["error"]["code"] for event in seen if event["type"] == f"{TRANSCRIPTION}.failed"]
+    assert codes == 2 * ["rate_limit_exceeded"]
+    assert (seen[-1]["ledger"]["pending_s"], len(seen[-1]["ledger"]["unheard"])) == (0, 2)
+    assert await billed(api) == [1]
+
+
+@pytest.mark.parametrize("is_for_good", [False, True])
+async def test_a_turn_that_breaks_after_its_text_loses_neither_the_next_nor_the_end(
+    api: Api, monkeypatch: pytest.MonkeyPatch, is_for_good: bool
+) -> None:
+    progress, breaks = OpenBill.progress, [True]
+
+    async def broken(bill: OpenBill, **used: int) -> None:
+        if breaks:
+            breaks[:] = [True] * is_for_good
+            raise ZeroDivisionError
+        await progress(bill, **used)
+
+    async def unreported(*of: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(OpenBill, "progress", broken)
+    if is_for_good:
+        monkeypatch.setattr(SessionNotifier, "failed", unreported)
+    engine = hearing(api)
+    async with listening(api) as live:
+        await live.append(TURN * 3)
+        if not is_for_good:
+            assert await live.text() == "hello there"
+            assert (await live.next(f"{TRANSCRIPTION}.failed"))["error"]["code"] == "internal_error"
+            assert await live.text() == "hello there"
+        assert (await live.end())["pending_s"] == 0
+    assert len(engine.heard_s) >= 3
+
+
+async def test_a_session_whose_end_is_cancelled_keeps_no_funds(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    voided = list[Reservation]()
+    void = Reservation.void
+
+    async def cancelled(stream: ScriptedStream) -> Frames:
+        raise asyncio.CancelledError
+
+    async def noted(reservation: Reservation) -> None:
+        voided.append(reservation)
+        await void(reservation)
+
+    monkeypatch.setattr(Reservation, "void", noted)
+    monkeypatch.setattr(ScriptedStream, "end", cancelled)
+    async with listening(api) as live:
+        await live.speak(0.5)
+        await until(lambda: len(api.service.live))
+        live.socket.transport.abort()
+        await until(lambda: not len(api.service.live))
+    assert len(voided) == 1

@@ -24,7 +24,6 @@ from tests.api.live import (
     SECOND,
     ScriptedStream,
     has_error,
-    left_behind,
     listening,
     opened,
     refusal,
@@ -199,18 +198,6 @@ async def test_client_secrets_leave_half_of_the_streams_and_of_the_rate_to_their
         assert (await api.send("GET", "/v1/me", key)).status_code == 200
 
 
-async def test_more_sessions_than_the_key_has(api: Api) -> None:
-    await api.organisation("small", "free")
-    key = await api.key(*Scope, org="small")
-    async with sessions(api, *[key] * 4) as (address, lives):
-        assert await refusal(api, key, address=address) == (429, "rate_limit_exceeded")
-        assert await lives[-1].is_well()
-        lives[0].socket.transport.abort()
-        await until(lambda: api.state.rates.open_streams == 3)
-        async with opened(api, address, key=key) as live:
-            assert await live.is_well()
-
-
 async def test_an_organisation_has_half_of_the_sessions_of_a_process(api: Api) -> None:
     api.service.live.most = 4
     other = await api.stranger()
@@ -375,17 +362,3 @@ async def test_a_socket_that_begins_to_close_is_sent_nothing() -> None:
     socket = realtime._Socket(cast(Any, Closing()))
     await socket.send("session.created")
     await socket.close(1000, "")
-
-
-async def test_many_rude_closes_leave_nothing_behind(api: Api) -> None:
-    async def rude(address: str) -> None:
-        async with opened(api, address) as live:
-            await live.speak(0.4)
-            live.socket.transport.abort()
-
-    async with at_port(app_over(api.service)) as address:
-        for _ in range(5):
-            await asyncio.gather(*(rude(address) for _ in range(10)))
-    assert left_behind(api) == [0, 0, 0, 0]
-    names = {task.get_name() for task in asyncio.all_tasks()}
-    assert not names & {"transcriber", "draft", "end of session", "key of session", "notice"}

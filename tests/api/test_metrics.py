@@ -18,7 +18,6 @@ from contract.telemetry import (
     FORK_SERVER,
     LEDGER_BACKLOG,
     LIVE_SESSIONS,
-    METRICS,
     NO_MODEL,
     OUTPUT_TOKEN,
     REFUSALS,
@@ -206,18 +205,6 @@ async def test_clients_make_no_series(api: Api, word: str, path: str) -> None:
     for metric, labels in series:
         for name, value in zip(metric.labels, labels, strict=True):
             assert value in allowed.get(name, {value}), (metric.name, name)
-
-
-def test_names_say_their_units_and_no_two_rows_are_one() -> None:
-    names = [metric.exported for metric in METRICS.values()]
-    assert len(set(names)) == len(names)
-    for metric in METRICS.values():
-        assert metric.name.startswith("parlance_")
-        assert (metric.kind == "histogram") == bool(metric.buckets)
-        assert list(metric.buckets) == sorted(metric.buckets)
-        assert metric.help.endswith(".")
-        if metric.kind == "histogram":
-            assert metric.name.endswith("_seconds")
 
 
 def refusals(api: Api) -> dict[Labels, float]:

@@ -126,16 +126,19 @@ REFUSED: list[tuple[str, dict[str, Any], Ask]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "body", "ask"), REFUSED, ids=[f"{path}-{n}" for n, (path, *_) in enumerate(REFUSED)])
-async def test_refusals_are_the_same(api: Api, path: str, body: dict[str, Any], ask: Ask) -> None:
-    if "file" in body:
-        fields = {name: value for name, value in body.items() if name != "file"}
-        reply = await api.send("POST", f"/v1{path}", files={"file": ("memo.wav", body["file"])}, data=fields)
-    else:
-        reply = await api.send("POST", f"/v1{path}", content=json.dumps(body))
-    assert reply.status_code >= 400, reply.text
-    error = reply.json()["error"]
-    with pytest.raises(ApiError) as refusal:
-        ask(handles(api))
-    told = refusal.value
-    assert (told.fault.code, told.param, told.message) == (error["code"], error.get("param"), error["message"])
+async def test_refusals_are_the_same(api: Api) -> None:
+    different = []
+    for path, body, ask in REFUSED:
+        if "file" in body:
+            fields = {name: value for name, value in body.items() if name != "file"}
+            reply = await api.send("POST", f"/v1{path}", files={"file": ("memo.wav", body["file"])}, data=fields)
+        else:
+            reply = await api.send("POST", f"/v1{path}", content=json.dumps(body))
+        assert reply.status_code >= 400, (path, reply.text)
+        error = reply.json()["error"]
+        with pytest.raises(ApiError) as refusal:
+            ask(handles(api))
+        told = refusal.value
+        if (told.fault.code, told.param, told.message) != (error["code"], error.get("param"), error["message"]):
+            different.append((path, str(body)[:100], error, told))
+    assert different == []

@@ -1,56 +1,46 @@
-"""POST /embeddings and POST /rerank over the real app, and the SDK of Cohere."""
+"""Search: POST /embeddings, POST /rerank, and the documentation, of which any text finds the right page."""
 
 from __future__ import annotations
 
 import asyncio
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
-import cohere
 import httpx
-import openai
 import pytest
 
+from deployments.ingress.mcp.documentation import ROOT, Documentation, sections
 from tests.api.conftest import Api, refused
 
 
 async def test_vectors_come_in_the_order_of_the_texts(api: Api) -> None:
-    reply = await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": ["a", "bcd"]})
+    reply = await embed(api, ["a", "bcd"])
     assert [item["embedding"] for item in reply.json()["data"]] == [[1.0] * 4, [3.0] * 4]
     assert reply.json()["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
 
 
-async def test_official_client_asks_for_base64_and_reads_it(api: Api) -> None:
-    client = openai.AsyncOpenAI(api_key=api.everything, base_url="http://test/v1", http_client=api.client)
-    result = await client.embeddings.create(model="lengths", input="four")
-    assert result.data[0].embedding == [4.0] * 4
+async def embed(api: Api, input: object = "x", **fields: Any) -> httpx.Response:
+    return await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": input} | fields)
 
 
-@pytest.mark.parametrize(("dimensions", "status"), [(3, 400), (4, 200)])
-async def test_dimensions_are_honoured_or_refused(api: Api, dimensions: int, status: int) -> None:
-    body = {"model": "lengths", "input": "x", "dimensions": dimensions}
-    reply = await api.send("POST", "/v1/embeddings", json=body)
-    assert reply.status_code == status
-    if status == 200:
-        assert len(reply.json()["data"][0]["embedding"]) == dimensions
-    else:
-        assert reply.json()["error"]["param"] == "dimensions"
+async def test_dimensions_are_honoured_or_refused(api: Api) -> None:
+    refused(await embed(api, dimensions=3), 400, "invalid_request_error", "dimensions")
+    assert len((await embed(api, dimensions=4)).json()["data"][0]["embedding"]) == 4
 
 
-@pytest.mark.parametrize(("ids", "vectors"), [([1, 2, 3], [3.0]), ([[1, 2], [3]], [2.0, 1.0])])
-async def test_token_ids_of_one_text_or_many_reach_the_engine(api: Api, ids: object, vectors: list[float]) -> None:
-    reply = await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": ids})
-    assert [item["embedding"][0] for item in reply.json()["data"]] == vectors
+async def test_token_ids_of_one_text_or_many_reach_the_engine(api: Api) -> None:
+    for ids, vectors in (([1, 2, 3], [3.0]), ([[1, 2], [3]], [2.0, 1.0])):
+        assert [item["embedding"][0] for item in (await embed(api, ids)).json()["data"]] == vectors
 
 
-@pytest.mark.parametrize(("length", "truncate", "status"), [(256, False, 200), (257, False, 400), (257, True, 200)])
-async def test_a_cut_can_be_forbidden(api: Api, length: int, truncate: bool, status: int) -> None:
-    embedder = api.service.catalog.embeddings["lengths"]
-    body = {"model": "lengths", "input": "x" * (length - 256 + embedder.context_window), "truncate": truncate}
-    reply = await api.send("POST", "/v1/embeddings", json=body)
-    assert reply.status_code == status
-    if status == 400:
-        assert reply.json()["error"]["code"] == "context_length_exceeded"
-        assert await api.usage() == []
+async def test_a_cut_can_be_forbidden(api: Api) -> None:
+    window = api.service.catalog.embeddings["lengths"].context_window
+    refused(await embed(api, "x" * (window + 1), truncate=False), 400, "context_length_exceeded")
+    assert await api.usage() == []
+    for length, truncate in ((window, False), (window + 1, True)):
+        assert (await embed(api, "x" * length, truncate=truncate)).status_code == 200
 
 
 async def test_a_prompt_of_the_stanza_stands_before_the_text(api: Api) -> None:
@@ -58,34 +48,25 @@ async def test_a_prompt_of_the_stanza_stands_before_the_text(api: Api) -> None:
     models["lengths"] = models["lengths"].model_copy(update={"prompts": {"query": "ask: ", "code": "c "}})
     prompted = api.with_models(embeddings=models)
     for kind, length in {"query": 6, "search_query": 6, "code": 3, "document": 1, "clustering": 1, None: 1}.items():
-        body = {"model": "lengths", "input": "x", "input_type": kind}
-        reply = await prompted.send("POST", "/v1/embeddings", json=body)
-        assert reply.json()["data"][0]["embedding"][0] == length, kind
+        assert (await embed(prompted, input_type=kind)).json()["data"][0]["embedding"][0] == length, kind
+    assert (await embed(api, input_type="query")).json()["data"][0]["embedding"][0] == 1, "it has no prompts"
 
 
-async def test_a_model_without_prompts_ignores_what_a_text_is_for(api: Api) -> None:
-    reply = await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": "x", "input_type": "query"})
-    assert reply.json()["data"][0]["embedding"][0] == 1.0
+async def test_an_unknown_input_type_is_400_and_the_known_ones_are_named(api: Api) -> None:
+    known = "query, document, code, classification, clustering, search_query"
+    for kind in ("image", "", "QUERY", 1, ["query"], {}):
+        refused(await embed(api, input_type=kind), 400, "invalid_request_error", "input_type", known)
 
 
-@pytest.mark.parametrize("kind", ["image", "", "QUERY", 1, ["query"], {}])
-async def test_an_unknown_input_type_is_400_and_the_known_ones_are_named(api: Api, kind: object) -> None:
-    reply = await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": "x", "input_type": kind})
-    error = reply.json()["error"]
-    assert (reply.status_code, error["param"]) == (400, "input_type")
-    assert "query, document, code, classification, clustering, search_query" in error["message"]
+NO_TEXTS: list[Any] = [
+    "", [""], {"a": 1}, None, 7, [], [[]], [[1], []], [1, "a"], ["a", 1],
+    [[1, "a"]], [True], [[True]], [1.0], [[1.5]], [-1], [[[1]]], [None],
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "input_",
-    [
-        "", [""], {"a": 1}, None, 7, [], [[]], [[1], []], [1, "a"], ["a", 1],
-        [[1, "a"]], [True], [[True]], [1.0], [[1.5]], [-1], [[[1]]], [None],
-    ],
-)  # fmt: skip
-async def test_input_that_is_no_text_is_400(api: Api, input_: object) -> None:
-    reply = await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": input_})
-    refused(reply, 400, "invalid_request_error", "input")
+async def test_input_that_is_no_text_is_400(api: Api) -> None:
+    for input in NO_TEXTS:
+        refused(await embed(api, input), 400, "invalid_request_error", "input")
 
 
 DOCUMENTS = ["aa", {"text": "aaaa"}, "a"]
@@ -96,11 +77,6 @@ async def test_results_are_sorted_by_relevance(api: Api) -> None:
     results = (await api.send("POST", "/v1/rerank", json=body)).json()["results"]
     assert [(result["index"], result["relevance_score"]) for result in results] == [(1, 4.0), (0, 2.0), (2, 1.0)]
     assert all("document" not in result for result in results)
-
-
-async def test_model_may_be_left_out(api: Api) -> None:
-    reply = await api.send("POST", "/rerank", json={"query": "q", "documents": ["a"]})
-    assert reply.json()["model"] == "longest"
 
 
 @pytest.mark.parametrize("path", ["/v2/rerank", "/v1/v2/rerank"])
@@ -115,46 +91,119 @@ async def test_clients_of_coheres_second_version_get_the_same_answer(api: Api, p
 
 async def test_a_refused_body_names_its_field_and_costs_nothing(api: Api) -> None:
     """All bounds: tests/contract/test_embeddings.py."""
-    refused(
-        await api.send("POST", "/v1/rerank", json={"query": "", "documents": ["x"]}),
-        400,
-        "invalid_request_error",
-        "query",
-    )
+    empty = {"query": "", "documents": ["x"]}
+    refused(await api.send("POST", "/v1/rerank", json=empty), 400, "invalid_request_error", "query")
     assert await api.usage() == []
 
 
-ASKED = {"model": "longest", "query": "q", "documents": ["aa", "aaaa", "a"], "top_n": 2, "max_tokens_per_doc": 100}
+# --- the documentation ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", ["", "/v1"])
-async def test_both_clients_read_the_results(api: Api, address: str, version: str) -> None:
-    about = {"api_key": api.everything, "base_url": f"{address}{version}"}
-    # The SDK leaves connections of its own open.
-    with httpx.Client() as http:
-        blocking = cohere.ClientV2(**about, httpx_client=http)
-        replies = [await asyncio.to_thread(blocking.rerank, **ASKED)]
-    async with httpx.AsyncClient() as async_http:
-        replies.append(await cohere.AsyncClientV2(**about, httpx_client=async_http).rerank(**ASKED))
-    for reply in replies:
-        assert [(result.index, result.relevance_score) for result in reply.results] == [(1, 4.0), (0, 2.0)]
-        assert reply.meta.billed_units.search_units == 1
-        assert reply.id.startswith("req_")
-    assert len(await api.usage()) == 2
+QUESTIONS = tomllib.loads((Path(__file__).parent / "docs_questions.toml").read_text("utf-8"))["found_in"]
 
 
-@pytest.mark.parametrize(
-    ("key", "change", "error", "says"),
-    [
-        (None, {"model": "nobody"}, "NotFoundError", "there is no model `nobody`"),
-        (None, {"documents": []}, "BadRequestError", "1 to 1000"),
-        ("prl_nobody", {}, "UnauthorizedError", "unknown or revoked"),
-    ],
+@pytest.fixture(scope="module")
+def documentation() -> Documentation:
+    return Documentation()
+
+
+async def test_nearly_nine_of_ten_questions_find_their_page_among_the_first_three(documentation: Documentation) -> None:
+    missed = {}
+    for question, places in QUESTIONS.items():
+        found = [hit.id for hit in await documentation.search(question, 3)]
+        if not any(id == place or id.startswith(f"{place}#") for id in found for place in places):
+            missed[question] = found
+    assert len(QUESTIONS) == 99
+    assert len(missed) <= 11, missed
+
+
+class Counted(ThreadPoolExecutor):
+    """The threads that a process shares, and how often they were asked for."""
+
+    asked = 0
+
+    def submit(self, *arguments: Any, **options: Any) -> Any:
+        self.asked += 1
+        return super().submit(*arguments, **options)
+
+
+async def test_searches_wait_for_each_other_and_take_no_thread_of_others(documentation: Documentation) -> None:
+    shared = Counted(1)
+    asyncio.get_running_loop().set_default_executor(shared)
+    found = await asyncio.gather(*(documentation.search("keys", 3) for _ in range(40)), documentation.read("README.md"))
+    assert all(found)
+    assert shared.asked == 0
+
+
+async def test_each_question_has_a_place_that_exists(documentation: Documentation) -> None:
+    for question, places in QUESTIONS.items():
+        assert [place for place in places if await documentation.read(place)], question
+
+
+HOSTILE = (
+    *('"', "'", "''; DROP TABLE passages; --", "\0chat\0", "\\", "%", "_", "___", "", "   "),
+    *("AND", "OR OR OR", "NOT chat", "NEAR(chat speech, 2)", "title:chat", "{title headings}: chat"),
+    *("chat*", "^chat", "(chat", "a + b - c", "…", "日本語", "e\u0301", "x" * 500, "a " * 250),
 )
-async def test_errors_are_those_of_the_sdk(
-    api: Api, address: str, key: str | None, change: dict[str, Any], error: str, says: str
-) -> None:
-    async with httpx.AsyncClient() as http:
-        client = cohere.AsyncClientV2(api_key=key or api.everything, base_url=address, httpx_client=http)
-        with pytest.raises(getattr(cohere, error), match=says):
-            await client.rerank(**ASKED | change)
+
+
+async def test_any_text_is_a_query(documentation: Documentation) -> None:
+    for query in HOSTILE:
+        assert len(await documentation.search(query, 3)) <= 3, query
+
+
+async def test_words_of_the_query_language_are_words(documentation: Documentation) -> None:
+    assert await documentation.search("NEAR(rerank", 1) == await documentation.search("near rerank", 1)
+
+
+async def test_many_can_ask_at_once_also_the_first_time() -> None:
+    fresh = Documentation()
+    answers = await asyncio.gather(*(fresh.search("which voices are there", 3) for _ in range(50)))
+    assert all(answer == answers[0] for answer in answers)
+
+
+async def test_a_section_is_found_once(documentation: Documentation) -> None:
+    for count in (1, 2, 20):
+        ids = [hit.id for hit in await documentation.search("model", count)]
+        assert len(ids) == len(set(ids)) == count
+
+
+async def test_what_is_found_can_be_read(documentation: Documentation) -> None:
+    found = await documentation.search("chat speech decisions key model engine", 20)
+    assert len(found) == 20
+    for hit in found:
+        text = await documentation.read(hit.id)
+        assert text
+        assert text in (await documentation.read(hit.id.partition("#")[0]) or "")
+
+
+async def test_pages_of_this_repository_and_nothing_else_can_be_read(documentation: Documentation) -> None:
+    none = (
+        "",
+        "#",
+        "docs/",
+        "docs/api.md#",
+        "../README.md",
+        "/etc/passwd",
+        "docs/../README.md",
+        "pyproject.toml",
+        "\0",
+    )
+    assert [id for id in none if await documentation.read(id) is not None] == []
+    for page in ("README.md", "CHANGELOG.md", "docs/api.md", "docs/decisions/0003-haproxy.md"):
+        assert await documentation.read(page) == (ROOT / page).read_text("utf-8")
+
+
+async def test_a_place_without_pages_finds_nothing(tmp_path: Path) -> None:
+    assert await Documentation(tmp_path).search("chat", 3) == []
+
+
+def test_a_page_is_cut_at_its_headings_and_not_inside_code() -> None:
+    page = "before\n# One\ntext\n```sh\n# no heading\n```\n## Two `x`\n### Three\n## Two `x`\n#no heading\n"
+    assert [(section.headings, section.id) for section in sections("p.md", page)] == [
+        (("p.md",), "p.md"),
+        (("One",), "p.md#one"),
+        (("One", "Two `x`"), "p.md#two-x"),
+        (("One", "Two `x`", "Three"), "p.md#three"),
+        (("One", "Two `x`"), "p.md#two-x-1"),
+    ]

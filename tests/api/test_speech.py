@@ -11,13 +11,13 @@ import json
 from typing import Any
 
 import httpx
-import openai
 import pytest
 
 from contract.access import Scope
 from contract.errors import FAULTS
 from contract.limits import JSON_BODY_BYTES, SPEECH_BODY_BYTES
 from tests.api.conftest import Api, events, refused
+from tests.api.designs import adopt, designer, made
 from tests.api.live import scripted
 from tests.api.sounds import wav
 from tests.catalogs import REAL
@@ -250,14 +250,27 @@ async def test_marks_of_other_engines_are_left_out(api: Api) -> None:
     assert reply.content.split(b"\n")[1] == b"oh <sigh> well yes end"
 
 
-async def test_what_is_billed_is_the_text_as_it_came(api: Api) -> None:
-    """Fewer or more characters may be spoken. A client that leaves early pays no more than for all of it."""
-    for text in ("½ " * 50, "🎉 " * 50 + "a", "1 **2** 3"):
-        for provider in ("mistral", "qwen"):
-            await speak(api, text, provider=provider)
-            *_, line = await api.usage()
-            assert (line.unit, line.quantity, line.cost_micro_eur) == ("characters", len(text), len(text))
-            assert line.line == ("speech:voxtral-mini-tts" if provider == "mistral" else "speech:qwen3-tts")
+async def test_what_designed_a_voice_speaks_it_by_its_recipe_and_another_engine_imitates_its_clip(api: Api) -> None:
+    async def spoken(slug: str) -> dict[str, Any]:
+        """The job of the engine for a text in this voice."""
+        reply = await speak(api, voice=slug)
+        about = asked(reply)
+        assert (reply.headers["x-voice"], about["voice"]) == (slug, None)
+        return about
+
+    await adopt(api, await made(api), slug="by-recipe")
+    await adopt(api, await made(api, instruct="clip"), slug="by-clip")
+    about = await spoken("by-recipe")
+    assert (about["recipe"], about["clip"]) == (json.dumps({"seed": designer(api).jobs[0].seed}), None)
+    clip = [96_000, 24_000, api.service.catalog.sentences["en"]]
+    about = await spoken("by-clip")
+    assert (about.get("recipe"), about["clip"]) == (None, clip)
+    # The same voice after another runtime took the engine's place.
+    model = api.service.catalog.speech["qwen3-tts"]
+    assert model.serving
+    vars(model)["serving"] = model.serving.model_copy(update={"runtime": "another"})
+    about = await spoken("by-recipe")
+    assert (about.get("recipe"), about["clip"]) == (None, clip)
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------
@@ -276,17 +289,6 @@ async def test_events_carry_the_same_file_and_a_failure(api: Api) -> None:
     reply = await speak(api, "one fail", stream_format="sse")
     assert json.loads(events(reply)[-1])["error"]["code"] == "upstream_error"
     assert "speech.audio.done" not in reply.text
-
-
-async def test_official_client_speaks_and_streams(api: Api) -> None:
-    client = openai.AsyncOpenAI(
-        api_key=api.everything, base_url="http://test/v1", http_client=api.client, max_retries=0
-    )
-    reply = await client.audio.speech.create(model="tts-1", voice="M1", input="one two", response_format="flac")
-    assert reply.content.endswith(b"one two end")
-    streaming = client.audio.speech.with_streaming_response.create(model="tts-1", voice="M1", input="one two")
-    async with streaming as stream:
-        assert b"".join([part async for part in stream.iter_bytes()]).endswith(b"one two end")
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

@@ -58,15 +58,16 @@ def refused(reply: httpx.Response) -> None:
     assert (reply.headers["x-ratelimit-limit"], reply.headers["x-ratelimit-remaining"]) == (str(KEYLESS_REQUESTS), "0")
 
 
-@pytest.mark.parametrize("path", [DOCUMENT, SAMPLE])
-async def test_what_needs_no_key_has_a_rate_for_each_network(api: Api, at: At, path: str) -> None:
+@pytest.mark.parametrize(("method", "path"), [("GET", DOCUMENT), ("GET", SAMPLE), ("POST", SEARCH)])
+async def test_what_needs_no_key_has_a_rate_for_each_network(api: Api, at: At, method: str, path: str) -> None:
+    body = LIST if method == "POST" else None
     for left in range(KEYLESS_REQUESTS - 1, -1, -1):
-        reply = await api.client.get(path)
+        reply = await api.client.request(method, path, json=body)
         assert (reply.status_code, reply.headers["x-ratelimit-remaining"]) == (200, str(left))
-    refused(await api.client.get(path))
+    refused(await api.client.request(method, path, json=body))
     refused(await api.client.post(SEARCH, json=LIST))
     async with at("192.0.2.1") as elsewhere:
-        assert (await elsewhere.get(path)).status_code == 200
+        assert (await elsewhere.request(method, path, json=body)).status_code == 200
     assert (await api.client.get("/healthz")).status_code == 200
     assert (await api.send("GET", SAMPLE)).status_code == 200
 
@@ -105,7 +106,7 @@ INSIDE = {"PARLANCE_PROXIES": "10.0.0.0/8 ::1"}
 HAPROXY = {"PARLANCE_HAPROXY": "/bin/haproxy"}
 
 
-def network(peer: str | None, *forwarded: str, environment: Mapping[str, str] = INSIDE) -> str:
+def network(peer: str | None, *forwarded: str, environment: Mapping[str, str]) -> str:
     """`forwarded` are lines of X-Forwarded-For."""
     service = Service(behaving(), {}, cast(State, None), proxies=Proxies.of_environment(environment))
     scope: dict[str, Any] = {
@@ -117,65 +118,45 @@ def network(peer: str | None, *forwarded: str, environment: Mapping[str, str] = 
     return client_network(Request(scope))
 
 
-@pytest.mark.parametrize(
-    ("peer", "forwarded", "counted"),
-    [
-        ("192.0.2.1", (), "192.0.2.1"),
-        ("192.0.2.1", ("203.0.113.5",), "192.0.2.1"),
-        ("10.0.0.1", ("192.0.2.9",), "192.0.2.9"),
-        ("10.0.0.1", ("203.0.113.5, 192.0.2.9",), "192.0.2.9"),
-        ("10.0.0.1", ("203.0.113.5", "192.0.2.9"), "192.0.2.9"),
-        ("10.0.0.1", ("203.0.113.5, 192.0.2.9", "10.0.0.7"), "192.0.2.9"),
-        ("10.0.0.1", ("10.0.0.7",), "10.0.0.7"),
-        ("10.0.0.1", (), "10.0.0.1"),
-        ("10.0.0.1", (" , ,",), "10.0.0.1"),
-        ("::ffff:10.0.0.1", ("192.0.2.9",), "192.0.2.9"),
-        ("::1", ("192.0.2.9",), "192.0.2.9"),
-        ("10.0.0.1", ("203.0.113.5, unknown",), "nowhere"),
-    ],
-)
-def test_what_proxies_have_added_is_believed_up_to_the_first_who_is_none(
-    peer: str, forwarded: tuple[str, ...], counted: str
-) -> None:
-    assert network(peer, *forwarded) == counted
+NETWORKS: list[tuple[str | None, tuple[str, ...], Mapping[str, str], str]] = [
+    # What proxies have added is believed, up to the first address that is none of theirs.
+    ("192.0.2.1", (), INSIDE, "192.0.2.1"),
+    ("192.0.2.1", ("203.0.113.5",), INSIDE, "192.0.2.1"),
+    ("10.0.0.1", ("192.0.2.9",), INSIDE, "192.0.2.9"),
+    ("10.0.0.1", ("203.0.113.5, 192.0.2.9",), INSIDE, "192.0.2.9"),
+    ("10.0.0.1", ("203.0.113.5", "192.0.2.9"), INSIDE, "192.0.2.9"),
+    ("10.0.0.1", ("203.0.113.5, 192.0.2.9", "10.0.0.7"), INSIDE, "192.0.2.9"),
+    ("10.0.0.1", ("10.0.0.7",), INSIDE, "10.0.0.7"),
+    ("10.0.0.1", (), INSIDE, "10.0.0.1"),
+    ("10.0.0.1", (" , ,",), INSIDE, "10.0.0.1"),
+    ("::ffff:10.0.0.1", ("192.0.2.9",), INSIDE, "192.0.2.9"),
+    ("::1", ("192.0.2.9",), INSIDE, "192.0.2.9"),
+    ("10.0.0.1", ("203.0.113.5, unknown",), INSIDE, "nowhere"),
+    # Behind HAProxy the last entry is its client.
+    ("172.16.0.1", ("192.0.2.9",), INSIDE | HAPROXY, "192.0.2.9"),
+    ("172.16.0.1", ("203.0.113.5", "192.0.2.9"), INSIDE | HAPROXY, "192.0.2.9"),
+    ("172.16.0.1", ("192.0.2.9", "10.0.0.7"), INSIDE | HAPROXY, "192.0.2.9"),
+    ("172.16.0.1", (), INSIDE | HAPROXY, "172.16.0.1"),
+    # Nothing is a proxy unless it is named, not even loopback.
+    *(("127.0.0.1", ("192.0.2.9", "127.0.0.1"), environment, "127.0.0.1") for environment in ({}, HAPROXY)),
+    # A network of IPv6 is one client.
+    ("2001:db8:1:2:3:4:5:6", (), INSIDE, "2001:db8:1:2::/64"),
+    ("2001:db8:1:2:ffff::", (), INSIDE, "2001:db8:1:2::/64"),
+    ("2001:db8:1:3::1", (), INSIDE, "2001:db8:1:3::/64"),
+    ("::ffff:192.0.2.9", (), INSIDE, "192.0.2.9"),
+    ("unknown", (), INSIDE, "nowhere"),
+    (None, (), INSIDE, "nowhere"),
+]
+"""Peer, lines of X-Forwarded-For, environment, and the network that the request counts for."""
 
 
-@pytest.mark.parametrize(
-    ("forwarded", "counted"),
-    [
-        (("192.0.2.9",), "192.0.2.9"),
-        (("203.0.113.5", "192.0.2.9"), "192.0.2.9"),
-        (("192.0.2.9", "10.0.0.7"), "192.0.2.9"),
-        ((), "172.16.0.1"),
-    ],
-)
-def test_behind_haproxy_the_last_entry_is_whom_that_heard(forwarded: tuple[str, ...], counted: str) -> None:
-    assert network("172.16.0.1", *forwarded, environment=INSIDE | HAPROXY) == counted
-
-
-@pytest.mark.parametrize("environment", [{}, HAPROXY])
-def test_nobody_is_a_proxy_unless_it_is_said_not_even_loopback(environment: Mapping[str, str]) -> None:
-    assert network("127.0.0.1", "192.0.2.9", "127.0.0.1", environment=environment) == "127.0.0.1"
+def test_a_request_counts_for_the_network_of_its_client() -> None:
+    assert [network(peer, *lines, environment=given) for peer, lines, given, _ in NETWORKS] == [n[-1] for n in NETWORKS]
 
 
 def test_what_is_no_address_stops_the_start() -> None:
     with pytest.raises(ValueError, match=r"proxy\.example"):
         Proxies.of_environment({"PARLANCE_PROXIES": "proxy.example"})
-
-
-@pytest.mark.parametrize(
-    ("address", "counted"),
-    [
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-        ("2001:db8:1:2:ffff::", "2001:db8:1:2::/64"),
-        ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
-        ("::ffff:192.0.2.9", "192.0.2.9"),
-        ("unknown", "nowhere"),
-        (None, "nowhere"),
-    ],
-)
-def test_a_network_of_ipv6_is_one_client(address: str | None, counted: str) -> None:
-    assert network(address) == counted
 
 
 async def test_behind_a_proxy_addresses_say_https_and_keep_its_path(api: Api) -> None:
@@ -193,31 +174,25 @@ async def test_without_one_addresses_are_those_of_the_request(api: Api) -> None:
     assert ticket["upload_url"].startswith("http://10.0.0.7:8000/files/uploads/upl_")
 
 
-@pytest.mark.parametrize(
-    ("told", "kept"),
-    [
-        ("https://api.example.org", "https://api.example.org"),
-        ("https://api.example.org/", "https://api.example.org"),
-        ("https://api.example.org/voice/", "https://api.example.org/voice"),
-        ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
-        ("https://[::1]:8443/a/b", "https://[::1]:8443/a/b"),
-    ],
+NO_ADDRESSES = (
+    *("", "api.example.org", "//api.example.org", "ftp://api.example.org", "https://", "https:///voice"),
+    *("https://a.org?x=1", "https://a.org/?", "https://a.org/#x", "https://me:secret@a.org", "https://a.org:port"),
+    *("https://a b.org", "https://a.org/\n", "https://a.org/\x00", "https://ä.org", "https://a.org\\b"),
 )
-def test_public_addresses(told: str, kept: str) -> None:
-    assert public_address(told) == kept
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
-        *("", "api.example.org", "//api.example.org", "ftp://api.example.org", "https://", "https:///voice"),
-        *("https://a.org?x=1", "https://a.org/?", "https://a.org/#x", "https://me:secret@a.org", "https://a.org:port"),
-        *("https://a b.org", "https://a.org/\n", "https://a.org/\x00", "https://ä.org", "https://a.org\\b"),
-    ],
-)
-def test_what_is_no_public_address(told: str) -> None:
-    with pytest.raises(ValueError, match="not a public address"):
-        public_address(told)
+def test_public_addresses() -> None:
+    whole = (
+        "https://api.example.org",
+        "http://127.0.0.1:8000",
+        "https://[::1]:8443/a/b",
+        "https://api.example.org/voice",
+    )
+    for address in whole:
+        assert [public_address(told) for told in (address, f"{address}/")] == [address, address]
+    for told in NO_ADDRESSES:
+        with pytest.raises(ValueError, match="not a public address"):
+            public_address(told)
 
 
 def test_the_environment_comes_before_the_config_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,32 +224,19 @@ async def test_engine_is_free_when_its_client_leaves(makes: str, reads: bool) ->
     assert engine.is_closed
 
 
-async def test_engine_is_free_when_its_client_takes_no_comment() -> None:
-    engine, client = Engine(b"first"), Client()
+@pytest.mark.parametrize("items", [(b"first",), (b"first", b"second")], ids=["no comment", "no event"])
+async def test_engine_is_free_when_its_client_takes_no_more(items: Sequence[bytes]) -> None:
+    engine, client = Engine(*items), Client()
 
-    async def takes_no_comment(message: Message) -> None:
-        if message.get("body") == KEEP_ALIVE:
+    async def takes_one(message: Message) -> None:
+        if message.get("body") in (KEEP_ALIVE, b"second"):
             raise TimeoutError
         await client(message)
 
     reply = await event_stream(TRACE, engine.events(), keepalive_s=0.01)
     with pytest.raises(TimeoutError):
-        await exchange(reply, http_scope("GET", "/", []), b"", takes_no_comment)
+        await exchange(reply, http_scope("GET", "/", []), b"", takes_one)
     assert client.body == b"first", "no event tells a client what it did not read"
-    assert engine.is_closed
-
-
-async def test_engine_is_free_when_its_client_takes_no_event() -> None:
-    engine, client = Engine(b"first", b"second"), Client()
-
-    async def takes_one(message: Message) -> None:
-        if message.get("body") == b"second":
-            raise TimeoutError
-        await client(message)
-
-    with pytest.raises(TimeoutError):
-        await exchange(await event_stream(TRACE, engine.events()), http_scope("GET", "/", []), b"", takes_one)
-    assert client.body == b"first"
     assert engine.is_closed
 
 

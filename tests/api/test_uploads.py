@@ -1,28 +1,51 @@
-"""POST /audio/uploads, and PUT /files, where one request is enough; orders of them: tests/state/test_tickets.py."""
+"""POST /audio/uploads and PUT /files; orders of them: tests/state/test_tickets.py."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import re
+import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from contract.limits import UPLOAD_BYTES
+from contract.errors import STATE_UNAVAILABLE, ApiError
+from contract.limits import MIB, UPLOAD_BYTES, UPLOAD_S, UPLOADS_OF_ORGANISATION
 from contract.transcription.uploads import RECORDING_TYPES
-from tests.api.conftest import Api, refused
+from deployments.ingress.front.bodies import with_stall_limit
+from deployments.ingress.routes import files
+from state import State
+from state.blobs.folder import UNFINISHED, FolderBlobs
+from state.blobs.open import open_blobs
+from state.rates import Rates
+from state.tickets import Ticket, Tickets
+from tests.api.conftest import Api, Lent, refused
 from tests.api.uploads import (
     PATH,
     SOUND,
     WEBM,
+    Body,
     in_pieces,
     put,
     put_raw,
     state_of,
     stored,
     ticket_of,
+    transcribe,
+    under_way,
 )
+from tests.docs.pages import ROOT
+from tests.state.books import pass_time
+from tests.state.bucket import Bucket, run_bucket
+from tests.waiting import until
 
 
 async def test_issuing_wakes_the_transcriber(api: Api) -> None:
@@ -95,12 +118,11 @@ async def test_a_declared_length_is_refused_before_the_body_is_read(api: Api) ->
     assert read == 0
 
 
-@pytest.mark.parametrize("is_declared", [True, False])
-@pytest.mark.parametrize(("more", "status"), [(-1, 200), (0, 200), (1, 413)])
-async def test_413_a_body_longer_than_its_ticket(api: Api, more: int, status: int, is_declared: bool) -> None:
-    ticket, sound = await ticket_of(api, len(SOUND)), (SOUND + b"x")[: len(SOUND) + more]
-    reply = await put(api, ticket, sound if is_declared else in_pieces(sound[:5], sound[5:]))
-    assert (reply.status_code, await state_of(api, ticket)) == (status, "uploaded" if status == 200 else "issued")
+async def test_413_a_body_longer_than_its_ticket(api: Api) -> None:
+    for (more, status), is_declared in product(((-1, 200), (0, 200), (1, 413)), (True, False)):
+        ticket, sound = await ticket_of(api, len(SOUND)), (SOUND + b"x")[: len(SOUND) + more]
+        reply = await put(api, ticket, sound if is_declared else in_pieces(sound[:5], sound[5:]))
+        assert (reply.status_code, await state_of(api, ticket)) == (status, "uploaded" if status == 200 else "issued")
 
 
 async def test_an_endless_body_ends_at_the_limit(api: Api, tmp_path: Path) -> None:
@@ -185,3 +207,194 @@ async def test_what_was_uploaded_cannot_be_downloaded(api: Api) -> None:
     for name in (found.name, found.blob):
         refused(await api.client.get(f"/files/{name}?{query}"), 403, "invalid_signature")
     assert (await api.client.head(ticket["upload_url"])).status_code == 405
+
+
+# --- uploads that do not behave ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"), [("used", 404), ("uploaded by another", 409), ("expired", 404), ("used at the end", 404)]
+)
+async def test_an_upload_ends_within_seconds_once_its_ticket_is_used(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, status: int
+) -> None:
+    """By a request to another ingress replica."""
+    assert files.TICKET_POLL_S == 5
+    monkeypatch.setattr(files, "TICKET_POLL_S", 60 if ending == "used at the end" else 0.05)
+    ticket, body = await ticket_of(api), Body()
+    lent: Any = Lent(api.state.database)
+    other = api.changed(state=State(lent, api.state.secrets, Rates(), api.state.blobs, api.state.clock))
+    async with under_way(api, [body], [ticket]) as (running,):
+        await asyncio.sleep(0.2)
+        assert not running.done(), "the ticket is good: a slow client may go on"
+        if ending == "uploaded by another":
+            assert (await put(other, ticket)).status_code == 200
+        elif ending == "expired":
+            await pass_time(api.state.database, UPLOAD_S)
+        else:
+            refused(await transcribe(other, ticket), 404, "not_found")
+        if ending == "used at the end":
+            body.end(SOUND[5:])
+        assert await asyncio.wait_for(running, 10) == status
+    assert len(stored(tmp_path)) == (status == 409)
+    await other.state.close()
+
+
+async def test_an_upload_goes_on_while_its_ticket_cannot_be_looked_at(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "TICKET_POLL_S", 0.01)
+    looked = [0]
+
+    async def unreadable(ticket_id: str) -> Ticket | None:
+        looked[0] += 1
+        raise STATE_UNAVAILABLE()
+
+    ticket, body = await ticket_of(api), Body()
+    async with under_way(api, [body], [ticket]) as (running,):
+        monkeypatch.setattr(api.state.tickets, "find", unreadable)
+        await until(lambda: looked[0] >= 3)
+        body.end(SOUND[5:])
+        assert await running == 200
+    assert [path.read_bytes() for path in stored(tmp_path)] == [SOUND]
+
+
+async def test_429_more_uploads_at_once_than_an_organisation_may(api: Api) -> None:
+    theirs = await ticket_of(api, key=await api.stranger())
+    async with under_way(api, [Body() for _ in range(UPLOADS_OF_ORGANISATION - 1)]):
+        assert (await put(api, await ticket_of(api))).status_code == 200
+        async with under_way(api, [Body()]):
+            reply = await put(api, await ticket_of(api))
+            refused(reply, 429, "rate_limit_exceeded", says=f"{UPLOADS_OF_ORGANISATION} uploads")
+            assert 1 <= int(reply.headers["retry-after"]) <= 3
+            assert (await put(api, theirs)).status_code == 200
+    assert (await put(api, await ticket_of(api))).status_code == 200
+
+
+async def test_503_more_uploads_at_once_than_a_process_may(api: Api) -> None:
+    api.service.concurrency.most_requests = 8  # of which a quarter may be uploads
+    first, second, third, fourth = [await ticket_of(api) for _ in range(4)]
+    async with under_way(api, [Body()], [first]):
+        assert (await put(api, second)).status_code == 200
+        async with under_way(api, [Body()], [third]):
+            refused(await put(api, fourth), 503, "overloaded")
+
+
+async def test_503_a_disk_that_takes_nothing(api: Api, tmp_path: Path) -> None:
+    """One that is full: tests/state/test_tickets.py."""
+    ticket = await ticket_of(api)
+    api.state.blobs = FolderBlobs(tmp_path / "bytes")
+    (tmp_path / "bytes" / UNFINISHED).rmdir()
+    refused(await put(api, ticket), 503, "state_unavailable")
+    assert await state_of(api, ticket) == "issued"
+
+
+# --- stalls -----------------------------------------------------------------------------------------------------------
+
+
+async def test_408_a_body_that_stops_coming() -> None:
+    source = in_slow_pieces(b"first", pause_s=60)
+    body = with_stall_limit(source, 0.01, 60)
+    assert await anext(body) == b"first"
+    with pytest.raises(ApiError) as caught:
+        await anext(body)
+    assert (caught.value.fault.status, caught.value.fault.code) == (408, "request_timeout")
+    with pytest.raises(StopAsyncIteration):
+        await anext(source)
+
+
+async def test_408_a_body_that_brings_less_than_it_must_or_comes_until_the_ticket_has_expired(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ApiError, match="arrived too slowly"):
+        [_ async for _ in with_stall_limit(in_slow_pieces(*[b"x"] * 1000), 60, 0.05)]
+    monkeypatch.setattr("deployments.ingress.front.bodies.BODY_GRACE_S", 0.05)
+    fast, slow = in_slow_pieces(*[bytes(8192)] * 20), in_slow_pieces(*[b"x"] * 20)
+    assert len([piece async for piece in with_stall_limit(fast, 60, 60)]) == 20
+    with pytest.raises(ApiError, match="8192 bytes must arrive per second"):
+        [_ async for _ in with_stall_limit(slow, 60, 60)]
+
+
+async def in_slow_pieces(*pieces: bytes, pause_s: float = 0.01) -> AsyncGenerator[bytes, None]:
+    for piece in pieces:
+        yield piece
+        await asyncio.sleep(pause_s)
+
+
+# --- an S3 store ------------------------------------------------------------------------------------------------------
+
+
+async def test_the_same_rules_hold_over_an_s3_store(api: Api, bucket: Bucket) -> None:
+    ticket = await ticket_of(api, 12_000_000)
+    sound = os.urandom(12_000_000)
+    refused(await put(api, ticket, sound + b"x"), 413, "request_too_large")
+    refused(await put(api, ticket, in_pieces(sound, b"x")), 413, "request_too_large")
+    refused(await put(api, ticket, sound, **{"content-type": "audio/ogg"}), 415, "unsupported_media_type")
+    bucket.fault = "refuses"
+    refused(await put(api, ticket, sound), 503, "state_unavailable")
+    bucket.fault = ""
+    assert (bucket.objects, await state_of(api, ticket)) == ({}, "issued")
+    assert (await put(api, ticket, in_pieces(sound[:7_000_000], sound[7_000_000:]))).status_code == 200
+    refused(await put(api, ticket, sound), 409, "already_uploaded")
+    consumed = await api.state.tickets.consume(1, ticket["upload_id"])
+    async with httpx.AsyncClient() as engine:
+        assert (await engine.get(await api.state.blobs.address(consumed.blob, 60))).content == sound
+    await api.state.tickets.discard(consumed)
+    assert bucket.objects == {}
+
+
+def settings_of(server: Bucket) -> dict[str, str]:
+    """Environment of a process that keeps its bytes in `server`."""
+    settings = {"ENDPOINT_URL": server.url, "ALLOW_HTTP": "true", "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x"}
+    return {f"AWS_{name}": value for name, value in settings.items()}
+
+
+@pytest.fixture
+def bucket(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """The store of `api`."""
+    with run_bucket() as server:
+        for name, value in settings_of(server).items():
+            monkeypatch.setenv(name, value)
+        api.state.blobs = open_blobs(tmp_path, "s3://store/some/prefix")
+        api.state.tickets = Tickets(api.state.database, api.state.blobs)
+        yield server
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+CLIENTS = 8
+
+
+def memory_of(process: subprocess.Popen[str], name: str) -> int:
+    """`VmRSS`, what it occupies, or `VmHWM`, the most that it ever did, in bytes."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.findall(rf"{name}:\s+(\d+) kB", status)[0]) * 1024
+
+
+@pytest.mark.parametrize("store", [(), ("s3://store",)])
+@pytest.mark.parametrize("size_mib", [24, pytest.param(100, marks=pytest.mark.slow)])
+def test_eight_uploads_at_once_do_not_grow_the_server_by_what_they_bring(
+    tmp_path: Path, store: tuple[str, ...], size_mib: int
+) -> None:
+    def upload(size: int) -> int:
+        """The status of an upload whose length is not declared: it comes as fast as the socket takes it."""
+        reply = httpx.post(f"{address}{PATH}", json={"mime": "audio/webm", "size": size * MIB}, headers=headers)
+        pieces = (bytes(MIB) for _ in range(size))
+        return httpx.put(reply.json()["upload_url"], content=pieces, headers=WEBM, timeout=60).status_code
+
+    command = [sys.executable, "-m", "tests.api.serving", str(tmp_path), *store]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with run_bucket() as bucket:
+        settings = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1", "OMP_NUM_THREADS": "1", **settings_of(bucket)}
+        with subprocess.Popen(command, cwd=ROOT, env=os.environ | settings, **pipes) as process:
+            assert process.stdout is not None
+            port, key, _ = process.stdout.readline().split()
+            address, headers = f"http://127.0.0.1:{port}", {"authorization": f"Bearer {key}"}
+            assert upload(1) == 200
+            before = memory_of(process, "VmRSS")
+            with ThreadPoolExecutor(CLIENTS) as pool:
+                assert list(pool.map(upload, [size_mib] * CLIENTS)) == [200] * CLIENTS
+            grown = memory_of(process, "VmHWM") - before
+            process.communicate(timeout=30)
+    print(f"{CLIENTS} uploads of {size_mib} MiB: {grown / MIB:.0f} MiB more")
+    assert grown < 150 * MIB

@@ -237,17 +237,14 @@ async def speak(api: Api, **body: str) -> httpx.Response:
     return await api.send("POST", "/v1/audio/speech", json={"input": "Habari yako"} | body)
 
 
-@pytest.mark.parametrize(
-    "body", [{"provider": PROVIDER}, {"model": MODEL}, {"voice": VOICE}, {"language": LANGUAGE}], ids=lambda b: min(b)
-)
-async def test_it_speaks(five: Api, body: dict[str, str]) -> None:
-    reply = await speak(five, response_format="mp3", **body)
-    assert (reply.status_code, reply.headers["content-type"]) == (200, "audio/mpeg")
-    assert reply.headers["x-voice-provider"] == PROVIDER
-    assert reply.headers["x-service-model-served"] == MODEL
-    with av.open(io.BytesIO(reply.content)) as file:
-        seconds = sum(frame.samples / frame.sample_rate for frame in file.decode(audio=0))
-    assert seconds == pytest.approx(1.1, abs=0.1)
+async def test_it_speaks(five: Api) -> None:
+    for body in {"provider": PROVIDER}, {"model": MODEL}, {"voice": VOICE}, {"language": LANGUAGE}:
+        reply = await speak(five, response_format="mp3", **body)
+        assert (reply.status_code, reply.headers["content-type"]) == (200, "audio/mpeg")
+        assert (reply.headers["x-voice-provider"], reply.headers["x-service-model-served"]) == (PROVIDER, MODEL)
+        with av.open(io.BytesIO(reply.content)) as file:
+            seconds = sum(frame.samples / frame.sample_rate for frame in file.decode(audio=0))
+        assert seconds == pytest.approx(1.1, abs=0.1), body
 
 
 async def test_it_is_listed_and_billed(five: Api) -> None:

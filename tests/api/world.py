@@ -1,24 +1,22 @@
-"""One app and one state for the whole matrix: all its organisations and keys are made in one transaction."""
+"""One app and one state for the whole matrix, with all its organisations and keys."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import Connection
+from sqlalchemy import update
 
 from contract.access import TARIFFS, Scope
 from deployments.ingress.app import build_app
 from deployments.ingress.context import Service
 from state import State, keys, open_state
-from state.accounts import api_keys, organisations
-from state.accounts.authentication import PEPPER
-from state.keys import Key, Keyring
+from state.database.tables import api_keys
 from state.rates import Rates
 from tests.api.asgi import Answer, ask
+from tests.api.conftest import Api, client_of
 from tests.api.engines import local_engines
 from tests.api.operations import CATALOG, OPERATIONS, YEARS_S, Operation
 from tests.state.servers import temporary_folder
@@ -29,13 +27,6 @@ SCOPE_SETS = {
     **{f"all but {scope}": frozenset(Scope) - {scope} for scope in Scope},
     "everything": frozenset(Scope),
 }
-SCOPE_CASES = [
-    (operation, who)
-    for operation in OPERATIONS
-    for who in ("nothing", f"only {operation.scope}", f"all but {operation.scope}", "everything")
-    if who in SCOPE_SETS
-]
-"""Each operation with a key for nothing, for its own scope, for all other scopes, and for everything."""
 KEYLESS = {
     "no header": "missing_api_key",
     "empty": "missing_api_key",
@@ -72,10 +63,9 @@ async def world() -> AsyncIterator[World]:
         state.rates = Rates(window_s=YEARS_S)
         service = Service(CATALOG, local_engines(CATALOG), state)
         made = World(build_app(service), service, state)
-        pepper = state.secrets.derive(PEPPER)
-        for who, key in (await state.database.run(lambda connection: _populate(connection, pepper))).items():
-            made.headers[who] = _bearer(key.text)
-        made.headers |= _keyless(made.headers["everything"][0][1].decode().split()[1])
+        named = await _keys(Api(service, client_of(service)))
+        made.headers |= {who: _bearer(key) for who, key in named.items()} | {"no header": []}
+        made.headers |= {"wrong scheme": _bearer(named["everything"], "Basic"), "empty": [(b"authorization", b"")]}
         for who in ("used up", "used up, nothing"):
             await use_up(state, made.headers[who], leave=0)
         yield made
@@ -86,50 +76,31 @@ NOT_AVAILABLE = {"/images/generations"}
 """Paths whose every admitted request is 501."""
 
 
-def _populate(connection: Connection, pepper: Keyring) -> dict[str, Key]:
-    """Organisations and keys: one of each scope set, and one of each plan and budget."""
-    made: dict[str, Key] = {}
-
-    def key(who: str, org_id: int, scopes: frozenset[Scope], user_id: int | None = None, **more: int) -> None:
-        made[who] = keys.mint()
-        about = {"org_id": org_id, "user_id": user_id, "scopes": scopes, "label": None, "now_s": int(time.time())}
-        api_keys.store(connection, made[who], pepper, **about, **more)
-
-    big = organisations.create(connection, "big", "enterprise", (), 1)
-    for who, scopes in SCOPE_SETS.items():
-        key(who, big, scopes)
+async def _keys(api: Api) -> dict[str, str]:
+    """Keys by what they may do, of one organisation for each plan and budget, and texts that are no keys."""
+    for name, plan in {"big": "enterprise", "small": "free"}.items():
+        await api.organisation(name, plan)
+    made = {who: await api.key(*scopes, org="big") for who, scopes in SCOPE_SETS.items()}
     for plan in TARIFFS:
-        org_id = organisations.create(connection, f"{plan}-plan", plan, (), 1)
+        await api.organisation(f"{plan}-plan", plan)
         for purpose in (*OPERATIONS, "rate"):
-            key(f"{plan}, {purpose}", org_id, frozenset(Scope))
+            made[f"{plan}, {purpose}"] = await api.key(*Scope, org=f"{plan}-plan")
     for limited in BUDGETS:
-        org_id = organisations.create(connection, f"limited-{limited}", "enterprise", (), 1)
-        user_id = organisations.ensure_user(connection, org_id, "ann", 1)
-        organisations.set_limit(connection, org_id, user_id if limited == "user" else None, 0)
-        key(f"limited {limited}", org_id, frozenset(Scope), user_id)
-    small = organisations.create(connection, "small", "free", (), 1)
-    key("used up", small, frozenset(Scope))
-    key("used up, nothing", small, frozenset())
-    key("revoked", big, frozenset(Scope))
-    api_keys.revoke(connection, made["revoked"].public_id, 1)
-    key("expired", big, frozenset(Scope), expires_at=1)
-    return made
-
-
-def _keyless(valid: str) -> dict[str, list[tuple[bytes, bytes]]]:
+        await api.organisation(f"limited-{limited}", "enterprise")
+        made[f"limited {limited}"] = await api.key(*Scope, org=f"limited-{limited}", user="ann")
+        await api.limit(0, org=f"limited-{limited}", user="ann" if limited == "user" else None)
+    made |= {"used up": await api.key(*Scope, org="small"), "used up, nothing": await api.key(org="small")}
+    made |= {who: await api.key(*Scope, org="big") for who in ("revoked", "expired")}
+    for who, column in {"revoked": api_keys.c.revoked_at, "expired": api_keys.c.expires_at}.items():
+        ended = update(api_keys).where(api_keys.c.public_id == made[who].split("_")[1]).values({column: 1})
+        await api.state.database.run(lambda connection, ended=ended: connection.execute(ended) and None)
+    valid = made["everything"]
     flipped = valid[:-1] + ("a" if valid[-1] != "a" else "b")
-    return {
-        "no header": [],
-        "empty": [(b"authorization", b"")],
-        "wrong scheme": [(b"authorization", f"Basic {valid}".encode())],
-        "malformed": _bearer(valid[:-1]),
-        "bad checksum": _bearer(flipped),
-        "unknown": _bearer(keys.mint().text),
-    }
+    return made | {"malformed": valid[:-1], "bad checksum": flipped, "unknown": keys.mint().text}
 
 
-def _bearer(text: str) -> list[tuple[bytes, bytes]]:
-    return [(b"authorization", f"Bearer {text}".encode())]
+def _bearer(text: str, scheme: str = "Bearer") -> list[tuple[bytes, bytes]]:
+    return [(b"authorization", f"{scheme} {text}".encode())]
 
 
 async def use_up(state: State, headers: list[tuple[bytes, bytes]], leave: int) -> None:

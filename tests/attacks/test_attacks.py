@@ -28,7 +28,7 @@ class Serving:
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    command = [sys.executable, "-m", "tests.attacks.serving", str(tmp_path_factory.mktemp("home"))]
+    command = [sys.executable, "-m", "tests.api.serving", str(tmp_path_factory.mktemp("home"))]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     # As configs/ray.env has it: Serve takes no more from a socket than the app reads.
     environment = os.environ | {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"}

@@ -1,190 +1,36 @@
-"""`null` for a field that may be left out means that it is left out: tried for every such field of the document.
+"""Fields of requests: null means absent, numbers are finite, and lists are bounded.
 
-Bodies below are small and valid, and together hold every object that a body may hold. Each field that the document
-calls optional, and that a body lacks, is sent as null at its place: the answer must be the one that the body gets
-without it.
+Each field that the document calls optional, and that one of the bodies in `tests.api.bodies` lacks, is sent as null at
+its place: the answer must be the one that the body gets without it.
 
-And numbers that no double holds, which are refused in every body with the place where they stand.
+Of each array and object the first wrong item ends the reading: a validator that goes on collects an error for every
+item, and a body of nothing but wrong items held the event loop for half a second.
 """
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import json
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import jsonschema
 import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from tests.api.bodies import BODIES
+from contract.limits import LONG_BODY_BYTES
+from deployments.ingress.app import OPEN_ROUTERS, ROUTERS, VERSIONED_ROUTERS
+from deployments.ingress.front.concurrency import AnonymousClient, Holder
+from deployments.ingress.mcp.tools import ACCOUNT_TOOLS, DOCS_TOOLS
+from deployments.ingress.wire import openapi
+from tests.api.bodies import ADOPTION, BODIES, ORDER, OURS, SAMPLES, TRANSCRIPTION
 from tests.api.conftest import Api
-from tests.catalogs import REAL
+from tests.docs.pages import ROOT
 from tests.waiting import until
-
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-ADDRESS = f"data:image/png;base64,{PIXEL}"
-SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
-
-CHAT: dict[str, Any] = BODIES["/chat/completions"]
-TALK = CHAT | {
-    "messages": [
-        {"role": "user", "content": [{"type": "text", "text": "add"}]},
-        {
-            "role": "assistant",
-            "tool_calls": [
-                {"id": "a", "function": {"name": "add"}},
-                {"id": "b", "type": "custom", "custom": {"name": "note", "input": "x"}},
-            ],
-        },
-        {"role": "tool", "tool_call_id": "a", "content": "3"},
-        {"role": "tool", "tool_call_id": "b", "content": "4"},
-        {"role": "user", "content": "say hello"},
-    ],
-    "tools": [
-        {"function": {"name": "add"}},
-        {"type": "custom", "custom": {"name": "note"}},
-        {"type": "custom", "custom": {"name": "paint", "format": {"type": "text"}}},
-    ],
-    "tool_choice": {"function": {"name": "add"}},
-}
-ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"function": {"name": "add"}}]}}
-TALKS = (
-    TALK,
-    TALK | {"tool_choice": ALLOWED},
-    CHAT | {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": ADDRESS}}]}]},
-    CHAT | {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}},
-    CHAT | {"response_format": {"type": "text"}},
-    CHAT | {"structured_outputs": {"choice": ["a"]}},
-    CHAT | {"structured_outputs": {"regex": "a"}},
-    CHAT | {"stream_options": {}},
-)
-ASKED: dict[str, Any] = BODIES["/messages"]
-CONVERSATION = {
-    "model": "obedient",
-    "messages": [
-        {"role": "user", "content": "add"},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "add", "input": {}}]},
-        {
-            "role": "user",
-            "content": [{"type": "tool_result", "tool_use_id": "a"}, {"type": "text", "text": "say hello"}],
-        },
-    ],
-    "tools": [{"name": "add", "input_schema": SCHEMA}, {"type": "web_search_20250305"}],
-    "tool_choice": {"type": "auto"},
-    "thinking": {"type": "disabled"},
-    "output_config": {},
-}
-ASKS = (
-    CONVERSATION,
-    ASKED | {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
-    ASKED
-    | {
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
-                    {"type": "text", "text": "say hello"},
-                ],
-            }
-        ]
-    },
-)
-ANSWER = {"model": "obedient"}
-FUNCTION = {"type": "function", "name": "add"}
-GROUP = {
-    "type": "namespace",
-    "name": "crm",
-    "tools": [{"type": "function", "name": "find"}],
-}
-INPUTS = (
-    {"input": "say hello"},
-    {
-        "input": [
-            {"role": "user", "content": [{"type": "input_text", "text": "add"}]},
-            {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
-            {"type": "function_call", "call_id": "a", "name": "add", "arguments": "{}"},
-            {"type": "function_call_output", "call_id": "a", "output": "3"},
-            {"type": "custom_tool_call", "call_id": "b", "name": "note", "input": "x"},
-            {"type": "custom_tool_call_output", "call_id": "b", "output": "3"},
-            {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}},
-            {"type": "shell_call_output", "call_id": "c", "output": "3"},
-            {"type": "apply_patch_call", "call_id": "d", "operation": {"type": "delete_file"}},
-            {"type": "apply_patch_call_output", "call_id": "d"},
-            {"type": "reasoning"},
-            {"role": "user", "content": "say hello"},
-        ],
-        "tools": [FUNCTION, {"type": "custom", "name": "note"}, GROUP],
-        "tool_choice": FUNCTION,
-        "text": {"format": {"type": "text"}},
-        "reasoning": {},
-    },
-    {"input": "say hello", "text": {}, "tools": [FUNCTION]}
-    | {"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [FUNCTION]}},
-    {"input": "say hello", "text": {"format": {"type": "json_schema", "name": "a", "schema": SCHEMA}}},
-    {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": ADDRESS}]}]},
-)
-BINARY = {"type": "binary", "instructions": "Is it?", "true_description": "it is", "false_description": "it is not"}
-CHOICE = {"type": "choice", "instructions": "Which?", "options": [{"id": "a"}, {"id": "b", "description": "the other"}]}
-OURS = (
-    {"state": "a text", "questions": {"a": CHOICE, "b": BINARY}, "policy": {}},
-    {"state": "a text", "questions": {"a": {"type": "score", "instructions": "How?", "levels": ["low", "high"]}}},
-    {"messages": [{"role": "user", "content": "a text"}], "preset": "colour-v1", "policy": {"mode": "review_only"}},
-)
-CALL = {"type": "function_call", "name": "add", "arguments": "{}"}
-THEIRS = {
-    "input": [
-        {"content": [{"type": "input_text", "text": "a text"}, {"type": "input_json", "data": {"a": 1}}]},
-        {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
-        CALL,
-        {"type": "function_call_output", "output": "3"},
-    ],
-    "questions": [
-        {"type": "predicate", "instructions": "Is it?"},
-        {"type": "choice", "instructions": "Which?", "choices": [{"value": "a"}, {"value": True}]},
-        {"type": "score", "instructions": "How?", "levels": [{"label": "low"}, {"label": "high"}]},
-    ],
-}
-SYSTEM_ONE = {
-    "state": {"a": 1},
-    "questions": {"c": {"type": "choice", "criteria": {"a": "one", "b": "the other"}}, "n": {"type": "noul"}},
-}
-ASSET = {"format": "png", "data_base64": PIXEL}
-
-RERANKS = (BODIES["/rerank"], {"query": "q", "documents": [{"text": "a"}, "bb"]})
-ORDER = "/v1/audio/voices/designs"
-TRANSCRIPTION = "/v1/audio/transcriptions"
-ADOPTION = "/v1/audio/voices/designs/{design_id}/adopt"
-
-SAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
-    "/v1/chat/completions": (CHAT, *TALKS),
-    "/v1/messages": (ASKED, *({"max_tokens": 50} | asked for asked in ASKS)),
-    "/v1/messages/count_tokens": (BODIES["/messages/count_tokens"], *ASKS),
-    "/v1/responses": tuple(ANSWER | given for given in INPUTS),
-    "/v1/completions": (BODIES["/completions"], BODIES["/completions"] | {"stream_options": {}}),
-    "/v1/tokenize": (BODIES["/tokenize"], CHAT, *TALKS),
-    "/v1/detokenize": (BODIES["/detokenize"],),
-    "/v1/embeddings": (BODIES["/embeddings"],),
-    "/v1/rerank": RERANKS,
-    "/v2/rerank": RERANKS,
-    "/v1/audio/speech": (
-        BODIES["/audio/speech"],
-        *(BODIES["/audio/speech"] | {"provider": "cosyvoice", style: "calm"} for style in ("instruction", "emotion")),
-    ),
-    "/v1/audio/uploads": (BODIES["/audio/uploads"],),
-    "/v1/realtime/client_secrets": (
-        BODIES["/realtime/client_secrets"],
-        BODIES["/realtime/client_secrets"] | {"expires_after": {}},
-    ),
-    ORDER: (BODIES["/audio/voices/designs"], {"gender": "f", "age_group": next(iter(REAL.traits.age_groups))}),
-    "/v1/audio/voices/designs/suggest": (BODIES["/audio/voices/designs/suggest"],),
-    "/v1/decisions": (*OURS, THEIRS),
-    "/v1/mcp/mcp": (BODIES["/mcp/mcp"],),
-    "/v1/mcp/docs/mcp": (BODIES["/mcp/mcp"],),
-    "/v1/systemone": (SYSTEM_ONE, SYSTEM_ONE | {"assets": {"a": {"format": "png", "data_base64": PIXEL}}}),
-}
-"""Bodies by path. `test_every_optional_field_is_tried` asks for another where one is missing."""
 
 ALTERNATIVES = {
     # One of `file` and `upload_id` is there, and what brings a file is a form, which has no null.
@@ -356,13 +202,12 @@ def with_number(body: dict[str, Any], number: str) -> bytes:
     return json.dumps(body | {"extra": {"deep": [0, "number"]}}).replace('"number"', number).encode()
 
 
-@pytest.mark.parametrize("path", sorted(set(JSON_BODIES) - {"/mcp/mcp"}))
-async def test_a_number_that_is_infinite_is_400_and_its_place_is_named(api: Api, path: str) -> None:
-    for number in ("1e999", "-1e999"):
+async def test_a_number_that_is_infinite_is_400_and_its_place_is_named(api: Api) -> None:
+    for path, number in product(sorted(set(JSON_BODIES) - {"/mcp/mcp"}), ("1e999", "-1e999")):
         reply = await api.send("POST", f"/v1{path}", content=with_number(JSON_BODIES[path], number), headers=JSON)
-        error = reply.json()["error"]
-        assert reply.status_code == 400, reply.text
-        assert f"`extra.deep[1]` is {number}, which is outside the range of numbers" in error["message"]
+        assert reply.status_code == 400, (path, reply.text)
+        says = f"`extra.deep[1]` is {number}, which is outside the range of numbers"
+        assert says in reply.json()["error"]["message"], path
     assert await api.usage() == []
 
 
@@ -386,3 +231,111 @@ async def test_a_schema_with_an_infinite_number_costs_nothing_and_one_with_a_hug
         else:
             assert reply.json()["tools"][0]["parameters"]["maximum"] == json.loads(number)
     assert len(await api.usage()) == 2
+
+
+# --- arrays and objects -----------------------------------------------------------------------------------------------
+
+
+SEQUENCES = frozenset({"list", "tuple", "set", "frozenset", "dict", "generator"})
+NOT_READ = frozenset({"metadata", "json_schema_input_schema", "serialization"})
+"""Of a schema, what nothing is validated by."""
+
+
+def request_types() -> dict[str, Any]:
+    """What each route and each tool takes, by the name of that type."""
+    routes = (route for router in (*ROUTERS, *VERSIONED_ROUTERS, *OPEN_ROUTERS) for route in router.routes)
+    bodies = (body for route in routes if (body := (getattr(route, "openapi_extra", None) or {}).get("requestBody")))
+    found = [openapi._types[body["content"]["application/json"]["schema"][openapi._TYPE]] for body in bodies]
+    found += [tool.arguments for tool in (*ACCOUNT_TOOLS.tools, *DOCS_TOOLS.tools)]
+    return {kind.__name__: kind for kind in found}
+
+
+def parts(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each schema inside a core schema that values are held against, after the field that it stands in."""
+    if isinstance(schema, list | tuple):
+        for part in schema:
+            yield from parts(part, place)
+    if not isinstance(schema, dict):
+        return
+    if isinstance(schema.get("type"), str):
+        yield place, schema
+    inside = schema["cls"].__name__ if schema.get("type") == "model" else place
+    for name, part in schema.items():
+        if name == "fields" and isinstance(part, dict):
+            for field, inner in part.items():
+                yield from parts(inner, f"{place}.{field}")
+        elif name not in NOT_READ:
+            yield from parts(part, inside)
+
+
+def is_data(schema: dict[str, Any]) -> bool:
+    """Whether no item can be wrong. Then only the bounds of the body hold for it."""
+    item = schema.get("items_schema") or schema.get("values_schema") or {"type": "any"}
+    return isinstance(item, dict) and item["type"] == "any"
+
+
+REQUESTS = request_types()
+
+
+def test_what_routes_read_is_what_they_document() -> None:
+    files = (ROOT / "deployments/ingress/routes").glob("*.py")
+    calls = (
+        node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Call)
+    )
+    read = {ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == "admitted.body"}
+    assert len(read) > 10
+    assert read - set(REQUESTS) == set()
+
+
+PARTS = [part for name, kind in REQUESTS.items() for part in parts(TypeAdapter(kind).core_schema, name)]
+
+
+def test_each_list_of_a_request_is_bounded_and_ends_at_its_first_wrong_item() -> None:
+    lists = [(place, one) for place, one in PARTS if one["type"] in SEQUENCES and not is_data(one)]
+    assert [place for place, one in lists if one.get("max_length") is None] == [], "without a bound"
+    assert [place for place, one in lists if not one.get("fail_fast")] == [], "goes on after a wrong item"
+
+
+def test_one_unknown_field_is_enough_to_refuse_an_object() -> None:
+    for _, one in PARTS:
+        model: type[BaseModel] = one.get("cls", BaseModel)
+        if one["type"] != "model" or model.model_config.get("extra") != "forbid":
+            continue
+        with pytest.raises(ValidationError) as refused:
+            model.model_validate({f"unknown {index}": 0 for index in range(5_000)})
+        assert refused.value.error_count() <= len(model.model_fields) + 1
+        assert [e["loc"] for e in refused.value.errors() if e["type"] == "extra_forbidden"] == [("unknown 0",)]
+
+
+@pytest.mark.parametrize(("length", "apart"), [(LONG_BODY_BYTES, False), (LONG_BODY_BYTES + 1, True)])
+async def test_others_take_a_step_between_two_long_bodies(api: Api, length: int, apart: bool) -> None:
+    caller = await api.caller()
+    order: list[str] = []
+
+    async def somebody_else() -> None:
+        for _ in range(40):
+            order.append("step")
+            await asyncio.sleep(0)
+
+    async def body() -> None:
+        async with api.service.concurrency.reading_turn(caller, length):
+            order.append("body")
+
+    await asyncio.gather(*(body() for _ in range(8)), somebody_else())
+    assert order.count("body") == 8
+    assert ("body body" not in " ".join(order)) is apart
+
+
+async def test_organisations_take_turns_at_having_long_bodies_read(api: Api) -> None:
+    flood = await api.caller()
+    victim = replace(flood, org_id=flood.org_id + 1, key_id="another")
+    order: list[str] = []
+
+    async def body(holder: Holder, name: str) -> None:
+        async with api.service.concurrency.reading_turn(holder, LONG_BODY_BYTES + 1):
+            order.append(name)
+
+    strangers = [body(AnonymousClient("192.0.2.1"), "stranger") for _ in range(20)]
+    await asyncio.gather(*(body(flood, "flood") for _ in range(50)), *strangers, body(victim, "victim"))
+    assert len(order) == 71
+    assert order.index("victim") <= 3
