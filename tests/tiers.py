@@ -15,16 +15,14 @@ MARKERS = {
     "tests/models/llm/": "engines",
     "tests/models/speech/test_cosyvoice.py": "engines",
     "tests/models/speech/test_kokoro.py": "engines",
-    "tests/models/speech/test_kokoro_network.py": "engines",
     "tests/models/speech/test_marks.py": "engines",
-    "tests/models/speech/test_qwen.py": "engines",
     "tests/models/speech/test_supertonic.py": "engines",
     "tests/models/test_embeddings.py": "engines",
+    "tests/models/test_qwen.py": "engines",
     "tests/models/test_rerank.py": "engines",
     "tests/models/transcription/test_voxtral.py": "engines",
     "tests/models/transcription/test_whisper.py": "engines",
     "tests/models/voice_design/test_kokoro.py": "engines",
-    "tests/models/voice_design/test_qwen.py": "engines",
     "tests/twins/": "engines",
 }
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from models.weights.store import WeightsError, ensure
 from tests.models import tiny_models
-from tests.models.qwen import PYTHON
-from tests.models.weights.hub import FILES, declare_wheel, write_wheel
+from tests.models.weights.hub import FILES, Hub, declare_wheel, shelved, write_wheel
 from tests.tiers import ON_VLLM
 
 ROOT = Path(__file__).parents[2]
@@ -41,12 +40,6 @@ def fetched() -> Fetched:
 
 
 @pytest.fixture(scope="session")
-def needs_environment() -> None:
-    if not PYTHON.exists():
-        pytest.skip(f"{PYTHON} is missing: `make setup-qwen` makes the environment of Qwen3-TTS")
-
-
-@pytest.fixture(scope="session")
 def idefics3(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_models.idefics3(tmp_path_factory.mktemp("idefics3"))
 
@@ -61,6 +54,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("PARLANCE_OFFLINE", raising=False)
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)  # an engine that a test before loaded has set it
     return tmp_path / "home"
+
+
+@pytest.fixture
+def hub(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A model hub. Its client is online: an engine that a test before loaded has told it to stay offline."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    with shelved() as hub:
+        yield hub
 
 
 @pytest.fixture

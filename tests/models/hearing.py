@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,13 +12,32 @@ import models
 from audio.pitch import Pitch, measure
 from contract.speech.engine import Clip, SpeechJob
 from models.speech.adapter import SpeechAdapter
-from models.weights import store
 from tests.quick_speech import quick
 
 Samples = np.ndarray[Any, np.dtype[np.float32]]
 
-EVERYDAY: dict[str, list[str]] = tomllib.loads((Path(__file__).parent / "speech/sentences.toml").read_text("utf-8"))
-"""Sentences by language."""
+GERMAN = [
+    "Guten Tag, Sie sprechen mit der Zentrale der Stadtwerke.",
+    "Bitte bleiben Sie am Apparat, ich suche Ihre Bestellung.",
+    "Der Zug nach Hamburg fährt heute von Gleis neun ab.",
+    "Ihre Rechnung ist am fünfzehnten des Monats fällig.",
+    "Können Sie mir bitte Ihre Kundennummer nennen?",
+    "Das Büro ist montags bis freitags von acht bis siebzehn Uhr geöffnet.",
+    "Wir haben Ihre Nachricht erhalten und melden uns in Kürze.",
+    "Möchten Sie lieber einen Tisch am Fenster oder im Garten?",
+    "Vor der Brücke biegen Sie links in die Schillerstraße ein.",
+    "Das Paket wird morgen zwischen zehn und zwölf Uhr zugestellt.",
+    "Der Arzt hat erst nächsten Donnerstag wieder einen Termin frei.",
+    "Nehmen Sie die Tabletten zweimal täglich nach dem Essen.",
+    "In der letzten Woche hat es fast jeden Tag geregnet.",
+    "Wie lange dauert die Fahrt von München nach Köln?",
+    "Ich habe meine Schlüssel gestern in der Küche vergessen.",
+    "Die Heizung im dritten Stock ist schon wieder ausgefallen.",
+    "Leider ist der Artikel zurzeit nicht auf Lager.",
+    "Für weitere Fragen drücken Sie bitte die Eins.",
+    "Unsere Nachbarn bauen gerade ein neues Haus aus Holz.",
+    "Vielen Dank für Ihren Anruf und einen schönen Abend noch.",
+]
 
 
 def sound_of(engine: SpeechAdapter, job: SpeechJob) -> Samples:
@@ -51,8 +67,11 @@ def tone(f0_hz: float, sample_rate: int = 16_000, seconds: float = 1.0) -> Clip:
     return Clip((saw(f0_hz, sample_rate, seconds) * 8000).astype("<i2").tobytes(), sample_rate)
 
 
+NO_VOICES = ("silence", "noise", "faint noise", "hum", "beeps", "clicks", "chords")
+
+
 def noise(kind: str, sample_rate: int, seconds: float = 20) -> Samples:
-    """What is no voice: `silence`, `noise`, `faint noise`, `hum`, `beeps`, `clicks` or `chords`."""
+    """One of NO_VOICES."""
     times, dice = np.arange(round(seconds * sample_rate)) / sample_rate, np.random.default_rng(0)
     notes = 2 ** (np.floor(times * 2) % 5 / 12) * np.array([[220], [277], [330], [440]])
     made = {
@@ -70,16 +89,3 @@ def noise(kind: str, sample_rate: int, seconds: float = 20) -> Samples:
 def babble(sample_rate: int, seconds: float) -> Samples:
     goes = np.sin(2 * np.pi * 2.5 * np.arange(round(seconds * sample_rate)) / sample_rate) > 0
     return 0.3 * saw(120, sample_rate, seconds) * goes
-
-
-def whisper_base() -> Callable[..., str]:
-    """Transcriber by Whisper base of a sound, float32 [n], its rate and its language."""
-    from faster_whisper import WhisperModel
-
-    whisper = WhisperModel(str(store.ensure("whisper-base")), device="cpu", compute_type="int8", cpu_threads=2)
-
-    def understood(sound: Samples, sample_rate: int, language: str) -> str:
-        segments, _ = whisper.transcribe(soxr.resample(sound, sample_rate, 16_000), language=language, temperature=0)
-        return "".join(segment.text for segment in segments)
-
-    return understood

@@ -16,8 +16,8 @@ import struct
 import threading
 import time
 from dataclasses import dataclass
+from email.message import Message
 from http.server import ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,6 +61,16 @@ def transcription_model(address: str = NOBODY, deadline_s: float = 20, **options
     return TranscriptionModel(id="voxtral", owned_by="t", serving=serving)
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request: its fields, its headers, and a file with its name."""
+
+    fields: dict[str, Any]
+    headers: Message
+    file: bytes = b""
+    filename: str = ""
+
+
 class Provider(ThreadingHTTPServer):
     """Attributes: `seen` are all requests, as the handler notes them; `most_at_once` is how many were under way at the
     same time; `address` is the base of the API; `go_on` lets those answers go on that wait for it; `arrived` is set
@@ -69,11 +79,10 @@ class Provider(ThreadingHTTPServer):
 
     daemon_threads = True
     request_queue_size = 64
-    handler: ClassVar[type[ProviderHandler]]
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), self.handler)
-        self.seen: list[Any] = []
+    def __init__(self, handler: type[ProviderHandler]) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
+        self.seen: list[Seen] = []
         self.connections = self.at_once = self.most_at_once = 0
         self.lock = threading.Lock()
         self.go_on, self.arrived, self.left = threading.Event(), threading.Event(), threading.Event()
@@ -83,19 +92,17 @@ class Provider(ThreadingHTTPServer):
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/v1"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: Seen, client_address: Any) -> None:
         """A client that has gone is no news."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         self.go_on.set()
         self.shutdown()
-        super().__exit__(kind, raised, trace)
+        super().__exit__(*raised)
 
 
 class ProviderHandler(Handler):
-    """Subclasses read a request, answer it, and have a method for each way of their own to misbehave."""
+    """Subclasses have `request_read`, `answer`, and a method for each way of their own to misbehave."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -128,32 +135,26 @@ class ProviderHandler(Handler):
                 server.at_once -= 1
         return None
 
-    def request_read(self) -> tuple[Any, str, str]:
-        raise NotImplementedError
-
-    def answer(self, request: Any) -> None:
-        raise NotImplementedError
-
-    def _status(self, request: Any, status: str) -> None:
+    def _status(self, request: Seen, status: str) -> None:
         self.send(int(status.partition(":")[0]), b'{"message": "secret detail of the provider"}')
 
-    def _limit(self, request: Any, _: str) -> None:
+    def _limit(self, request: Seen, _: str) -> None:
         self.send(429, b"{}", ("Retry-After", "17"))
 
-    def _moved(self, request: Any, _: str) -> None:
+    def _moved(self, request: Seen, _: str) -> None:
         self.send(307, b"", ("Location", f"{self.server.address}{self.path.removeprefix('/v1')}"))
 
-    def _page(self, request: Any, _: str) -> None:
+    def _page(self, request: Seen, _: str) -> None:
         self.send(200, b"<html>please log in</html>", ("Content-Type", "text/html"))
 
-    def _together(self, request: Any, _: str) -> None:
+    def _together(self, request: Seen, _: str) -> None:
         """Answers once 16 requests are here."""
         deadline = time.monotonic() + 20
         while self.server.most_at_once < 16 and time.monotonic() < deadline:
             time.sleep(0.005)
         self.answer(request)
 
-    def _silent(self, request: Any, _: str) -> None:
+    def _silent(self, request: Seen, _: str) -> None:
         """Answers when the test lets it, and sees whether the client waits until then."""
         while not self.server.go_on.is_set():
             if select.select([self.connection], [], [], 0.01)[0]:
@@ -207,39 +208,39 @@ def deltas(data: bytes) -> list[bytes]:
 class SpeechHandler(ProviderHandler):
     path_of_api = "/v1/audio/speech"
 
-    def request_read(self) -> tuple[Any, str, str]:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        how, colon, detail = body["input"].partition(":")
-        return (body, {name.lower(): value for name, value in self.headers.items()}), colon and how, detail
+    def request_read(self) -> tuple[Seen, str, str]:
+        fields = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        how, colon, detail = fields["input"].partition(":")
+        return Seen(fields, self.headers), colon and how, detail
 
-    def answer(self, request: Any) -> None:
+    def answer(self, request: Seen) -> None:
         self._chunks(request, [*deltas(ramp().tobytes()), DONE], blocks(wav(ramp())))
 
-    def _noise(self, request: Any, _: str) -> None:
+    def _noise(self, request: Seen, _: str) -> None:
         page = b"<html>please log in</html>.." * 1000
         self._chunks(request, [*deltas(page), DONE], blocks(page[:-1]))
 
-    def _empty(self, request: Any, _: str) -> None:
+    def _empty(self, request: Seen, _: str) -> None:
         self._chunks(request, [DONE], [])
 
-    def _babble(self, request: Any, _: str) -> None:
+    def _babble(self, request: Seen, _: str) -> None:
         self._chunks(request, [b"data: {not json\n\n"])
 
-    def _undone(self, request: Any, _: str) -> None:
+    def _undone(self, request: Seen, _: str) -> None:
         self._chunks(request, deltas(ramp().tobytes()))
 
-    def _torn(self, request: Any, _: str) -> None:
+    def _torn(self, request: Seen, _: str) -> None:
         self._chunks(request, [*deltas(ramp().tobytes()[:-1]), DONE])
 
-    def _error(self, request: Any, _: str) -> None:
+    def _error(self, request: Seen, _: str) -> None:
         self._chunks(request, [*deltas(ramp().tobytes())[:2], FAILED])
 
-    def _cut(self, request: Any, _: str) -> None:
+    def _cut(self, request: Seen, _: str) -> None:
         events = b"".join([*deltas(ramp().tobytes()), DONE])
         self._chunks(request, [events[: len(events) // 2]], [wav(ramp())[:6000]], end=False)
         self.close_connection = True
 
-    def _slowly(self, request: Any, _: str) -> None:
+    def _slowly(self, request: Seen, _: str) -> None:
         """One event, then nothing until the test lets it go on."""
         first, *others = [*deltas(ramp().tobytes()), DONE]
         self._chunks(request, [first], end=False)
@@ -247,7 +248,7 @@ class SpeechHandler(ProviderHandler):
         for other in [*others, b""]:
             self.chunk(other)
 
-    def _short(self, request: Any, _: str) -> None:
+    def _short(self, request: Seen, _: str) -> None:
         data = wav(ramp())
         self.send_response(200)
         self.send_header("Content-Type", "audio/wav")
@@ -256,16 +257,14 @@ class SpeechHandler(ProviderHandler):
         self.wfile.write(data)
         self.close_connection = True
 
-    def _chunks(self, request: Any, events: list[bytes], sound: list[bytes] | None = None, *, end: bool = True) -> None:
+    def _chunks(
+        self, request: Seen, events: list[bytes], sound: list[bytes] | None = None, *, end: bool = True
+    ) -> None:
         """`events` to whom they were promised, and `sound` to the others."""
-        of_events = sound is None or "voice_id" in request[0]
+        of_events = sound is None or "voice_id" in request.fields
         self.start_chunks("text/event-stream; charset=utf-8" if of_events else "audio/wav")
         for chunk in [*(events if of_events else sound or []), *([b""] if end else [])]:
             self.chunk(chunk)
-
-
-class SpeechProvider(Provider):
-    handler = SpeechHandler
 
 
 # Transcripts
@@ -276,20 +275,10 @@ WORDS = [("Good", 0.5, 0.8), ("morning", 0.8, 1.2), ("Mrs", 1.3, 1.5), ("Miller"
          ("Nine", 3.5, 3.75), ("o'clock", 3.75, 4.25)]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A request: its fields, its headers in lower case, and the file with its name."""
-
-    fields: dict[str, list[str]]
-    headers: dict[str, str]
-    file: bytes
-    filename: str
-
-
 class TranscriptionHandler(ProviderHandler):
     path_of_api = "/v1/audio/transcriptions"
 
-    def request_read(self) -> tuple[Any, str, str]:
+    def request_read(self) -> tuple[Seen, str, str]:
         body = self.rfile.read(int(self.headers["content-length"]))
         boundary = self.headers["content-type"].partition("boundary=")[2].encode()
         fields: dict[str, list[str]] = {}
@@ -302,7 +291,7 @@ class TranscriptionHandler(ProviderHandler):
             else:
                 fields.setdefault(names["name"], []).append(content.decode())
         how, _, detail = file.decode().removeprefix("do ").partition(":") if file.startswith(b"do ") else ("", "", "")
-        return Seen(fields, {name.lower(): value for name, value in self.headers.items()}, file, filename), how, detail
+        return Seen(fields, self.headers, file, filename), how, detail
 
     def answer(self, request: Seen) -> None:
         made = of_openai(request) if "response_format" in request.fields else of_mistral(request)
@@ -326,10 +315,6 @@ class TranscriptionHandler(ProviderHandler):
         self.start_chunks("application/json")
         self.chunk(b'{"text": ')
         self.close_connection = True
-
-
-class TranscriptionProvider(Provider):
-    handler = TranscriptionHandler
 
 
 def of_mistral(request: Seen) -> dict[str, Any]:

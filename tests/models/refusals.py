@@ -1,4 +1,4 @@
-"""Refusals of an engine, and loading without a network."""
+"""Refusals of an engine, stanzas that are changed, and loading without a network."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ def refused(by: str | int, says: str | None = None, **fields: Any) -> Iterator[p
     fault = caught.value.fault
     assert by in (fault.name, fault.code, fault.status)
     assert {name: getattr(caught.value, name) for name in fields} == fields
+
+
+def changed(model: Model, **serving: Any) -> Any:
+    """`model` with other values in its table `serving`."""
+    assert model.serving
+    return model.model_copy(update={"serving": model.serving.model_copy(update=serving)})
 
 
 def loaded_offline(model: Model, home: Path) -> Any:

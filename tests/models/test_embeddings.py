@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from models.weights.store import WeightsError
 from tests.models.conftest import Fetched
 from tests.models.refusals import refused
 from tests.models.tiny_bert import Counted, Gated, write_tiny_bert
+from tests.twins.encoders import write_head
 
 MINILM = "all-minilm-l6-v2"
 TEXTS = [
@@ -67,20 +67,17 @@ def embedder(checkpoint: Path):
     made.close()
 
 
-async def test_vectors_have_length_one_and_stand_in_order(embedder: TransformerEmbedder) -> None:
-    together = await embedder.embed(job(TEXTS))
-    assert together.dimensions == 32
-    assert len(together.rows()) == len(TEXTS)
+async def test_vectors_have_length_one_and_stand_in_order_in_a_batch_and_of_concurrent_callers(
+    embedder: TransformerEmbedder,
+) -> None:
+    texts = [*TEXTS, *(f"{word} " * (1 + n % 9) for n, word in enumerate(["time", "river", "bread"] * 20))]
+    together = await embedder.embed(job(texts))
+    assert (together.dimensions, len(together.rows())) == (32, len(texts))
     assert np.allclose(np.linalg.norm(matrix(together), axis=1), 1, atol=1e-5)
     alone = [matrix(await embedder.embed(job([text])))[0] for text in TEXTS]
-    assert cosines(matrix(together), np.stack(alone)).min() > 0.99999
-
-
-async def test_a_batch_gives_what_concurrent_callers_get(embedder: TransformerEmbedder) -> None:
-    texts = [f"{word} " * (1 + number % 9) for number, word in enumerate(["time", "river", "bread"] * 20)]
-    together = matrix(await embedder.embed(job(texts)))
+    assert cosines(matrix(together)[: len(TEXTS)], np.stack(alone)).min() > 0.99999
     apart = await asyncio.gather(*[embedder.embed(job([text])) for text in texts])
-    assert cosines(together, np.concatenate([matrix(one) for one in apart])).min() > 0.99999
+    assert cosines(matrix(together), np.concatenate([matrix(one) for one in apart])).min() > 0.99999
 
 
 async def test_tokens_are_counted_up_to_the_window(embedder: TransformerEmbedder) -> None:
@@ -209,15 +206,14 @@ async def test_a_cancelled_call_makes_no_further_slice(embedder: TransformerEmbe
     assert call.cancelled()
 
 
-@pytest.mark.parametrize(("at", "slices"), [(0, 1), (len(SLICE) - 1, 1), (len(SLICE), 2)])
-async def test_a_forbidden_cut_is_found_in_the_first_slice(
-    embedder: TransformerEmbedder, counted: Counted, at: int, slices: int
-) -> None:
+async def test_a_forbidden_cut_is_found_in_the_first_slice(embedder: TransformerEmbedder, counted: Counted) -> None:
     fits = ["river".ljust(1020)] * len(SLICE) * 4
-    texts = [*fits[:at], SLICE[0], *fits[at + 1 :]]
-    with pytest.raises(ApiError, match=rf"`input\[{at}\]` has 172 tokens"):
-        await embedder.embed(EmbeddingsJob(tuple(texts), truncate=False))
-    assert len(counted.calls) == slices
+    for at, slices in ((0, 1), (len(SLICE) - 1, 1), (len(SLICE), 2)):
+        counted.calls.clear()
+        texts = [*fits[:at], SLICE[0], *fits[at + 1 :]]
+        with refused("CONTEXT_LENGTH_EXCEEDED", rf"`input\[{at}\]` has 172 tokens"):
+            await embedder.embed(EmbeddingsJob(tuple(texts), truncate=False))
+        assert len(counted.calls) == slices, at
 
 
 # --- token ids -------------------------------------------------------------------------------------------------------
@@ -238,24 +234,19 @@ async def test_ids_of_the_own_tokenizer_give_the_vector_of_their_text_also_behin
 VOCABULARY = 17
 
 
-@pytest.mark.parametrize(
-    ("ids", "says"),
-    [
+OF_NO_TEXT = ((CLS, SEP), (TIME, RIVER), (CLS, TIME), (TIME, SEP), (SEP, TIME, CLS), (CLS,))
+
+
+async def test_ids_of_another_tokenizer_are_refused_with_what_to_send(embedder: TransformerEmbedder) -> None:
+    assert (await embedder.embed(EmbeddingsJob(((CLS, VOCABULARY - 1, SEP),)))).prompt_tokens == 3
+    for ids, says in (
         ((VOCABULARY,), "token id 17 of `input[1]` is beyond the 17"),
         ((2**31 - 1,), "token id 2147483647"),
-        *(
-            (ids, "`input[1]` are not those of a text")
-            for ids in ((CLS, SEP), (TIME, RIVER), (CLS, TIME), (TIME, SEP), (SEP, TIME, CLS), (CLS,))
-        ),
-    ],
-)
-async def test_ids_of_another_tokenizer_are_refused_with_what_to_send(
-    embedder: TransformerEmbedder, ids: tuple[int, ...], says: str
-) -> None:
-    assert (await embedder.embed(EmbeddingsJob(((CLS, VOCABULARY - 1, SEP),)))).prompt_tokens == 3
-    with refused("INVALID_REQUEST", re.escape(says), param="input") as caught:
-        await embedder.embed(EmbeddingsJob(((CLS, TIME, SEP), ids)))
-    assert "check_embedding_ctx_length=False" in caught.value.message
+        *((ids, "`input[1]` are not those of a text") for ids in OF_NO_TEXT),
+    ):
+        with refused("INVALID_REQUEST", re.escape(says), param="input") as caught:
+            await embedder.embed(EmbeddingsJob(((CLS, TIME, SEP), ids)))
+        assert "check_embedding_ctx_length=False" in caught.value.message
 
 
 async def test_a_forbidden_cut_names_the_text_and_its_tokens(embedder: TransformerEmbedder) -> None:
@@ -306,26 +297,18 @@ def test_both_forms_of_the_pooling_file_are_read(tmp_path: Path) -> None:
         ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "mean"),
         ({"pooling_mode_lasttoken": True, "include_prompt": True}, "lasttoken"),
     ):
-        write_modules(tmp_path, said)
+        write_head(tmp_path, said)
         assert read_head(tmp_path).pooling == pooling
 
 
 def test_a_pooling_or_module_that_is_not_known_is_refused(tmp_path: Path) -> None:
     for said in ({"pooling_mode": "max"}, {"pooling_mode_mean_sqrt_len_tokens": True}, {}):
-        write_modules(tmp_path, said)
+        write_head(tmp_path, said)
         with pytest.raises(WeightsError, match="mean, cls, lasttoken"):
             read_head(tmp_path)
-    write_modules(tmp_path, {"pooling_mode": "mean"}, "Dense")
+    write_head(tmp_path, {"pooling_mode": "mean"}, "Dense")
     with pytest.raises(WeightsError, match="Dense"):
         read_head(tmp_path)
-
-
-def write_modules(folder: Path, pooling: dict, *others: str) -> None:
-    (folder / "1_Pooling").mkdir(exist_ok=True)
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-    modules = [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]
-    modules += [{"type": f"sentence_transformers.models.{name}", "path": name} for name in others]
-    (folder / "modules.json").write_text(json.dumps(modules))
 
 
 @pytest.fixture

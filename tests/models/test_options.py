@@ -13,15 +13,11 @@ import models
 from contract.catalog import ChatModel, Model, Serving
 from models import options
 from models.options import NoOptions, OptionsError
+from tests.models.refusals import changed
 
 EMBEDDED = {model.deployment: model for model in configs.load("embedded").deployed()}
 """By deployment: two kinds of models may share an id."""
 CHAT = EMBEDDED["chat-smollm2-135m-instruct"]
-
-
-def changed(model: Model, **serving: Any) -> Model:
-    assert model.serving
-    return model.model_copy(update={"serving": model.serving.model_copy(update=serving)})
 
 
 def refusal(model: Model) -> str:

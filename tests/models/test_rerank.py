@@ -111,11 +111,3 @@ async def test_cosine_finds_the_same_text_and_reads_the_query_once(cosine: Cosin
     assert all(-1 <= score <= 1 for score in ranking.scores)
     assert (await cosine.rerank(job("time", ["river"]))).prompt_tokens == 6
     assert (await cosine.rerank(job("time", ["river", "bread"]))).prompt_tokens == 9
-
-
-async def test_health_follows_the_workers(classifier: Path) -> None:
-    made = CrossEncoderReranker(stanza("CrossEncoderReranker"), classifier)
-    await made.check_health()
-    made.close()
-    with pytest.raises(RuntimeError):
-        await made.check_health()

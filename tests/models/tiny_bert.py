@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from pathlib import Path
 from typing import Any
+
+from tests.twins.encoders import write_head
 
 WORDS = ["time", "river", "bread", "house", "a", "b", "c", "the", "old", "young", "not", "query"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -34,16 +35,8 @@ def write_tiny_bert(
     )
     getattr(transformers, kind)(settings).save_pretrained(folder)
     if pooling:
-        _write_head(folder, pooling, normalise)
+        write_head(folder, {"pooling_mode": pooling}, *(["Normalize"] if normalise else []))
     return folder
-
-
-def _write_head(folder: Path, pooling: str, normalise: bool) -> None:
-    kinds = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")][: 3 if normalise else 2]
-    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": pooling}))
 
 
 class Counted:

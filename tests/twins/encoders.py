@@ -1,4 +1,4 @@
-"""Encoders with tiny random weights, as publishers write them: `python -m tests.twins.encoders FOLDER NAME`.
+"""Encoders with tiny random weights, as publishers write them.
 
     bge-m3               XLM-RoBERTa; what follows it is the first token's vector, normalised
     bge-reranker-base    XLM-RoBERTa with one label
@@ -10,7 +10,6 @@ Dimensions and positions are the published ones; layers, heads and vocabulary ar
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,8 @@ def make(folder: Path, name: str) -> Path:
     else:
         bert(folder, *BERTS[name])
     if name in POOLING:
-        head(folder, POOLING[name])
+        flags = {f"pooling_mode_{mode}": mode == POOLING[name] for mode in ("cls_token", "mean_tokens", "lasttoken")}
+        write_head(folder, flags, "Normalize")
     return folder
 
 
@@ -71,14 +71,13 @@ def code(folder: Path) -> None:
     Qwen2Model(config).save_pretrained(folder)
 
 
-def head(folder: Path, pooling: str) -> None:
-    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
-    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
+def write_head(folder: Path, pooling: dict[str, Any], *further: str) -> None:
+    """What follows an encoder: its pooling with these settings, and modules of the kinds in `further`."""
+    kinds = ("Transformer", "Pooling", *further)
+    modules = [
+        {"path": f"{number}_{kind}" if number else "", "type": f"sentence_transformers.models.{kind}"}
+        for number, kind in enumerate(kinds)
+    ]
     (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling").mkdir()
-    flags = {f"pooling_mode_{mode}": mode == pooling for mode in ("cls_token", "mean_tokens", "lasttoken")}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(flags))
-
-
-if __name__ == "__main__":
-    make(Path(sys.argv[1]), sys.argv[2])
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))

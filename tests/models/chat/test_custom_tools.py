@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from contract.completions import CompletionRequest
 from models.chat.choices import LEAST_LOGPROB, ChoiceBuilder, CompletionPrompt, whole
@@ -29,9 +28,8 @@ def written(text: str, *, plain: bool) -> str:
     return json.dumps({"input": text}, ensure_ascii=not plain)
 
 
-@pytest.mark.parametrize("text", TEXTS)
-def test_the_text_is_what_the_model_wrote_whole_and_in_pieces(text: str) -> None:
-    for plain in (True, False):
+def test_the_text_is_what_the_model_wrote_whole_and_in_pieces() -> None:
+    for text, plain in product(TEXTS, (True, False)):
         arguments = written(text, plain=plain)
         custom = {"id": "c1", "type": "custom", "custom": {"name": "code", "input": text}}
         assert restore_custom_call(call("code", arguments), {"code"}) == custom

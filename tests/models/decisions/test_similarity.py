@@ -181,12 +181,14 @@ EASY: dict[str, Any] = tomllib.loads((Path(__file__).parent / "easy.toml").read_
 
 def wires(state: str, group: dict[str, Any], form: str) -> tuple[DecisionWire, DecisionWire]:
     """A choice of the options of a group, then each of them as a statement or a question, as two APIs write them."""
-    options = group["options"].items()
-    choices = [{"value": name, "description": option["description"]} for name, option in options]
+    subject, options = group["subject"], group["options"].items()
+    sentences = {"statement": f"{subject.capitalize()} is {{}}.", "question": f"Is {subject} {{}}?"}
+    said = {name: sentences[form].format(being) for name, (_, being) in options}
+    choices = [{"value": name, "description": description} for name, (description, _) in options]
     asked = [{"type": "choice", "instructions": group["instructions"], "choices": choices}]
-    asked += [{"type": "predicate", "instructions": option[form]} for _, option in options]
-    criteria = {name: option["description"] for name, option in options}
-    nouls = {name: {"type": "noul", "instructions": option[form]} for name, option in options}
+    asked += [{"type": "predicate", "instructions": sentence} for sentence in said.values()]
+    criteria = {name: description for name, (description, _) in options}
+    nouls = {name: {"type": "noul", "instructions": sentence} for name, sentence in said.items()}
     choice = {"type": "choice", "instructions": group["instructions"], "criteria": criteria}
     return (
         OpenAIDecisionRequest.model_validate({"input": state, "questions": asked}),

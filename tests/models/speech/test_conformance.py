@@ -28,14 +28,12 @@ from models.kokoro.network import load_network
 from models.speech.adapter import SpeechAdapter
 from models.weights.store import ensure
 from tests.models.hearing import pitch_of, sound_of
-from tests.models.refusals import loaded_offline, refused
+from tests.models.refusals import changed, loaded_offline, refused
 from tests.quick_speech import quick
 from tests.twins import supertonic
 
 CATALOG = configs.load("embedded")
 SENTENCE = "Nobody knows where the river will go."
-REAL_PHONEMES = 16
-"""Longest run that is given to Kokoro's true network; a hum stands for longer ones, which take seconds."""
 NASTY = [
     "\0", "a\0b", "\x01100P hi", "\x1b\x01P", "\u0301\u0301", "\ud800", "\u202eabc\u202c", "<speak>hi</speak>", "{\\x}",
     "[[h@'loU]]", "&amp;&#0;", "&lt;p&gt;&#60;", "😀👨‍👩‍👧🇩🇪", "\ue000\uffff\U0010ffff", "天" * 500,
@@ -71,12 +69,17 @@ class Way(NamedTuple):
 
 
 class HummingNetwork:
+    """Kokoro's true network for short runs; a hum stands for longer ones, which take seconds."""
+
+    most_phonemes = 16
+
     def __init__(self, folder: Path, threads: int | None) -> None:
         self.real = load_network(folder, threads)
 
     def sound(self, inputs: dict[str, np.ndarray]) -> np.ndarray:
         count = inputs["tokens"].shape[1]
-        return self.real.sound(inputs) if count <= REAL_PHONEMES else np.sin(np.arange(600 * count) / 20, dtype="f4")
+        is_short = count <= self.most_phonemes
+        return self.real.sound(inputs) if is_short else np.sin(np.arange(600 * count) / 20, dtype="f4")
 
 
 def started(name: str, home: Path, patch: pytest.MonkeyPatch) -> Way:
@@ -92,12 +95,9 @@ def started(name: str, home: Path, patch: pytest.MonkeyPatch) -> Way:
     patch.setattr("models.kokoro.speaker.load_network", HummingNetwork)
     if name == "kokoro":
         return Way(models.load(model), ("en", "hi", "zh"), voices, is_exact=False)  # espeak-ng speaks Chinese
-    assert model.serving
     languages = tuple(pico.VOICES)
-    by_default = DefaultSpeechRuntime(runtime="svox-pico", languages=languages)
-    serving = model.serving.model_copy(update={"by_default": by_default})
-    model = model.model_copy(update={"serving": serving, "languages": languages})
-    return Way(models.load(model), languages, (None,), 200)
+    model = changed(model, by_default=DefaultSpeechRuntime(runtime="svox-pico", languages=languages))
+    return Way(models.load(model.model_copy(update={"languages": languages})), languages, (None,), 200)
 
 
 @pytest.fixture(
@@ -113,8 +113,13 @@ def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 speech_alone = pytest.mark.parametrize(
-    "way", ["espeak", pytest.param("pico", marks=pytest.mark.engines)], indirect=True
+    "way", ["espeak", *(pytest.param(name, marks=pytest.mark.engines) for name in ("pico", "kokoro"))], indirect=True
 )
+
+
+@pytest.fixture
+def no_hum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HummingNetwork, "most_phonemes", 1000)
 
 
 def fault_of(way: Way, text: str, language: str, most_s: float) -> str:
@@ -154,6 +159,7 @@ def test_any_text_in_any_language(way: Way, text: str, language: int) -> None:
 
 
 @speech_alone
+@pytest.mark.usefixtures("no_hum")
 def test_a_sentence_is_as_long_and_as_loud_as_speech_is(way: Way) -> None:
     for language in way.languages[:5]:
         sound = sound_of(way.engine, SpeechJob("Maria canta una nota.", language))
@@ -163,6 +169,7 @@ def test_a_sentence_is_as_long_and_as_loud_as_speech_is(way: Way) -> None:
 
 
 @speech_alone
+@pytest.mark.usefixtures("no_hum")
 def test_markup_and_control_characters_are_data(way: Way) -> None:
     sound = way.sound("<break time='9s'/>")
     assert len(sound) / way.engine.sample_rate < 6
@@ -173,6 +180,7 @@ def test_markup_and_control_characters_are_data(way: Way) -> None:
 
 
 @speech_alone
+@pytest.mark.usefixtures("no_hum")
 def test_styles_and_speed_of_a_job_are_heard(way: Way) -> None:
     usual, deep = way.sound(), way.sound(style="a deep, quiet voice")
     assert way.pitch_hz(deep) < 0.95 * way.pitch_hz(usual)

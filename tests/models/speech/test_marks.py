@@ -21,8 +21,9 @@ from contract.speech.tags import tags_of
 from contract.transcription.engine import TranscriptionJob
 from models.speech.adapter import SpeechAdapter
 from models.speech.expressive import unmarked
+from models.transcription.faster_whisper import FasterWhisper
 from tests.models.conftest import Fetched
-from tests.models.hearing import EVERYDAY, Samples, sound_of, whisper_base
+from tests.models.hearing import GERMAN, Samples, sound_of
 
 CATALOG = configs.load("embedded")
 ENGINES = {model.provider: model for model in CATALOG.speech.values()}
@@ -82,32 +83,40 @@ def test_a_span_costs_nothing(speakers: dict[str, SpeechAdapter]) -> None:
         assert np.allclose(marked, plain, atol=1e-3)
 
 
+@pytest.fixture(scope="module")
+def whisper(fetched: Fetched) -> Iterator[FasterWhisper]:
+    fetched("whisper-base")
+    loaded = models.load(CATALOG.transcription["whisper-large-v3"])
+    yield loaded
+    loaded.close()
+
+
+async def heard(whisper: FasterWhisper, engine: SpeechAdapter, job: SpeechJob) -> str:
+    file = io.BytesIO()
+    soundfile.write(file, sound_of(engine, job), engine.sample_rate, format="FLAC")
+    parts = [part async for part in whisper.transcribe(TranscriptionJob(file.getvalue(), language=job.language))]
+    return " ".join(segment.text for part in parts for segment in part.segments).strip()
+
+
 @pytest.mark.parametrize("provider", TAGS)
 async def test_a_listener_hears_one_sentence(
-    speakers: dict[str, SpeechAdapter], fetched: Fetched, provider: str
+    speakers: dict[str, SpeechAdapter], whisper: FasterWhisper, provider: str
 ) -> None:
-    fetched("whisper-base")
-    engine, listener = speakers[provider], models.load(CATALOG.transcription["whisper-large-v3"])
     for mark in TAGS[provider]:
-        file, sound = io.BytesIO(), said(engine, SENTENCES["en"].replace("|", mark), "en")
-        soundfile.write(file, sound, engine.sample_rate, format="FLAC")
-        parts = [part async for part in listener.transcribe(TranscriptionJob(file.getvalue(), language="en"))]
-        heard = " ".join(segment.text for part in parts for segment in part.segments).strip()
-        assert words(heard) == words(SENTENCES["en"])
-        assert not re.search(r"[.!?]\s", heard), heard
-    listener.close()
+        text = await heard(whisper, speakers[provider], SpeechJob(SENTENCES["en"].replace("|", mark), "en"))
+        assert words(text) == words(SENTENCES["en"])
+        assert not re.search(r"[.!?]\s", text), text
 
 
 def words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
-def test_german_is_understood(fetched: Fetched) -> None:
-    fetched("whisper-base")
-    engine, understood, few = models.load(CATALOG.speech["voxtral-mini-tts"]), whisper_base(), EVERYDAY["de"][:8]
+async def test_german_is_understood(whisper: FasterWhisper) -> None:
+    engine, few = models.load(CATALOG.speech["voxtral-mini-tts"]), GERMAN[:8]
     for voice, most in ((None, 0.15), ("bib-f-30", 0.35), ("bib-m-35", 0.4)):
-        heard = [understood(sound_of(engine, SpeechJob(text, "de", voice)), engine.sample_rate, "de") for text in few]
-        assert errors(" ".join(few), " ".join(heard), "de") <= most, heard
+        texts = [await heard(whisper, engine, SpeechJob(text, "de", voice)) for text in few]
+        assert errors(" ".join(few), " ".join(texts), "de") <= most, texts
     engine.close()
 
 

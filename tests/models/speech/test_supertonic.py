@@ -14,7 +14,7 @@ from contract.speech.engine import SpeechJob
 from models.speech.supertonic import KOREAN_PASSAGE_CHARS, PASSAGE_CHARS, Supertonic
 from models.weights.files import WeightsError
 from tests.models.hearing import pitch_of
-from tests.models.refusals import loaded_offline, refused
+from tests.models.refusals import changed, loaded_offline, refused
 from tests.twins.supertonic import SECONDS_PER_CHAR, VOICES_HZ, make, whole
 
 CATALOG = configs.load("twins")
@@ -100,11 +100,6 @@ def test_long_texts_are_spoken_in_passages_with_pauses(engine: Supertonic, langu
     assert not first.samples[-100:].any()
 
 
-def test_every_character_is_counted_also_where_nothing_is_spoken(engine: Supertonic) -> None:
-    for text in ("...", "\n\n", "Hi. \n\n ... \n\n"):
-        assert list(engine.render(SpeechJob(text, "en")))[-1].characters == len(text)
-
-
 def test_weights_that_do_not_fit_are_refused(home: Path, tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="44100 Hz, but its stanza says 24000"):
         load(home, MODEL.model_copy(update={"sample_rate": 24_000}))
@@ -123,8 +118,6 @@ def test_a_gpu_that_is_not_there_is_not_replaced_by_the_cpu(home: Path) -> None:
 
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("this onnxruntime can use CUDA")
-    assert MODEL.serving
-    serving = MODEL.serving.model_copy(update={"deployment": {"ray_actor_options": {"num_gpus": 0.1}}})
     with pytest.raises(RuntimeError, match="onnxruntime-gpu"):
-        load(home, MODEL.model_copy(update={"serving": serving}))
+        load(home, changed(MODEL, deployment={"ray_actor_options": {"num_gpus": 0.1}}))
     assert config.DEFAULT_ONNX_PROVIDERS == ["CPUExecutionProvider"]

@@ -1,4 +1,4 @@
-"""espeak-ng and Pico: what each does alone, beside the promises of every engine."""
+"""espeak-ng, Pico and what Kokoro does without weights: what each does alone, beside the promises of every engine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 import configs
 import models
@@ -20,6 +21,9 @@ from models import pico
 from models.espeak import library
 from models.espeak.library import SAMPLE_RATE
 from models.espeak.voices import VoiceSettings, language_of, settings_for
+from models.kokoro.phonemes import RUN_PHONEMES, runs
+from models.kokoro.speaker import ESPEAK_NAMES
+from models.kokoro.styles import KokoroVoice, at_home, expected, measured, mixture
 from models.speech.expressive import STYLES, ProsodyChange, styled
 from models.speech.kokoro import espeak_synthesizer, median_pitch_hz
 from tests.models import hearing
@@ -96,18 +100,20 @@ def test_a_clip_is_imitated_in_its_pitch_and_out_of_reach_by_the_nearest() -> No
         assert median_pitch_hz(Clip(silence, 16_000)) is None
 
 
-@pytest.mark.parametrize(
-    ("style", "speed", "longer", "higher"),
-    [
-        ("please speak very slowly", 1, 1.33, 1), ("etwas schneller", 1, 0.77, 1), ("Traurig!", 1, 1.17, 0.85),
-        ("cheerful and bright", 1, 0.9, 1.3), ("a DEEP voice", 1, 1, 0.83), ("like a pirate", 1, 1, 1), ("", 1, 1, 1),
-        ("", 0.5, 2, 1), ("", 2, 0.5, 1),
-    ],
-)  # fmt: skip
-def test_style_and_speed(style: str, speed: float, longer: float, higher: float) -> None:
-    plain, changed = spoken(SENTENCE, THORSTEN), spoken(SENTENCE, THORSTEN, speed=speed, style=style)
-    assert len(changed) == pytest.approx(longer * len(plain), rel=0.08)
-    assert pitch_of(changed).f0_hz == pytest.approx(higher * pitch_of(plain).f0_hz, rel=0.08)
+CHANGES = {
+    ("please speak very slowly", 1): (1.33, 1), ("etwas schneller", 1): (0.77, 1), ("Traurig!", 1): (1.17, 0.85),
+    ("cheerful and bright", 1): (0.9, 1.3), ("a DEEP voice", 1): (1, 0.83), ("like a pirate", 1): (1, 1),
+    ("", 1): (1, 1), ("", 0.5): (2, 1), ("", 2): (0.5, 1),
+}  # fmt: skip
+"""By style and speed: how much longer and higher a sentence is."""
+
+
+def test_style_and_speed() -> None:
+    plain = spoken(SENTENCE, THORSTEN)
+    for (style, speed), (longer, higher) in CHANGES.items():
+        changed = spoken(SENTENCE, THORSTEN, speed=speed, style=style)
+        assert len(changed) == pytest.approx(longer * len(plain), rel=0.08), (style, speed)
+        assert pitch_of(changed).f0_hz == pytest.approx(higher * pitch_of(plain).f0_hz, rel=0.08), (style, speed)
 
 
 def test_words_of_styles_are_lower_case_and_belong_to_one_and_changes_add_up() -> None:
@@ -174,8 +180,82 @@ def test_no_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_text_hears_nothing_of_those_before_it() -> None:
-    first = said(GERMAN)
-    for text, language in (("hello " * 20, "en"), ("Ciao, bella signora.", "it"), ("x", "de")):
-        said(text, language=language)
-        assert np.array_equal(said(GERMAN), first)
+# Kokoro: its phonemes and its mixtures of styles, which need no weights
+
+
+PHONEME_VOICES = sorted({*ESPEAK_NAMES.values(), "en"})
+SPELLED = {
+    ("The better boy joined a church choir.", "en-us"): "ðə bˈɛTəɹ bˈY ʤˈYnd ə ʧˈɜɹʧ kwˈIəɹ.",
+    ("No boats near the chair.", "en"): "nˈQ bˈQts nˌɪə ðə ʧˈɛː.",
+    ("Bonjour, ça va ?", "fr"): "bɔ̃ʒˈuʁ, sa vˈa?",
+    ("Gli zii: pizza!", "it"): "ʎɪ ʣjˈi: pˈiʦːa!",
+    ("Zwölf Äpfel für die Häuser im Dorf, bitte!", "de"): "ʦvˈœlf ˈɛpfəl fyːʁ diː hˈYzɐ ɪm dˈɔʁf, bˈɪtə!",
+    ("आज आप कैसे हैं? सुबह।", "hi"): "ˈaːɟ ˌaːp kˈɛːseː hɛ̃? sˈʊbəh.",
+}
+
+
+def test_phonemes_are_spelled_as_the_network_learned_them() -> None:
+    assert {order: runs(*order) for order in SPELLED} == {order: [spelled] for order, spelled in SPELLED.items()}
+
+
+def test_numbers_and_abbreviations_are_read_out_and_end_no_sentence() -> None:
+    (said,) = runs("Dr. Smith paid 3.50, didn't he? Yes — he did; well: good... And so on.", "en-us")
+    assert "dˈɑktəɹ smˈɪθ" in said
+    assert [char for char in said if char in ".,!?;:—…"] == [",", "?", "—", ";", ":", "…", "."]
+    # Words of other languages bring no marks along.
+    assert not set("()^") & set("".join(runs("El weekend y le café (du soir) ^ привет", "es")))
+
+
+def test_what_cannot_be_spoken_gives_no_run_or_a_short_one() -> None:
+    for text in ("", " ", "\0", "\ud800", "—", "...", "\u0301" * 300):
+        assert all(len(run) < 40 for run in runs(text, "en-us")), text
+
+
+def test_no_run_is_longer_than_the_network_takes_well() -> None:
+    for text in ("9" * 300, "a" * 300, "😀" * 300, "天" * 300, "word " * 60, "-" * 300, "﷽" * 50):
+        for voice in PHONEME_VOICES:
+            assert all(0 < len(run) <= RUN_PHONEMES for run in runs(text, voice)), (text[:5], voice)
+    assert " ".join(runs("7" * 300, "en-us")).count("sˈɛvən") >= 300, "every digit is read"
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(max_size=80), voice=st.sampled_from(PHONEME_VOICES))
+def test_any_text_has_phonemes_or_none(text: str, voice: str) -> None:
+    assert all(0 < len(run) <= RUN_PHONEMES for run in runs(text, voice))
+
+
+def test_weights_are_kept_as_shares() -> None:
+    voice = KokoroVoice(styles={"af_heart": 3, "af_bella": 1})
+    assert voice.styles == {"af_heart": 0.75, "af_bella": 0.25}
+    assert KokoroVoice.model_validate_json(voice.model_dump_json()) == voice
+
+
+def test_a_voice_that_is_none_is_refused() -> None:
+    for styles in ({}, {"a": 0}, {"a": -1}, {"a": float("inf")}, {"a": float("nan")}):
+        with pytest.raises(ValidationError):
+            KokoroVoice.model_validate({"styles": styles})
+    for more in ({"speed": 0}, {"more": 1}):
+        with pytest.raises(ValidationError):
+            KokoroVoice.model_validate({"styles": {"a": 1}} | more)
+
+
+def test_a_mixture_is_of_the_two_styles_beside_a_height_and_out_of_reach_of_the_nearest() -> None:
+    for f0_hz in (80.0, 100.0, 130.5, 160.0, 184.0, 200.0):
+        shares = mixture(f0_hz)
+        assert sum(shares.values()) == pytest.approx(1)
+        assert expected(shares).f0_hz == pytest.approx(f0_hz, abs=1)
+        assert len(shares) <= 2
+    outermost = {(20, "en"): "am_onyx", (2000, "fr"): "bf_isabella", (20, "de"): "im_nicola", (2000, "de"): "if_sara"}
+    assert {order: mixture(*order) for order in outermost} == {order: {name: 1} for order, name in outermost.items()}
+
+
+def test_every_style_is_measured_by_ear_and_by_level() -> None:
+    assert len(measured()) == 54
+    assert all(70 < one.f0_hz < 350 and 0.03 < one.loudness < 0.3 for one in measured().values())
+
+
+def test_a_man_is_half_a_native_abroad() -> None:
+    for language, native in (("fr", "ff_siwis"), ("de", "ff_siwis"), ("es", "em_alex"), ("it", "im_nicola")):
+        assert at_home({"am_adam": 0.6, "am_echo": 0.4}, language) == {"am_adam": 0.3, "am_echo": 0.2, native: 0.5}
+        assert sum(at_home({native: 1.0}, language).values()) == 1
+    assert at_home({"am_adam": 1.0}, "en") == {"am_adam": 1.0}

@@ -41,7 +41,7 @@ from models.transcription.whisper import (
     is_heard,
     sentences,
 )
-from tests.models.hearing import noise
+from tests.models.hearing import NO_VOICES, noise
 
 
 def words(text: str, each_s: float = 0.5) -> list[TimedWord]:
@@ -273,24 +273,19 @@ def test_speech_without_words_is_what_is_left() -> None:
 
 
 def test_what_is_no_voice_is_none() -> None:
-    kinds = ("silence", "noise", "faint noise", "hum", "beeps", "clicks", "chords")
-    assert not {kind: spans for kind in kinds if (spans := spoken(noise(kind, SAMPLE_RATE)))}
+    assert not {kind: spans for kind in NO_VOICES if (spans := spoken(noise(kind, SAMPLE_RATE)))}
 
 
 LOWEST = THRESHOLDS[-1]
 
 
-@pytest.mark.parametrize(
-    ("highest", "at"),
-    [
+def test_a_soft_voice_is_found_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    second = np.concatenate([np.ones(31), np.zeros(31)])
+    for highest, at in (
         *(([LOWEST - 0.01], []), ([LOWEST], [0]), ([LOWEST + 0.01], [0])),
         *(([0.49, 0.4], [0, 1]), ([0.5, 0.4], [0]), ([0.4, 0.51], [1])),
-    ],
-)
-def test_a_soft_voice_is_found_where_there_is_no_other(
-    highest: list[float], at: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    second = np.concatenate([np.ones(31), np.zeros(31)])
-    monkeypatch.setattr("faster_whisper.vad.get_vad_model", lambda: lambda _: np.outer(highest, second).ravel())
-    spans = spoken(np.zeros(SAMPLE_RATE * 2 * len(highest), np.float32))
-    assert [int(span.start + span.end) // 4 for span in spans] == at
+    ):
+        chances = np.outer(highest, second).ravel()
+        monkeypatch.setattr("faster_whisper.vad.get_vad_model", lambda chances=chances: lambda _: chances)
+        spans = spoken(np.zeros(SAMPLE_RATE * 2 * len(highest), np.float32))
+        assert [int(span.start + span.end) // 4 for span in spans] == at, highest

@@ -15,9 +15,10 @@ from models.weights.lock import resolve, update
 from models.weights.stanzas import SHIPPED, Repository, read, repositories
 from models.weights.store import WeightsError
 from tests.docs.pages import ROOT
-from tests.models.weights.hub import LARGE, NEW, OLD, Hub, digest
+from tests.models.weights.hub import LARGE, NEW, OLD, Hub, digest, found
 
 WANTED = Repository(repository="owner/toy", licence="MIT")
+WANTED_FILES = (LARGE, "config.json", "1_Pooling/config.json")
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_a_repository_becomes_a_commit_and_every_wanted_file_a_hash(hub: Hub, lo
     assert changed == {"toy": (None, stanza)}
     assert (stanza.source, stanza.revision, stanza.licence) == (("hub:owner/toy",), OLD, "MIT")
     assert {name: pin.sha256 for name, pin in stanza.files.items()} == {
-        name: digest(hub.files[name]) for name in (LARGE, "config.json", "1_Pooling/config.json")
+        name: digest(hub.files[name]) for name in WANTED_FILES
     }
     assert stanza.size_bytes == sum(len(hub.files[name]) for name in stanza.files)
     assert sorted(set(hub.asked)) == ["1_Pooling/config.json", "config.json"], "large files are not downloaded"
@@ -114,13 +115,6 @@ def test_the_command_locks_what_a_profile_loads(home: Path, hub: Hub, lock: Path
         main(["lock", "mine", "--offline"])
 
 
-def test_what_is_locked_is_fetched_and_verified(hub: Hub, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    update({"toy": WANTED}, lock, endpoint=hub.address)
-    monkeypatch.setattr(store, "LOCK", lock)
-    store.check("toy", only_pinned=True)
-    assert store.manifest()["toy"].revision == OLD
-
-
 def test_a_start_refuses_what_is_not_locked(home: Path, hub: Hub, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     want(home)
     monkeypatch.setattr(store, "LOCK", lock)
@@ -136,12 +130,15 @@ def test_a_start_refuses_what_is_not_locked(home: Path, hub: Hub, lock: Path, mo
         store.check("toy", only_pinned=True)
     update({"toy": WANTED}, lock, endpoint=hub.address)
     store.check("toy", only_pinned=True)
+    assert store.manifest()["toy"].revision == OLD
     want(home, "owner/other")
     with pytest.raises(WeightsError, match="were locked for another repository"):
         store.check("toy")
 
 
-def test_weights_of_the_hub_are_locked_at_their_first_use_where_that_is_allowed(home: Path, hub: Hub) -> None:
+def test_weights_of_the_hub_are_locked_at_their_first_use_where_that_is_allowed_and_nothing_else_is_fetched(
+    home: Path, hub: Hub
+) -> None:
     want(home)
     with pytest.raises(WeightsError, match="are not locked to a commit"):
         store.ensure("toy")
@@ -152,7 +149,8 @@ def test_weights_of_the_hub_are_locked_at_their_first_use_where_that_is_allowed(
         run(program, hub)
         hub.commit = NEW
     assert read(home / "hub.lock")["toy"].revision == OLD
-    assert (store.ensure("toy", offline=True) / LARGE).read_bytes() == hub.files[LARGE]
+    assert found(store.ensure("toy", offline=True)) == {name: hub.files[name] for name in WANTED_FILES}
+    assert set(hub.asked) == set(WANTED_FILES)
 
 
 def test_an_operators_own_stanza_comes_before_what_is_wanted(home: Path, hub: Hub) -> None:

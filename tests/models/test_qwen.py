@@ -1,0 +1,90 @@
+"""Qwen3-TTS's engine and designer on its true package, in the environment that `make setup-qwen` makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import wave
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from audio.pitch import Pitch
+from models.voice_design.adapter import Try
+from models.voice_design.qwen import Description, QwenDesigner, hint
+from tests.models.qwen_child import HUM, JOB, TONE, load_designer, load_speaker
+
+ROOT = Path(__file__).parents[2]
+PYTHON = Path(os.environ.get("PARLANCE_QWEN_PYTHON", ROOT / ".venv" / "qwen" / "bin" / "python"))
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """By the name of each check of `qwen_child`: empty where it held, else the traceback."""
+    if not PYTHON.exists():
+        pytest.skip(f"{PYTHON} is missing: `make setup-qwen` makes the environment of Qwen3-TTS")
+    home = tmp_path_factory.mktemp("qwen")
+    (home / "voices").mkdir()
+    for name, rate, samples in (("f", 24_000, TONE), ("m", 16_000, HUM)):
+        with wave.open(str(home / "voices" / f"{name}.wav"), "wb") as file:
+            file.setparams((1, 2, rate, 0, "NONE", ""))
+            file.writeframes(samples)
+        (home / "voices" / f"{name}.txt").write_text("Das wird gesagt.")
+    environment = os.environ | {"PARLANCE_HOME": str(home), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [PYTHON, "-m", "tests.models.qwen_child", home / "twins"]
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return dict(json.loads(run.stdout.splitlines()[-1]))
+
+
+def test_every_check_holds(outcomes: dict[str, str]) -> None:
+    assert len(outcomes) == 17
+    assert not any(outcomes.values()), "\n".join(outcomes.values())
+
+
+# By names that docs/threat-model.md has.
+
+
+def test_control_tokens_of_a_client_are_text(outcomes: dict[str, str]) -> None:
+    assert outcomes["control_tokens_of_a_client_are_text"] == ""
+
+
+def test_a_passage_that_cannot_be_spoken_fails_alone(outcomes: dict[str, str]) -> None:
+    assert outcomes["a_passage_that_cannot_be_spoken_fails_alone"] == ""
+
+
+def test_what_is_remembered_of_a_clip_is_remembered_for_its_organisation(outcomes: dict[str, str]) -> None:
+    assert outcomes["stored_voices_are_listened_to_at_start_and_clips_once_for_each_organisation"] == ""
+
+
+def test_another_environment_says_what_to_do(tmp_path: Path) -> None:
+    for load in (load_speaker, load_designer):
+        with pytest.raises(RuntimeError, match="no qwen-tts; run `make setup-qwen` to make the environment"):
+            load(tmp_path)
+
+
+def heard(f0_hz: float) -> Pitch:
+    return Pitch(f0_hz, f0_hz, f0_hz, 300)
+
+
+def test_what_was_heard_is_said() -> None:
+    words = {
+        125: "slightly deeper", 130: "noticeably deeper", 146: "noticeably deeper", 147: "much deeper",
+        100: "slightly higher pitched", 93: "noticeably higher pitched", 80: "much higher pitched",
+    }  # fmt: skip
+    for f0_hz, says in words.items():
+        assert hint(heard(f0_hz), 110) == f"The voice is {says} than one would expect, around 110 Hz."
+
+
+def test_the_last_voice_that_was_heard_decides_what_is_said() -> None:
+    designer = QwenDesigner.__new__(QwenDesigner)  # without weights
+    first = designer.propose(JOB, [])
+    assert first == Description("A deep man.", 7, 0.9)
+    tries = [Try(first, heard(220)), Try(first, heard(90)), Try(first, None)]
+    assert "much deeper" in designer.propose(JOB, tries[:1]).instruct
+    later = designer.propose(JOB, tries)
+    assert later.instruct.startswith("A deep man. The voice is noticeably higher pitched")
+    assert later.seed == 10
+    assert designer.propose(replace(JOB, seed=8), []).seed == 8
