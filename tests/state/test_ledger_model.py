@@ -261,9 +261,10 @@ TestLedger = LedgerMachine.TestCase
 def test_the_ledger_agrees_with_the_oracle_for_two_thousand_histories() -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
-    run_state_machine_as_test(
-        LedgerMachine,
-        settings=settings(
-            max_examples=2000, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
+    many = settings(
+        LedgerMachine.TestCase.settings,
+        max_examples=2000,
+        stateful_step_count=60,
+        suppress_health_check=list(HealthCheck),
     )
+    run_state_machine_as_test(LedgerMachine, settings=many)  # type: ignore[no-untyped-call]

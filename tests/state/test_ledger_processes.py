@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from sqlalchemy import select
 
-from contract.errors import STATE_UNAVAILABLE, ApiError
+from contract.errors import ORG_SPEND_LIMIT, STATE_UNAVAILABLE, USER_SPEND_LIMIT, ApiError
 from state.accounts import organisations
 from state.billing import audit, months, postings, purse, upkeep
 from state.billing.ledger import Ledger
@@ -46,6 +46,7 @@ PLANS = (
     ("heal", "slow rows", "ask", "leave", "heal"),
     ("heal", "ask", "ask", "ask", "a long time", "settle", "top up", "top up"),
     ("heal", "lost fills", "ask", "heal", "ask"),
+    ("heal", "slow fills", "ask", "unused", "heal"),
 )
 SECONDS = (1, 6, LEASE_S + 1, LEASE_S + 1, 70 * 86_400, -3600)
 STEPS = {
@@ -115,7 +116,7 @@ class Processes(Interleaved):
         self.alive = [Process(self.calls), Process(self.calls)]
         self.chance = random.Random(seed)
         self.plan: list[str] = []
-        self.is_calm, self.has_died, self.set_back = seed % 2 == 0, False, 0
+        self.is_calm, self.was_quiet, self.has_died, self.set_back = seed % 2 == 0, True, False, 0
         self.fates: dict[Any, str] = {}
         self.requests: list[Request] = []
         self.limits = {user: self.chance.choice(LIMITS) for user in (None, EVE)}
@@ -135,6 +136,7 @@ class Processes(Interleaved):
     def step(self) -> None:
         """One of STEPS; now and then the next one comes without waiting for what is under way."""
         self.is_hasty = self.chance.random() < 0.2
+        self.was_quiet = not self.calls and all(task.done() for task in self.tasks)
         if not self.plan:
             (step,) = self.chance.choices([*STEPS], [*STEPS.values()])
             self.plan = [step] if self.chance.random() < 0.5 else [*self.chance.choice(PLANS)]
@@ -152,8 +154,11 @@ class Processes(Interleaved):
                 self.fates[upkeep.mark] = "waits" if step == "slow marks" or self.is_calm else BAD[1]
             case "slow rows":
                 self.fates[postings.reserve] = "waits"
-            case "lost fills":
-                self.fates[purse.fill] = BAD[1]
+            case "lost fills" | "slow fills":
+                self.fates[purse.fill] = BAD[1] if step == "lost fills" else "waits"
+            case "unused":
+                for each in self.alive * (purse.UNUSED_TURNS + 1):
+                    self.spawn(each.ledger.tend())
             case "a long time":
                 self.time_passes(LEASE_S + 1)
             case "heal":
@@ -195,8 +200,10 @@ class Processes(Interleaved):
         caller = replace(of_key(), user_id=user, user=user and "eve", org_limited=limited[0])  # type: ignore[arg-type]
         caller = replace(caller, user_limited=limited[1] and user is not None)
         about: Any = {"line": "chat:m", "model": "m", "request_id": "r"}
-        asking = process.ledger.reserve(caller, estimate_micro_eur=self.chance.choice(AMOUNTS), **about)
-        self.requests.append(Request(process, self.spawn(asking)))
+        amount = self.chance.choice(AMOUNTS)
+        asking = self.spawn(process.ledger.reserve(caller, estimate_micro_eur=amount, **about))
+        self.requests.append(Request(process, asking))
+        self.refusal_is_right(process, asking, user, amount)
 
     def ongoing(self) -> list[tuple[Request, Reservation]]:
         held = [(each, each.hold) for each in self.requests if each.process in self.alive and not each.ending]
@@ -210,7 +217,7 @@ class Processes(Interleaved):
                 request.was_noted = True
                 self.spawn(request.process.ledger.mark())
             case "top up":
-                self.spawn(hold.top_up(amount))
+                self.refusal_is_right(request.process, self.spawn(hold.top_up(amount)), hold.entry.user_id, amount)
             case "learn of a limit":
                 self.spawn(hold.limit(replace(hold.caller, org_limited=True), amount))
             case "settle":
@@ -286,6 +293,17 @@ class Processes(Interleaved):
                 assert line.cost == ending.result()
                 assert not request.process.is_sure or line.cost >= min(request.cost, hold.held_micro_eur)
                 assert request.was_noted or line.cost <= request.cost
+
+    def refusal_is_right(self, process: Process, asking: asyncio.Task[Any], user: int | None, amount: int) -> None:
+        """A limit refuses only what neither it nor a purse of the process has left."""
+        self.all_is_right()
+        error = asking.exception() if asking.done() and not asking.cancelled() else None
+        is_limit = isinstance(error, ApiError) and error.fault in (ORG_SPEND_LIMIT, USER_SPEND_LIMIT)
+        if is_limit and self.is_calm and self.was_quiet and not self.is_hasty and not self.calls:
+            rest = {payer: limit - self.taken[payer] for payer, limit in self.limits.items() if limit is not None}
+            for (_, owner), one in process.ledger._purses._purses.items():
+                rest |= {payer: rest[payer] + one.free_micro_eur for payer in {None, owner} & rest.keys()}
+            assert min(rest[payer] for payer in {None, user} & rest.keys()) < amount, "it is left, and is refused"
 
     def what_it_holds_is_there(self, process: Process) -> None:
         """Each request has its money in one place, and a purse promises no more than its row holds."""

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, delete, select, update
 
-from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, ApiError
 from state.billing import audit, purse
 from state.billing import ledger as ledger_module
@@ -29,27 +28,28 @@ async def in_purses(database: Database) -> int:
     return await database.run(audit.in_advance)
 
 
-@pytest.mark.parametrize(
-    ("limit", "micro_eur", "held"),
-    [
-        (LIMIT, 10, 10 * REQUESTS),  # for so many requests
-        (None, 10, 0),
-        (SHARE * 1000, 10, 1000),  # no more than a sixteenth
-        (SHARE * 1000 - 1, 10, 990),  # in whole requests
-        (SHARE * 20, 10, 20),
-        (SHARE * 20 - 1, 10, 10),  # less than two: what the request needs, by itself
-    ],
-)
+HELD = {
+    LIMIT: 10 * REQUESTS,  # for so many requests
+    None: 0,
+    SHARE * 1000: 1000,  # no more than a sixteenth
+    SHARE * 1000 - 1: 990,  # in whole requests
+    SHARE * 20: 20,
+    SHARE * 20 - 1: 10,  # less than two: what the request needs, by itself
+}
+"""Micro-EUR that are held for a request that needs 10, by the limit."""
+
+
 async def test_a_purse_is_a_share_of_what_the_limit_leaves_and_near_the_limit_there_is_none(
-    database: Database, limit: int | None, micro_eur: int, held: int
+    database: Database,
 ) -> None:
-    caller, ledger = await make_caller(database, limit), Ledger(database)
-    hold = await reserve(ledger, caller, micro_eur)
-    assert await money(database, caller) == (0, held)
-    assert await in_purses(database) == (held if hold.purse else 0)
-    await hold.settle(micro_eur, 1, "tokens")
-    await ledger.close()
-    assert await money(database, caller) == (micro_eur, 0)
+    for limit, held in HELD.items():
+        caller, ledger = await make_caller(database, limit, org=f"org-{limit}"), Ledger(database)
+        hold = await reserve(ledger, caller, 10)
+        assert await money(database, caller) == (0, held), limit
+        assert await in_purses(database) == (held if hold.purse else 0)
+        await hold.settle(10, 1, "tokens")
+        await ledger.close()
+        assert await money(database, caller) == (10, 0), limit
 
 
 async def test_what_a_purse_holds_is_had_without_the_database(database: Database) -> None:
@@ -64,35 +64,15 @@ async def test_what_a_purse_holds_is_had_without_the_database(database: Database
     assert await line_count(database) == 50
 
 
-@pytest.mark.parametrize(("cost", "left"), [(9, 91), (10, 90), (11, 89), (100, 0), (101, 0), (1600, 0), (1601, 0)])
-async def test_a_cost_takes_what_was_held_then_the_purse_then_the_limit(
-    database: Database, cost: int, left: int
-) -> None:
-    caller, ledger = await make_caller(database, SHARE * 100), Ledger(database)
-    hold = await reserve(ledger, caller, 10)
-    charged = min(cost, SHARE * 100)
-    assert await hold.settle(cost, 1, "tokens") == charged
-    assert await money(database, caller) == (charged, left)
-    await ledger.close()
-    assert await money(database, caller) == (charged, 0)
-
-
-async def test_whoever_needs_what_a_purse_has_free_gets_it(database: Database) -> None:
-    caller, ledger = await make_caller(database, LIMIT, LIMIT), Ledger(database)
-    first = await reserve(ledger, caller, 10)
-    # Another purse of the organisation, which is emptied too.
-    second = await reserve(ledger, Caller(**_of_organisation(caller)), 10)
-    rest = await reserve(ledger, caller, LIMIT - 20)
-    assert await money(database, caller) == (0, LIMIT)
-    assert await fault_of(reserve(ledger, caller, 1)) == "ORG_SPEND_LIMIT"
-    assert [await hold.settle(10, 1, "tokens") for hold in (first, second)] == [10, 10]
-    await rest.void()
-    await ledger.close()
-
-
-def _of_organisation(caller: Caller) -> dict[str, Any]:
-    fields = {name: getattr(caller, name) for name in ("org_id", "org", "key_id", "tariff", "scopes", "org_limited")}
-    return fields | {"user_id": None, "user": None}
+async def test_a_cost_takes_what_was_held_then_the_purse_then_the_limit(database: Database) -> None:
+    for cost, left in ((9, 91), (10, 90), (11, 89), (100, 0), (101, 0), (1600, 0), (1601, 0)):
+        caller, ledger = await make_caller(database, SHARE * 100, org=f"org-{cost}"), Ledger(database)
+        hold = await reserve(ledger, caller, 10)
+        charged = min(cost, SHARE * 100)
+        assert await hold.settle(cost, 1, "tokens") == charged
+        assert await money(database, caller) == (charged, left)
+        await ledger.close()
+        assert await money(database, caller) == (charged, 0)
 
 
 async def test_a_stream_tops_up_from_the_purse_and_to_the_last_of_the_limit(database: Database) -> None:
@@ -190,19 +170,6 @@ async def test_the_purse_of_a_dead_process_ends_with_its_lease_and_only_unsettle
     assert short.purse
 
 
-@pytest.mark.usefixtures("marks_at_once")
-async def test_a_recovered_stream_is_charged_although_others_took_all_that_was_left(database: Database) -> None:
-    caller, dead, alive = await make_caller(database, SHARE * 100), Ledger(database), Ledger(database)
-    stream = await reserve(dead, caller, 10)
-    stream.note(10, 3, "tokens")
-    await dead.mark()
-    others = await reserve(alive, caller, SHARE * 100 - 100)
-    await pass_time(database, LEASE_S + 1)
-    assert await alive.reap() == 2
-    assert await money(database, caller) == (10, others.held_micro_eur)
-    assert await database.run(audit.recovered) == 1
-
-
 async def test_a_process_that_outlived_its_lease_bills_what_the_limit_has_left(database: Database) -> None:
     caller, slow, other = await make_caller(database, LIMIT), Ledger(database), Ledger(database)
     holds = [await reserve(slow, caller, 10, f"r{n}") for n in range(5)]
@@ -235,37 +202,6 @@ def _lose_purse(connection: Connection) -> None:
     is_purse = (reservations.c.line == PURSE) & (reservations.c.state == "held")
     (held,) = connection.execute(delete(reservations).where(is_purse).returning(reservations.c.held_micro_eur)).one()
     connection.execute(update(budgets).values(held_micro_eur=budgets.c.held_micro_eur - held))
-
-
-@pytest.mark.parametrize(("is_void", "cost"), [(True, 0), (False, 0), (False, 9), (False, 10), (False, 11)])
-@pytest.mark.usefixtures("marks_at_once")
-async def test_what_a_row_may_hold_by_now_never_comes_back_to_the_purse(
-    database: Database, is_void: bool, cost: int
-) -> None:
-    caller, forgetful = await make_caller(database, LIMIT), ForgetfulDatabase(database)
-    ledger = Ledger(forgetful)
-    hold = await reserve(ledger, caller, 10)
-    (giver,) = ledger._purses._purses.values()
-    hold.note(5, 2, "tokens")
-    forgetful.is_forgetful = True
-    await ledger.mark()
-    forgetful.is_forgetful = False
-    await (hold.void() if is_void else hold.settle(cost, 3, "tokens"))
-    assert giver.free_micro_eur == await in_purses(database) == 10 * (REQUESTS - 1)
-    await ledger.close()
-    assert await money(database, caller) == (cost, 0)
-
-
-class ForgetfulDatabase(WatchedDatabase):
-    """A database that commits, and loses the connection before it can say so."""
-
-    is_forgetful = False
-
-    async def run(self, transaction: Callable[[Connection], Any], **how: Any) -> Any:
-        result = await super().run(transaction, **how)
-        if self.is_forgetful:
-            raise STATE_UNAVAILABLE()
-        return result
 
 
 async def test_a_purse_is_kept_until_its_last_bill(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
