@@ -129,6 +129,20 @@ def test_a_cold_engine_is_waited_for_as_long_as_it_loads() -> None:
     assert result.engines[0].cold_hits == 1
 
 
+def test_more_than_slots_and_queue_are_refused() -> None:
+    for count, busy in ((4, 0), (5, 0), (6, 1)):
+        trace = trace_of([(0.0, 1, 1.0), *((50.0, 1, 30.0) for _ in range(count))])
+        result = play(trace, {"e0": setup(most=1, slots=2, max_queued=3)}, "always on", grace_s=300)
+        assert np.count_nonzero(result.outcome == SimulatedOutcome.BUSY) == busy, count
+
+
+def test_who_asks_little_does_not_wait_behind_a_flood() -> None:
+    flood = [(1 + number / 100, 1, 2.0) for number in range(200)]
+    trace = trace_of([*flood, (0.5, 2, 0.1), *((20.0 + number, 2, 0.1) for number in range(5))])
+    told = summary(trace, play(trace, {"e0": setup(most=1, slots=4)}, "always on", grace_s=600))
+    assert told.others_p95_s * 5 < told.p50_s
+
+
 def test_each_call_beside_others_takes_longer_by_the_slowdown() -> None:
     calls = [(50.0, 1, 10.0), (50.0, 1, 10.0)]
     ends = [

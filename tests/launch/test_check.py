@@ -265,16 +265,12 @@ def test_every_profile_can_be_wired(profile: str) -> None:
 
 
 def test_the_graph_is_refused_as_a_whole_by_a_sentence_that_names_stanza_and_key() -> None:
-    at_fault: list[tuple[type[Exception], dict[str, Any], str]] = [
-        (OptionsError, {"options": {"enginee": {}}}, ".serving] `options.enginee`: there is no such option"),
-        (DeploymentTableError, {"deployment": {"num_replicas": 2}}, "`num_replicas` cannot be set here"),
-    ]
-    for kind, serving, says in at_fault:
-        with pytest.raises(kind) as caught:
-            graph.wire(changed(**serving), IngressArgs())
-        sentence = str(caught.value)
-        assert sentence.startswith("chat.toml [smollm2-135m-instruct")
-        assert says in sentence
+    model = EMBEDDED.embeddings["all-minilm-l6-v2"]  # nothing else reads its options before it is loaded
+    wrong = model.model_copy(update={"serving": model.setup.model_copy(update={"options": {"dtype": "float61"}})})
+    with pytest.raises(OptionsError, match=r"^embeddings\.toml \[all-minilm-l6-v2\.serving\] `options\.dtype`: "):
+        graph.wire(EMBEDDED.model_copy(update={"embeddings": {model.id: wrong}}), IngressArgs())
+    with pytest.raises(DeploymentTableError, match=r"^chat\.toml \[smollm2-135m-instruct.*`num_replicas` cannot be"):
+        graph.wire(changed(deployment={"num_replicas": 2}), IngressArgs())
 
 
 def test_a_plan_reads_what_a_config_file_says() -> None:
