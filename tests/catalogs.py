@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import configs
 from contract.catalog import (
@@ -19,6 +19,8 @@ from contract.catalog import (
     VoiceDesignModel,
 )
 from contract.decisions.questions import Preset
+
+M = TypeVar("M", bound=Model)
 
 REAL = configs.load("embedded")
 
@@ -52,20 +54,17 @@ def speakers() -> dict[str, SpeechModel]:
     return {id: model.model_copy(update=change) for id, model in REAL.speech.items()}
 
 
-def obedient_speaker(model: SpeechModel) -> SpeechModel:
-    """An engine with the manners of its stanza, but one stream, and an adapter that obeys."""
+def obeying(model: M, engine: str, **change: Any) -> M:
+    """A model with the manners of its stanza, apart from `change`, and an adapter that obeys."""
     assert model.serving
-    change = {
-        "adapter": "tests.engines:ObedientSpeaker",
-        "runtime": "obedient",
-        "languages": (),
-        "fallback": None,
-        "by_default": None,
-        "weights": None,
-        "max_ongoing_requests": 1,
-        "options": {},
-    }
-    return model.model_copy(update={"serving": model.serving.model_copy(update=change)})
+    obeys = {"adapter": f"tests.engines:{engine}", "runtime": "obedient", "weights": None}
+    return model.model_copy(update={"serving": model.serving.model_copy(update=obeys | change)})
+
+
+def obedient_speaker(model: SpeechModel) -> SpeechModel:
+    """It has one stream."""
+    none = {"languages": (), "fallback": None, "by_default": None, "options": {}}
+    return obeying(model, "ObedientSpeaker", max_ongoing_requests=1, **none)
 
 
 def transcribers() -> dict[str, TranscriptionModel]:
@@ -76,16 +75,7 @@ def transcribers() -> dict[str, TranscriptionModel]:
 
 
 def obedient_transcriber(model: TranscriptionModel) -> TranscriptionModel:
-    """A transcriber with the manners of its stanza, and an adapter that obeys."""
-    assert model.serving
-    change = {
-        "adapter": "tests.engines:ObedientTranscriber",
-        "runtime": "obedient",
-        "weights": None,
-        "options": {"lacks_languages": ["yue"]},
-        "idle_s": 2,
-    }
-    return model.model_copy(update={"serving": model.serving.model_copy(update=change)})
+    return obeying(model, "ObedientTranscriber", options={"lacks_languages": ["yue"]}, idle_s=2)
 
 
 def designers() -> dict[str, VoiceDesignModel]:
@@ -95,10 +85,8 @@ def designers() -> dict[str, VoiceDesignModel]:
 
 
 def obedient_designer(model: VoiceDesignModel) -> VoiceDesignModel:
-    """A designer with the manners of its stanza, and an adapter that obeys."""
-    change = {"adapter": "tests.engines:ObedientDesigner", "runtime": "obedient", "weights": None, "options": {}}
-    serving = model.serving or run_by("ObedientDesigner", load_s=2)
-    return model.model_copy(update={"serving": serving.model_copy(update=change | {"idle_s": 2})})
+    known = model if model.serving else model.model_copy(update={"serving": run_by("ObedientDesigner", load_s=2)})
+    return obeying(known, "ObedientDesigner", options={}, idle_s=2)
 
 
 def scorer(model_id: str) -> DecisionModel:

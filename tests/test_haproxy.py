@@ -29,8 +29,6 @@ from contract.errors import NOT_FOUND, OVERLOADED, RATE_LIMIT_EXCEEDED, UPSTREAM
 from tests.state.servers import free_port, wait_until
 from tests.waiting import until
 
-pytestmark = pytest.mark.anyio
-
 SCRIPT = Path(__file__).parent.parent / "deployments/haproxy"
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 
@@ -142,31 +140,27 @@ async def close(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
+@asynccontextmanager
+async def proxied_by(folder: Path, timeout_client_s: int = 75, **environment: str) -> AsyncIterator[HAProxyConfig]:
+    """HAProxy before the app, with variables that begin with PARLANCE_."""
+    variables = {f"PARLANCE_{name}": value for name, value in environment.items()}
+    async with upstream() as port:
+        with haproxy(folder, port, variables, timeout_client_s=timeout_client_s) as config:
+            yield config
+
+
 @pytest.fixture
 async def proxied(tmp_path: Path) -> AsyncIterator[HAProxyConfig]:
     """HAProxy with a client timeout of two seconds, which serves ten connections of an address that is no proxy."""
-    environment = {"PARLANCE_CONNECTIONS_PER_ADDRESS": "10", "PARLANCE_PROXIES": "::1"}
-    async with upstream() as port:
-        with haproxy(tmp_path, port, environment, timeout_client_s=2) as config:
-            yield config
-
-
-@pytest.fixture
-async def unset(tmp_path: Path) -> AsyncIterator[HAProxyConfig]:
-    """HAProxy as it is by default: this machine may have any number of connections, but is not believed."""
-    async with upstream() as port:
-        with haproxy(tmp_path, port, {"PARLANCE_CONNECTIONS_PER_ADDRESS": "1"}, timeout_client_s=75) as config:
-            yield config
+    async with proxied_by(tmp_path, 2, CONNECTIONS_PER_ADDRESS="10", PROXIES="::1") as config:
+        yield config
 
 
 @pytest.fixture
 async def trusting(tmp_path: Path) -> AsyncIterator[HAProxyConfig]:
     """HAProxy behind a proxy on this machine."""
-    async with upstream() as port:
-        file, _ = configuration(tmp_path, port)
-        with haproxy(tmp_path, port, {"PARLANCE_PROXIES": "10.0.0.0/8 127.0.0.1"}, timeout_client_s=75) as config:
-            assert "timeout http-request 10s" in file.read_text()
-            yield config
+    async with proxied_by(tmp_path, PROXIES="10.0.0.0/8 127.0.0.1") as config:
+        yield config
 
 
 async def test_three_hundred_half_sent_requests_are_closed_in_time(trusting: HAProxyConfig) -> None:
@@ -175,8 +169,8 @@ async def test_three_hundred_half_sent_requests_are_closed_in_time(trusting: HAP
     await asyncio.sleep(0.5)
     assert (await answer(port, GET + b"Connection: close\r\n\r\n"))[0] == 200, "others are served meanwhile"
     replies = await asyncio.gather(*half)
-    print(f"300 half-sent requests were closed after {time.monotonic() - began:.1f} s")
     assert {status for status, _, _ in replies} == {408}
+    assert 9 < time.monotonic() - began < 60
 
 
 async def test_client_that_waits_for_an_answer_or_reads_a_slow_stream_is_not_closed(proxied: HAProxyConfig) -> None:
@@ -303,12 +297,13 @@ async def test_headers_that_would_switch_off_care_are_dropped_and_forged_address
     assert headers["x-request-id"] == "ours"
 
 
-async def test_by_default_this_machine_is_neither_counted_nor_believed(unset: HAProxyConfig) -> None:
-    held = [await connected(unset.frontend_port) for _ in range(9)]
-    came, _ = await came_through(unset.frontend_port)
-    assert came == [["x-forwarded-for", "127.0.0.1"]]
-    for writer in held:
-        await close(writer)
+async def test_by_default_this_machine_is_neither_counted_nor_believed(tmp_path: Path) -> None:
+    async with proxied_by(tmp_path, CONNECTIONS_PER_ADDRESS="1") as config:
+        held = [await connected(config.frontend_port) for _ in range(9)]
+        came, _ = await came_through(config.frontend_port)
+        assert came == [["x-forwarded-for", "127.0.0.1"]]
+        for writer in held:
+            await close(writer)
 
 
 async def test_what_a_proxy_says_of_its_client_is_kept(trusting: HAProxyConfig) -> None:

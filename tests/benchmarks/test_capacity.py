@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -128,12 +129,11 @@ def test_a_cold_engine_is_waited_for_as_long_as_it_loads() -> None:
     assert result.engines[0].cold_hits == 1
 
 
-@pytest.mark.parametrize(("count", "busy"), [(4, 0), (5, 0), (6, 1)])
-def test_more_than_slots_and_queue_are_refused(count: int, busy: int) -> None:
-    warm = [(0.0, 1, 1.0)]
-    trace = trace_of([*warm, *((50.0, 1, 30.0) for _ in range(count))])
-    result = play(trace, {"e0": setup(most=1, slots=2, max_queued=3)}, "always on", grace_s=300)
-    assert np.count_nonzero(result.outcome == SimulatedOutcome.BUSY) == busy
+def test_more_than_slots_and_queue_are_refused() -> None:
+    for count, busy in ((4, 0), (5, 0), (6, 1)):
+        trace = trace_of([(0.0, 1, 1.0), *((50.0, 1, 30.0) for _ in range(count))])
+        result = play(trace, {"e0": setup(most=1, slots=2, max_queued=3)}, "always on", grace_s=300)
+        assert np.count_nonzero(result.outcome == SimulatedOutcome.BUSY) == busy, count
 
 
 def test_who_asks_little_does_not_wait_behind_a_flood() -> None:
@@ -151,23 +151,16 @@ def test_each_call_beside_others_takes_longer_by_the_slowdown() -> None:
     assert [float(max(result.wait_s)) for result in ends] == pytest.approx([9.9, 14.9], abs=0.01)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_what_is_always_on_costs_most(policy: str) -> None:
-    trace = made.trace("day", ["e0"], 300, 7200, 5, 3.0, 1)
-    hours = {name: play(trace, {"e0": setup()}, name).engines[0].replica_s for name in (policy, "always on")}
-    assert 0 < hours[policy] <= hours["always on"]
-
-
-@pytest.mark.parametrize("shape", made.SHAPES)
-def test_made_traces_have_what_was_asked(shape: str) -> None:
-    trace = made.trace(shape, ["a", "b", "c"], 5000, 3600, 20, 5.0, 1)
-    assert len(trace) == 5000
-    assert (np.diff(trace.at_s) >= 0).all()
-    assert 0 <= trace.at_s[0] <= trace.at_s[-1] <= 3600
-    assert trace.work_s.mean() == pytest.approx(5, rel=0.15)
-    assert set(trace.owner) <= set(range(1, 22))
-    counts = np.bincount(trace.engine)
-    assert counts[0] > counts[1] > counts[2]
+def test_made_traces_have_what_was_asked() -> None:
+    for shape in made.SHAPES:
+        trace = made.trace(shape, ["a", "b", "c"], 5000, 3600, 20, 5.0, 1)
+        assert len(trace) == 5000
+        assert (np.diff(trace.at_s) >= 0).all()
+        assert 0 <= trace.at_s[0] <= trace.at_s[-1] <= 3600
+        assert trace.work_s.mean() == pytest.approx(5, rel=0.15), shape
+        assert set(trace.owner) <= set(range(1, 22))
+        counts = np.bincount(trace.engine)
+        assert counts[0] > counts[1] > counts[2]
 
 
 @settings(max_examples=60, deadline=None)
@@ -196,27 +189,27 @@ def test_serve_would_decide_the_same(looks: list[tuple[float, float]]) -> None:
 ENGINES = {"chat": "e0"}
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("", "no column `at`; it has none"),
-        ("at,organisation\n", "no column `model`; it has at, organisation"),
-        ("at,model\n", "unknown how long calls take"),
-        ("at,model,took_ms,waited_ms\n1,chat,,\n", "played: of 1 it was not kept how long they took"),
-        ("at,model,took_ms,waited_ms\n1,chat,5,9\n", "-0.004 is no time"),
-        ("at,model,work_s\n", "no request that can be played"),
-        ("at,model,work_s\nnoon,chat,1\n", "line 2 of the trace cannot be read: Invalid isoformat string: 'noon'"),
-        ("at,model,work_s\n1,chat,1\n2,chat,long\n", "line 3 of the trace cannot be read"),
-        ("at,model,work_s\n1,chat,-1\n", "-1.0 is no time"),
-        ("at,model,work_s\n1,chat,nan\n", "nan is no time"),
-        ("at,model,work_s\n1,gone,1\n", "played: 1 are of `gone`, which this profile does not have"),
-        (f"at,model,work_s\n{NOW_S + 1},chat,1\n", "played: 1 come in the future"),
-    ],
-)
-def test_what_cannot_be_read_is_said(text: str, sentence: str) -> None:
-    with pytest.raises(TraceError) as refused:
-        read(text.splitlines(), ENGINES, NOW_S)
-    assert sentence in str(refused.value)
+UNREADABLE = {
+    "": "no column `at`; it has none",
+    "at,organisation\n": "no column `model`; it has at, organisation",
+    "at,model\n": "unknown how long calls take",
+    "at,model,took_ms,waited_ms\n1,chat,,\n": "played: of 1 it was not kept how long they took",
+    "at,model,took_ms,waited_ms\n1,chat,5,9\n": "-0.004 is no time",
+    "at,model,work_s\n": "no request that can be played",
+    "at,model,work_s\nnoon,chat,1\n": "line 2 of the trace cannot be read: Invalid isoformat string: 'noon'",
+    "at,model,work_s\n1,chat,1\n2,chat,long\n": "line 3 of the trace cannot be read",
+    "at,model,work_s\n1,chat,-1\n": "-1.0 is no time",
+    "at,model,work_s\n1,chat,nan\n": "nan is no time",
+    "at,model,work_s\n1,gone,1\n": "played: 1 are of `gone`, which this profile does not have",
+    f"at,model,work_s\n{NOW_S + 1},chat,1\n": "played: 1 come in the future",
+}
+
+
+def test_what_cannot_be_read_is_said() -> None:
+    for text, sentence in UNREADABLE.items():
+        with pytest.raises(TraceError) as refused:
+            pytest.fail(f"{text!r} gave {read(text.splitlines(), ENGINES, NOW_S)}")
+        assert sentence in str(refused.value)
 
 
 def test_what_is_odd_is_played_and_told() -> None:
@@ -244,30 +237,26 @@ def test_usage_is_a_trace_of_when_requests_came_and_how_long_they_were_worked_on
     assert "of 1 it was not kept how long they took" in trace.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["nowhere.csv"], "No such file"),
-        (["day", "--engine", "x"], "embedded has no deployment `x`"),
-        (["day", "--set", "idle_s"], "`idle_s` sets nothing; write it like idle_s=60"),
-        (["day", "--set", "colour=1"], "nothing is named `colour`"),
-        (["day", "--sweep", "idle_s=-1"], "idle_s"),
-        (["day", "--requests", "0"], "at least one request"),
-    ],
-)
-def test_bad_arguments_are_answered_with_a_sentence(
-    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+WRONG = {
+    "nowhere.csv": "No such file",
+    "day --engine x": "embedded has no deployment `x`",
+    "day --set idle_s": "`idle_s` sets nothing; write it like idle_s=60",
+    "day --set colour=1": "nothing is named `colour`",
+    "day --sweep idle_s=-1": "idle_s",
+    "day --requests 0": "at least one request",
+}
+
+
+def test_the_command_prints_a_line_for_each_value_or_a_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    with pytest.raises(SystemExit):
-        command.main(arguments)
-    assert sentence in capsys.readouterr().err
-
-
-def test_the_command_prints_a_line_for_each_value(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
+    for arguments, sentence in WRONG.items():
+        with pytest.raises(SystemExit):
+            command.main(arguments.split())
+        assert sentence in capsys.readouterr().err
     engine = ["--engine", "chat-smollm2-135m-instruct", "--policy", "serve", "--sweep", "idle_s=30,600"]
     file = tmp_path / "sweep.json"
     assert command.main(["day", "--requests", "200", "--hours", "2", "--json", str(file), *engine]) == 0
     output = capsys.readouterr().out
-    assert "serve, idle_s=30" in output
-    assert "serve, idle_s=600" in output
+    assert [f"serve, idle_s={value}" in output for value in (30, 600)] == [True, True]
     assert file.read_text().startswith('[{"policy": "serve, idle_s=30"')

@@ -40,7 +40,7 @@ from state.idempotency import Attempt, StoredReply
 from state.keys import SECRET_VARIABLE
 from state.open import State, open_state
 from tests.campaign.record import Outcome
-from tests.campaign.relay import Relay
+from tests.relay import Relay
 from tests.state.books import make_caller, money, pass_time, reserve
 from tests.state.bucket import Bucket, run_bucket
 from tests.state.doubles import VirtualTime

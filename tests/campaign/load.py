@@ -169,16 +169,8 @@ async def cancels(graph: Graph, crowd: Crowd, chance: random.Random, is_short: b
     lost = await _not_within(lambda: _is_idle(crowd), "works on for clients that left", seen)
     lost += await _not_within(lambda: _is_released(graph, "load-cancels"), "is reserved for them", seen)
     normal_s = round(time.monotonic() - began_s, 1)
-    return Outcome(
-        "load",
-        f"{count} clients that leave",
-        "Nothing works on for clients that left.",
-        count,
-        lost,
-        normal_s,
-        seen,
-        HELD_CANCELS,
-    )
+    promise = "Nothing works on for clients that left."
+    return Outcome("load", f"{count} clients that leave", promise, count, lost, normal_s, seen, HELD_CANCELS)
 
 
 async def _not_within(condition: Callable[[], Awaitable[bool]], what: str, seen: Counter[str]) -> int:
@@ -207,12 +199,8 @@ async def uploads(graph: Graph, crowd: Crowd, chance: random.Random, is_short: b
     """Recordings of the largest size at the same time: the engine gets each byte of each."""
     content = chance.randbytes(UPLOAD_BYTES - 46)
     seen = await asyncio.gather(*(_upload(crowd, number, content) for number in range(UPLOADS)))
-    return outcome(
-        f"{UPLOADS} uploads of 100 MiB at a time",
-        "The engine gets each byte of a recording.",
-        seen,
-        held_by=HELD_UPLOADS,
-    )
+    promise = "The engine gets each byte of a recording."
+    return outcome(f"{UPLOADS} uploads of 100 MiB at a time", promise, seen, held_by=HELD_UPLOADS)
 
 
 async def _upload(crowd: Crowd, number: int, content: bytes) -> Seen:
@@ -266,11 +254,8 @@ async def mixed(graph: Graph, crowd: Crowd, chance: random.Random, is_short: boo
         await asyncio.sleep(SAMPLE_S)
     over.set()
     await asyncio.gather(*clients)
-    strange = sum(
-        count
-        for name, count in seen.items()
-        if name.split(": ", 1)[1] not in WHOLE | TABLE | {"left"} or CLOSED in name
-    )
+    usual = WHOLE | TABLE | {"left"}
+    strange = sum(count for name, count in seen.items() if name.split(": ", 1)[1] not in usual or CLOSED in name)
     times = seen.total()
     # A minute shows what a start leaves behind, and no trend.
     rising = dict.fromkeys(trends.rising(), 1) if not is_short else {}

@@ -28,6 +28,8 @@ WIDE, NARROW = 4, 2
 REQUESTS = 10_000
 """At least, in as many changes as it takes."""
 STREAM_S = 60
+PROMISE = "Ingress replicas come and go without a request or a stream lost."
+HELD_BY = "test_redeploy_under_load_loses_no_request_and_no_bill"
 LONGEST_PAUSE_S = 0.5
 """Of a client between two requests on its connection."""
 
@@ -68,16 +70,8 @@ async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Out
         await client.http.aclose()
     answers = Counter(f"{each.kind}: {each.answer}" for each in [*seen, *starts.seen])
     lost = sum(count for name, count in answers.items() if name.split(": ", 1)[1] not in WHOLE)
-    yield Outcome(
-        "reloads",
-        f"ingress {NARROW} -> {WIDE} -> {NARROW}, {rounds} times in {duration_s:.0f} s",
-        "Ingress replicas come and go without a request or a stream lost.",
-        answers.total(),
-        lost,
-        None,
-        answers,
-        "test_redeploy_under_load_loses_no_request_and_no_bill",
-    )
+    fault = f"ingress {NARROW} -> {WIDE} -> {NARROW}, {rounds} times in {duration_s:.0f} s"
+    yield Outcome("reloads", fault, PROMISE, answers.total(), lost, None, answers, HELD_BY)
 
 
 async def _insist(client: Keeper, chance: random.Random, over: asyncio.Event, seen: list[Seen]) -> None:
@@ -96,15 +90,10 @@ async def _insist(client: Keeper, chance: random.Random, over: asyncio.Event, se
 async def _scaler(graph: Graph) -> AsyncIterator[asyncio.subprocess.Process]:
     """The program that changes the number of ingress replicas, once it has deployed the graph."""
     log = (graph.home / "scaler.log").open("ab")
+    command, pipe = (sys.executable, "-m", "tests.campaign.scaler"), asyncio.subprocess.PIPE
+    environment = os.environ | graph.server.token
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.campaign.scaler",
-        cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=log,
-        env=os.environ | graph.server.token,
+        *command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=log, env=environment
     )
     try:
         await _until_done(process)

@@ -55,15 +55,8 @@ async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Out
         yield await _borrowed_key(graph, other)
         still = await asyncio.to_thread(find, client, graph.state, estate)
     lost = Counter(f"LOST: {what}" for what, is_there in still.items() if not is_there)
-    yield Outcome(
-        "tenants",
-        "what the owner still has",
-        "Nobody else takes or changes what it owns.",
-        len(still),
-        lost.total(),
-        None,
-        lost,
-    )
+    promise = "Nobody else takes or changes what it owns."
+    yield Outcome("tenants", "what the owner still has", promise, len(still), lost.total(), None, lost)
 
 
 def _ids(estate: Estate) -> list[tuple[str, tuple[Ask, ...], list[str]]]:
@@ -117,13 +110,5 @@ async def _borrowed_key(graph: Graph, key: str) -> Outcome:
         reply = await client.post("/chat/completions", json={"model": "obedient", **CHAT})
     after = await asyncio.to_thread(bills, graph.state, OTHER)
     lost = int(reply.status_code != 200 or len(after) != len(before) + 1)
-    seen = Counter({str(reply.status_code): 1})
-    return Outcome(
-        "tenants",
-        "an `Idempotency-Key` of another organisation",
-        "It leads to a new request, not to a kept reply.",
-        1,
-        lost,
-        None,
-        seen,
-    )
+    fault, promise = "an `Idempotency-Key` of another organisation", "It leads to a new request, not to a kept reply."
+    return Outcome("tenants", fault, promise, 1, lost, None, Counter([str(reply.status_code)]))

@@ -1,6 +1,6 @@
 """The images, built from nothing and run as the pages say. It takes half an hour, 30 GB of disk, root and a network.
 
-    apt-get install buildah debootstrap iproute2
+    apt-get install buildah debootstrap
     export STORAGE_DRIVER=overlay                       where the kernel lets root mount it: half the disk
     .venv/bin/python -m pytest -m slow tests/cluster_config/test_image_builds.py
     buildah rmi --all                                   the base is left, which makes the next run shorter
@@ -33,13 +33,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 LIMITS = ("--ulimit=nofile=16384:16384", "--shm-size=1g")
 """As `docker run` gets them on the page, but for fewer files: who has 20,000 may not give more."""
-ADDRESSES = ("192.168.199.1", "192.168.199.2")
-"""Of the head and of an engine's node, in a network that only these two see."""
-CLUSTER = (f"--env=RAY_ADDRESS={ADDRESSES[0]}:6379", f"--env=RAY_AUTH_TOKEN={'0' * 64}")
-"""What Kubernetes puts into the environment of pods."""
-HOSTS: dict[str, str] = {}
-"""Network namespaces, by container."""
-NODES = "import ray; ray.init(); print(*sorted(node['NodeManagerAddress'] for node in ray.nodes() if node['Alive']))"
 USER = 1000
 READY_WITHIN_S = 300
 
@@ -75,32 +68,8 @@ def config_of(container: str) -> dict[str, object]:
 
 
 def command_in(container: str, *command: str) -> list[str]:
-    """A command as the image's user, in its folder and environment, and on a host of its own where it has one."""
-    host = HOSTS.get(container)
-    # `ip netns exec` would mount the container a second time, and neither would see what the other writes.
-    within, cluster = (["nsenter", f"--net=/run/netns/{host}"], CLUSTER) if host else ([], ())
-    return [*within, "buildah", "run", "--isolation=chroot", *cluster, container, "--", *command]
-
-
-@contextmanager
-def on_hosts(*containers: str) -> Iterator[None]:
-    """Gives two containers a network of their own, as on two machines: on one, each would find the other's agent."""
-    names = [f"parlance-{number}" for number in range(len(containers))]
-    for name in names:
-        done("ip", "netns", "add", name)
-    try:
-        done("ip", "link", "add", "eth0", "netns", names[0], "type", "veth", "peer", "eth0", "netns", names[1])
-        for name, own, other in zip(names, ADDRESSES, reversed(ADDRESSES), strict=True):
-            done("ip", "-n", name, "address", "add", f"{own}/24", "dev", "eth0")
-            done("ip", "-n", name, "link", "set", "eth0", "up")
-            done("ip", "-n", name, "link", "set", "lo", "up")
-            done("ip", "-n", name, "route", "add", "default", "via", other)  # Ray takes the address that leads out
-        HOSTS.update(zip(containers, names, strict=True))
-        yield
-    finally:
-        HOSTS.clear()
-        for name in names:
-            done("ip", "netns", "delete", name)
+    """A command as the image's user, in its folder and environment."""
+    return ["buildah", "run", "--isolation=chroot", container, "--", *command]
 
 
 @contextmanager
@@ -167,15 +136,9 @@ def test_the_embedded_image_answers_as_its_page_says(base: str, tmp_path: Path) 
                 assert len(speech.content) > 1000
 
 
-def test_the_head_and_an_engine_find_each_other(base: str, tmp_path: Path) -> None:
-    with container_of("ingress", tmp_path) as head, container_of("engine", tmp_path) as engine:
-        for container in (head, engine):
-            assert_the_program_is_not_the_users(container)
+def test_an_engine_has_the_libraries_of_a_gpu_and_a_compiler(base: str, tmp_path: Path) -> None:
+    """`make rehearse` runs heads and engines as pods, with the libraries for CPUs."""
+    with container_of("engine", tmp_path) as engine:
+        assert_the_program_is_not_the_users(engine)
         done(*command_in(engine, "python", "requirements/gpu.py"))
         done(*command_in(engine, "g++", "--version"))
-        with on_hosts(head, engine), started(head) as child:
-            until_healthy(head, child, *health_check_of(head))
-            done(*command_in(head, "python", "-m", "launch", "check", "--help"))
-            with started(engine) as joined:
-                until_healthy(engine, joined, *health_check_of(engine))
-                assert done(*command_in(head, "python", "-c", NODES)) == " ".join(ADDRESSES)

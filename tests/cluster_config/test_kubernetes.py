@@ -58,8 +58,10 @@ def test_the_first_pod_starts_the_image_as_it_is_and_keeps_its_folder() -> None:
     pod, name = FIRST["Deployment"]["spec"]["template"], FIRST["PersistentVolumeClaim"]["metadata"]["name"]
     (weights,), (container,) = pod["spec"]["initContainers"], pod["spec"]["containers"]
     assert weights["image"] == container["image"] == CONTAINERS["ingress"]["image"].replace("-ingress", "-embedded")
-    assert "command" not in container
-    assert "args" not in container
+    assert not {"command", "args"} & container.keys()
+    page = (ROOT / "docs/cluster.md").read_text("utf-8")
+    (secret,) = re.findall(r"create secret generic (\S+) --from-literal=PARLANCE_SECRET=", page)
+    assert container["envFrom"] == [{"secretRef": {"name": secret}}]
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     # Ray's folder is refused in a /tmp that others may write, as that of a volume is.
     assert mounts == {"home": "/var/lib/parlance", "shm": "/dev/shm"}
@@ -71,20 +73,11 @@ def test_the_first_pod_starts_the_image_as_it_is_and_keeps_its_folder() -> None:
     assert FIRST["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
 
 
-def test_the_page_gives_the_first_pod_its_secret() -> None:
-    page = (ROOT / "docs/cluster.md").read_text("utf-8")
-    (name,) = re.findall(r"create secret generic (\S+) --from-literal=PARLANCE_SECRET=", page)
-    container = FIRST["Deployment"]["spec"]["template"]["spec"]["containers"][0]
-    assert container["envFrom"] == [{"secretRef": {"name": name}}]
-
-
-@pytest.mark.parametrize(
-    "found", [*OBJECTS, *FIRST.values(), INGRESS], ids=lambda found: f"{found['kind']}-{found['metadata']['name']}"
-)
-def test_objects_are_as_kubernetes_and_kuberay_define_them_and_no_field_can_be_misspelt(found: dict[str, Any]) -> None:
-    schema = validator(found["kind"], found["apiVersion"])
-    schema.validate(found)
-    assert [where for where, spoilt in misspelt(found) if schema.is_valid(spoilt)] == []
+def test_objects_are_as_kubernetes_and_kuberay_define_them_and_no_field_can_be_misspelt() -> None:
+    for found in (*OBJECTS, *FIRST.values(), INGRESS):
+        schema = validator(found["kind"], found["apiVersion"])
+        schema.validate(found)
+        assert [where for where, spoilt in misspelt(found) if schema.is_valid(spoilt)] == [], found["metadata"]["name"]
 
 
 def test_the_operator_takes_it() -> None:
@@ -171,16 +164,16 @@ def test_a_group_at_zero_waits_for_no_label_that_only_running_nodes_have() -> No
     assert all("nodeSelector" not in template["spec"] for template in TEMPLATES.values())
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_what_carries_streams_ends_gently(group: str) -> None:
+def test_what_carries_streams_ends_gently() -> None:
     """KubeRay's service sends clients to every worker, and HAProxy runs wherever a replica does."""
-    template = TEMPLATES[group]
-    assert template["spec"]["terminationGracePeriodSeconds"] > 930  # the longest call, and half a minute before
-    assert template["metadata"]["annotations"] == {"karpenter.sh/do-not-disrupt": "true"}
-    (*python, program) = CONTAINERS[group]["lifecycle"]["preStop"]["exec"]["command"]
-    assert python == ["python", "-c"]
-    compile(program, "preStop", "exec")
-    assert "ray drain-node" in program
+    for group in GROUPS:
+        template = TEMPLATES[group]
+        assert template["spec"]["terminationGracePeriodSeconds"] > 930  # the longest call, and half a minute before
+        assert template["metadata"]["annotations"] == {"karpenter.sh/do-not-disrupt": "true"}
+        (*python, program) = CONTAINERS[group]["lifecycle"]["preStop"]["exec"]["command"]
+        assert python == ["python", "-c"]
+        compile(program, "preStop", "exec")
+        assert "ray drain-node" in program
 
 
 PORTS = {"HAProxy": "port == 8000", "a replica that other nodes send to": "30000 <= port <= 31000"}
@@ -206,83 +199,60 @@ def test_a_pod_waits_until_its_last_stream_has_ended(listener: str) -> None:
             assert is_talking() == "True\n"
 
 
-def test_what_is_to_be_changed_is_marked_alike_and_listed_on_the_page() -> None:
-    page = (ROOT / "docs/cluster.md").read_text("utf-8")
-    marked = {file.name for file in FOLDER.rglob("*.yaml") if "CHANGE" in file.read_text("utf-8")}
-    told = re.search(r"`grep -rn CHANGE cluster/kubernetes`.*?\n\n(.*?)\n\n", page, re.DOTALL)
-    assert told
-    assert marked == set(re.findall(r"`(?:proxy/)?([a-z]+\.yaml)`", told[1]))
+def fits(model: Model, id: str) -> bool:
+    replica, limits = replica_of(model), CONTAINERS[id]["resources"]["limits"]
+    memory_bytes, gpus = int(limits["memory"].removesuffix("Gi")) << 30, limits.get("nvidia.com/gpu", 0)
+    return replica.cpus <= int(limits["cpu"]) and replica.gpus <= gpus and (replica.memory_bytes or 0) <= memory_bytes
 
 
-@pytest.mark.parametrize("model", [*configs.load("production").deployed()], ids=lambda model: model.deployment)
-def test_every_engine_of_production_fits_a_pod(model: Model) -> None:
-    replica = replica_of(model)
-    fitting = set()
-    for id in GROUPS.keys() - {"ingress"}:
-        limits = CONTAINERS[id]["resources"]["limits"]
-        memory_bytes = int(limits["memory"].removesuffix("Gi")) << 30
-        cpus, gpus = int(limits["cpu"]), limits.get("nvidia.com/gpu", 0)
-        if replica.cpus <= cpus and replica.gpus <= gpus and (replica.memory_bytes or 0) <= memory_bytes:
-            fitting.add(id)
-    # What takes a share of a card finds one; what takes none needs no card.
-    assert "gpu" in fitting
-    assert ("cpu" in fitting) is (replica.gpus == 0)
+def test_every_engine_of_production_fits_a_pod_and_what_takes_no_gpu_one_without() -> None:
+    for model in configs.load("production").deployed():
+        fitting = {id for id in GROUPS.keys() - {"ingress"} if fits(model, id)}
+        assert ("gpu" in fitting, "cpu" in fitting) == (True, replica_of(model).gpus == 0), model.deployment
 
 
-def test_ray_is_the_one_that_is_installed() -> None:
+def test_ray_is_the_one_that_is_installed_asks_for_its_token_and_survives_its_head() -> None:
     assert CLUSTER["rayVersion"] == ray_version
-
-
-def test_ray_asks_for_its_token_and_survives_its_head() -> None:
     assert CLUSTER["authOptions"] == {"mode": "token", "secretName": "parlance"}
     password = CLUSTER["gcsFaultToleranceOptions"]["redisPassword"]
     assert password == {"valueFrom": {"secretKeyRef": {"name": "parlance", "key": "redis_password"}}}
 
 
 @pytest.mark.parametrize("group", TEMPLATES)
-def test_pods_may_do_little(group: str) -> None:
-    pod = TEMPLATES[group]["spec"]
+def test_pods_may_do_little_and_know_no_secret_of_others(group: str) -> None:
+    pod, confined = TEMPLATES[group]["spec"], CONTAINERS[group]["securityContext"]
     assert pod["securityContext"]["runAsNonRoot"]
     assert pod["securityContext"]["runAsUser"] == 1000  # as the images have it
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["automountServiceAccountToken"] is (group == "head")
-    confined = CONTAINERS[group]["securityContext"]
     assert confined["capabilities"] == {"drop": ["ALL"]}
     assert not confined["allowPrivilegeEscalation"]
     assert confined["readOnlyRootFilesystem"]
-
-
-@pytest.mark.parametrize("group", TEMPLATES)
-def test_tmp_is_bounded_and_holds_what_three_engines_that_listen_keep_there(group: str) -> None:
-    (limit,) = [v["emptyDir"]["sizeLimit"] for v in TEMPLATES[group]["spec"]["volumes"] if v["name"] == "tmp"]
-    slots = sum(m.serving.max_ongoing_requests for m in configs.load("production").transcription.values() if m.serving)
-    assert int(limit.removesuffix("Gi")) << 30 > 3 * ON_DISK_BYTES + slots * UPLOAD_BYTES
-
-
-@pytest.mark.parametrize("group", TEMPLATES)
-def test_pods_are_probed(group: str) -> None:
-    alive = {"path": "/api/healthz", "port": 52365}
-    ready = alive if group == "head" else {"path": "/-/healthz", "port": 8000}
-    assert CONTAINERS[group]["livenessProbe"]["httpGet"] == alive
-    assert CONTAINERS[group]["readinessProbe"]["httpGet"] == ready
-
-
-@pytest.mark.parametrize("group", TEMPLATES)
-def test_the_secret_of_the_ingress_is_no_engines(group: str) -> None:
-    sources = CONTAINERS[group]["envFrom"]
-    secrets = {source["secretRef"]["name"] for source in sources if "secretRef" in source}
-    # The graph is built on the head, which must know listener key is missing.
+    secrets = {source["secretRef"]["name"] for source in CONTAINERS[group]["envFrom"] if "secretRef" in source}
+    # The graph is built on the head, which must know whether a key is missing.
     of_group = {"head": {"parlance-state", "parlance-providers"}, "ingress": {"parlance-state"}}
     assert secrets == of_group.get(group, {"parlance-providers"})
 
 
-def test_no_file_holds_a_secret() -> None:
+def test_tmp_is_bounded_and_holds_what_three_engines_that_listen_keep_there() -> None:
+    slots = sum(m.serving.max_ongoing_requests for m in configs.load("production").transcription.values() if m.serving)
+    for group, template in TEMPLATES.items():
+        (limit,) = [v["emptyDir"]["sizeLimit"] for v in template["spec"]["volumes"] if v["name"] == "tmp"]
+        assert int(limit.removesuffix("Gi")) << 30 > 3 * ON_DISK_BYTES + slots * UPLOAD_BYTES, group
+
+
+def test_pods_are_probed() -> None:
+    alive = {"path": "/api/healthz", "port": 52365}
+    for group, container in CONTAINERS.items():
+        assert container["livenessProbe"]["httpGet"] == alive
+        ready = alive if group == "head" else {"path": "/-/healthz", "port": 8000}
+        assert container["readinessProbe"]["httpGet"] == ready
+
+
+def test_no_file_holds_a_secret_and_no_image_is_the_latest() -> None:
     assert named("Secret") == []
     text = "".join(file.read_text("utf-8") for file in FOLDER.glob("*.yaml"))
     assert re.findall(r"://[^/\s]*:[^/\s]*@|PARLANCE_SECRET|prl_|AKIA", text) == []
-
-
-def test_images_are_never_the_latest() -> None:
     for container in CONTAINERS.values():
         assert re.search(r":\d+\.\d+\.\d+(@sha256:[0-9a-f]{64})?$", container["image"])
 
@@ -350,14 +320,6 @@ def test_weights_are_fetched_by_the_image_of_the_engines_into_the_folder_of_all_
     assert container["image"] == CONTAINERS["cpu"]["image"]
     assert pod["volumes"][0] == TEMPLATES["cpu"]["spec"]["volumes"][0]
     assert container["volumeMounts"][0] in CONTAINERS["cpu"]["volumeMounts"]
-
-
-def test_the_page_copies_recordings_and_makes_tables_and_weights_before_the_service() -> None:
-    page = (ROOT / "docs/cluster.md").read_text("utf-8")
-    copied = page.index("cp /shared/$folder copy:/var/lib/parlance/$folder")
-    migrated, fetched = (page.index(f"job/parlance-{job}") for job in ("migrate", "prefetch"))
-    changed = page.index("`grep -rn CHANGE cluster/kubernetes`")
-    assert changed < copied < migrated < fetched < page.index("kubectl apply -f cluster/kubernetes\n")
 
 
 def test_the_pod_of_the_page_reaches_the_folder_of_weights() -> None:

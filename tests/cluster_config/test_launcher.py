@@ -30,11 +30,8 @@ def test_a_misspelt_key_is_refused(cluster: dict[str, Any]) -> None:
         validate_config(cluster | {"idle_timeout_minute": 5})
 
 
-def test_it_wants_no_library_of_a_cloud(cluster: dict[str, Any]) -> None:
+def test_every_machine_that_is_named_is_started_without_a_library_of_a_cloud(cluster: dict[str, Any]) -> None:
     assert cluster["provider"]["type"] == "local"
-
-
-def test_every_machine_that_is_named_is_started(cluster: dict[str, Any]) -> None:
     workers = len(cluster["provider"]["worker_ips"])
     (kind,) = cluster["available_node_types"].values()
     assert (kind["min_workers"], kind["max_workers"], cluster["max_workers"]) == (workers, workers, workers)

@@ -9,8 +9,6 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-import pytest
-
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "requirements"
@@ -45,24 +43,23 @@ def differing(some: dict[str, str], others: dict[str, str]) -> set[str]:
     return {package for package, version in some.items() if others.get(package, version) != version}
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
-def test_everything_is_pinned_by_hash(lock: os.PathLike[str]) -> None:
-    text = (FOLDER / lock).read_text("utf-8")
-    parts = re.split(r"^(?=[\w.\-]+==)", text, flags=re.MULTILINE)
-    assert [part.split("==")[0] for part in parts if "==" in part and "--hash=sha256:" not in part] == []
+def test_everything_is_pinned_by_hash() -> None:
+    for lock in LOCKS:
+        parts = re.split(r"^(?=[\w.\-]+==)", lock.read_text("utf-8"), flags=re.MULTILINE)
+        assert [part.split("==")[0] for part in parts if "==" in part and "--hash=sha256:" not in part] == [], lock.name
 
 
-@pytest.mark.parametrize("file", ["Makefile", "requirements/venv.sh", "requirements/gpu.sh", "cluster/Dockerfile"])
-def test_nothing_is_installed_or_built_by_what_no_hash_names(file: str) -> None:
+def test_nothing_is_installed_or_built_by_what_no_hash_names() -> None:
     """What has no wheel is built by its own code, and by tools that pip would fetch for it as they are today."""
-    text = (ROOT / file).read_text("utf-8").replace("\\\n", " ")
-    text = text.replace("$(HASHED)", "".join(re.findall(r"^HASHED := (.*)$", text, re.MULTILINE)))
-    found = re.findall(r"\bpip\b[^\n&|]*? install ([^\n&|]*)", text)
-    assert found
-    for arguments in found:
-        assert "--require-hashes" in arguments, arguments
-        assert "--upgrade" not in arguments, arguments
-        assert "--only-binary :all:" in arguments or "--no-build-isolation" in arguments, arguments
+    for file in ("Makefile", "requirements/venv.sh", "requirements/gpu.sh", "cluster/Dockerfile"):
+        text = (ROOT / file).read_text("utf-8").replace("\\\n", " ")
+        text = text.replace("$(HASHED)", "".join(re.findall(r"^HASHED := (.*)$", text, re.MULTILINE)))
+        found = re.findall(r"\bpip\b[^\n&|]*? install ([^\n&|]*)", text)
+        assert found, file
+        for arguments in found:
+            assert "--require-hashes" in arguments, arguments
+            assert "--upgrade" not in arguments, arguments
+            assert "--only-binary :all:" in arguments or "--no-build-isolation" in arguments, arguments
 
 
 def test_an_environment_that_builds_packages_has_the_tools_that_are_pinned_for_it() -> None:
@@ -72,11 +69,8 @@ def test_an_environment_that_builds_packages_has_the_tools_that_are_pinned_for_i
     assert "setuptools" in pins("cpu.lock"), "srt of dev.lock has no wheel"
 
 
-def test_torch_is_one_version_in_both_builds() -> None:
+def test_torch_is_one_version_in_both_builds_and_an_ingress_has_the_versions_of_its_engines() -> None:
     assert pins("torch-cpu.txt")["torch"] == f"{pins('gpu.lock')['torch']}+cpu"
-
-
-def test_an_ingress_has_the_versions_of_its_engines() -> None:
     assert differing(pins("ingress.lock"), pins("gpu.lock")) == set()
 
 

@@ -10,12 +10,12 @@ import pytest
 
 import configs
 from autoscaling.deployment import deployment_options
-from contract.errors import ApiError
 from contract.models import describe
 from contract.transcription.request import TranscriptionRequest, plan
 from models.options import check
 from models.weights.stanzas import repositories
 from models.weights.store import manifest
+from tests.contract.bodies import refusal
 
 PRODUCTION = configs.load("production")
 SPEC = {
@@ -121,6 +121,4 @@ def test_the_default_transcriber_says_what_it_cannot_do_before_it_is_asked() -> 
     assert (limits["timestamp_granularities"], limits["context_terms"]) == (["segment"], 0)
     words = TranscriptionRequest(timestamp_granularities="word", response_format="verbose_json")
     assert not plan(words, model).words
-    with pytest.raises(ApiError) as refusal:
-        plan(TranscriptionRequest(context_bias=["Ray"]), model)
-    assert refusal.value.param == "context_bias"
+    assert refusal(plan, TranscriptionRequest(context_bias=["Ray"]), model).param == "context_bias"

@@ -2,7 +2,7 @@
 
     stage.py     the server: engines whose states a test sets, stopped and started at the same port
     tabs.py      the browser, and a tab that remembers what went wrong in it
-    pictures.py  the pictures of the docs, and of every view for who changes how they look; run by hand
+    pictures.py  the pictures of the docs, run by hand
     conftest.py  fixtures `chromium`, `stage`, `tab` and `open_tab`
 
 `make setup-browser` installs Playwright into .venv/browser and axe-core into tests/console/node_modules. Then

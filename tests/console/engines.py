@@ -75,22 +75,8 @@ def tone(seconds: float, hertz: float = 220.0) -> bytes:
     samples = (
         int(20_000 * math.sin(math.pi * i / count) * math.sin(2 * math.pi * hertz * i / RATE)) for i in range(count)
     )
-    head = struct.pack(
-        "<4sI4s4sIHHIIHH4sI",
-        b"RIFF",
-        0xFFFFFFFF,
-        b"WAVE",
-        b"fmt ",
-        16,
-        1,
-        1,
-        RATE,
-        2 * RATE,
-        2,
-        16,
-        b"data",
-        0xFFFFFFFF,
-    )
+    unknown, form = b"\xff" * 4, struct.pack("<IHHIIHH", 16, 1, 1, RATE, 2 * RATE, 2, 16)
+    head = b"RIFF" + unknown + b"WAVEfmt " + form + b"data" + unknown
     return head + struct.pack(f"<{count}h", *samples)
 
 

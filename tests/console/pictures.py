@@ -1,15 +1,10 @@
-"""Draws the pictures of the console in the docs: `python -m tests.console.pictures [FOLDER]`, which needs a browser.
-
-Without FOLDER it writes docs/images/console-light.png and console-dark.png. With it, every view in both themes, wide
-and narrow, for whoever changes how they look.
-"""
+"""Draws the pictures of the console in the docs: `python -m tests.console.pictures`, which needs a browser."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import math
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -103,44 +98,21 @@ async def played() -> AsyncIterator[tuple[Stage, str]]:
         await state.close()
 
 
-async def look(chromium: Any, url: str, key: str, theme: str, width: int) -> Tab:
-    context = await chromium.new_context(
-        color_scheme=theme, viewport={"width": width, "height": 1000}, reduced_motion="reduce", locale="en-GB"
-    )
+async def look(chromium: Any, url: str, key: str, theme: str) -> Tab:
+    viewport = {"width": 1280, "height": 1000}
+    context = await chromium.new_context(color_scheme=theme, viewport=viewport, reduced_motion="reduce", locale="en-GB")
     tab = Tab(await context.new_page(), url)
     await tab.log_in(key)
     await tab.page.locator(".engine").first.wait_for()
     return tab
 
 
-async def draw_all(chromium: Any, stage: Stage, key: str, folder: Path) -> None:
-    """Every view in both themes, wide and narrow."""
-    for theme in ("light", "dark"):
-        for width in (1280, 360):
-            tab = await look(chromium, stage.url, key, theme, width)
-            page = tab.page
-            await page.screenshot(path=folder / f"graph-{theme}-{width}.png", full_page=True)
-            await page.get_by_role("link", name="Requests").click()
-            await page.locator(".requests tbody a").last.click()
-            await page.locator(".waterfall").wait_for()
-            await page.screenshot(path=folder / f"requests-{theme}-{width}.png", full_page=True)
-            await page.get_by_role("link", name="Usage").click()
-            await page.locator(".usage-bars").wait_for()
-            await page.screenshot(path=folder / f"usage-{theme}-{width}.png", full_page=True)
-            await page.get_by_role("button", name="Log out").click()
-            await page.screenshot(path=folder / f"login-{theme}-{width}.png", full_page=True)
-            await page.context.close()
-
-
-async def main(folder: Path | None) -> None:
+async def main() -> None:
     async with browser() as chromium, played() as (stage, key):
-        if folder:
-            await draw_all(chromium, stage, key, folder)
-        else:
-            for theme in ("light", "dark"):
-                tab = await look(chromium, stage.url, key, theme, 1280)
-                await tab.page.screenshot(path=ROOT / f"docs/images/console-{theme}.png")
+        for theme in ("light", "dark"):
+            tab = await look(chromium, stage.url, key, theme)
+            await tab.page.screenshot(path=ROOT / f"docs/images/console-{theme}.png")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]) if sys.argv[1:] else None))
+    asyncio.run(main())

@@ -14,7 +14,8 @@ from deployments.ingress.console.bundle import PAGE
 from state.accounts import api_keys
 from tests.console.conftest import OpenTab
 from tests.console.stage import Stage
-from tests.console.tabs import Tab, wired
+from tests.console.tabs import Tab
+from tests.relay import Relay
 from tests.waiting import until
 
 FOLLOWS_MS = 2_000
@@ -72,12 +73,16 @@ async def test_the_key_is_in_no_address_and_is_stored_only_when_that_is_ticked(o
         await tab.page.locator("usage-view" if remembers else "#key").wait_for()
 
 
-async def test_an_engine_goes_cold_ready_cold_and_the_picture_follows(tab: Tab, stage: Stage, key: str) -> None:
-    await tab.log_in(key)
-    card = tab.page.locator(".engine", has=tab.page.get_by_role("heading", name="chat-obedient"))
-    for state in (EngineState.COLD, EngineState.READY, EngineState.COLD):
-        stage.engines["chat-obedient"].show(state)
-        await card.locator(f"[data-state={state.value}]").wait_for(timeout=FOLLOWS_MS)
+async def test_several_tabs_follow_an_engine_at_once(open_tab: OpenTab, stage: Stage, key: str) -> None:
+    first = await open_tab()
+    tabs = [first, *[await open_tab(context=first.page.context) for _ in range(3)]]
+    for tab in tabs:
+        await tab.log_in(key)
+        await card(tab).wait_for()
+    for state in (EngineState.COLD, EngineState.READY, EngineState.COLD, EngineState.STARTING):
+        stage.engines[ENGINE].show(state)
+        for tab in tabs:
+            await card(tab).locator(f"[data-state={state.value}]").wait_for(timeout=FOLLOWS_MS)
 
 
 async def test_the_page_recovers_when_the_server_is_killed_and_comes_back(tab: Tab, stage: Stage, key: str) -> None:
@@ -127,16 +132,6 @@ async def old_module(route: Any) -> None:
     await route.fulfill(content_type="text/javascript", body="export const other = 1;")
 
 
-async def test_several_tabs_follow_at_once(open_tab: OpenTab, stage: Stage, key: str) -> None:
-    first = await open_tab()
-    tabs = [first, *[await open_tab(context=first.page.context) for _ in range(3)]]
-    for tab in tabs:
-        await tab.log_in(key)
-    stage.engines["chat-obedient"].show(EngineState.STARTING)
-    for tab in tabs:
-        await tab.page.locator("[data-state=starting]").wait_for()
-
-
 ENGINE = "chat-obedient"
 
 KNOWS = """async ([name, sinceMs]) => {
@@ -162,15 +157,15 @@ async def follows(tab: Tab, stage: Stage, state: EngineState) -> None:
 
 @pytest.mark.parametrize("after", [0, 1, 60, 300])
 async def test_a_feed_that_is_cut_goes_on_where_it_was(open_tab: OpenTab, stage: Stage, key: str, after: int) -> None:
-    async with wired(stage.url) as wire:
+    async with Relay(int(stage.url.rpartition(":")[2])) as relay:
         tab = await open_tab()
-        tab.url = wire.url
+        tab.url = f"http://127.0.0.1:{relay.port}"
         asked: list[str] = []
         tab.page.on("request", lambda request: asked.append(request.url))
         await tab.page.goto(f"{tab.url}/console/")
         await tab.log_in(key)
         await follows(tab, stage, EngineState.STARTING)
-        wire.cut(after)
+        relay.cut(after)
         await follows(tab, stage, EngineState.FAILED)
         await follows(tab, stage, EngineState.COLD)
         await until(lambda: sum(url.endswith("/console/events") for url in asked) > 1)

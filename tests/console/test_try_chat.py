@@ -12,8 +12,6 @@ from tests.console import engines
 from tests.console.panels import HOSTILE, Panel
 from tests.console.tabs import Tab
 
-pytestmark = pytest.mark.browser
-
 WEATHER = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
 STATUS = '{"type":"queue_status","choices":[],"position":3,"of":7,"eta_ms":4200,"why":"queue"}'
 EVENTS = f"event: queue_status\ndata: {STATUS}\n\n"

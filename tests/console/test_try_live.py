@@ -22,8 +22,6 @@ from tests.console.stage import Stage
 from tests.console.tabs import Tab, browser
 from tests.models.hearing import spoken
 
-pytestmark = pytest.mark.browser
-
 RATE = 16_000
 SENTENCE = "The train to the coast leaves from platform nine."
 

@@ -19,8 +19,6 @@ from tests.console.panels import HOSTILE, PANELS, Panel
 from tests.console.tabs import Tab
 from tests.docs.pages import ROOT
 
-pytestmark = pytest.mark.browser
-
 SAYS = {
     "chat": "Answered", "speech": "1 of 1 spoken", "transcription": "Transcribed", "design": "The draft is ready",
     "decisions": "Most likely", "embeddings": "6 texts", "rerank": "4 documents", "documentation": "5 sections",
@@ -57,8 +55,6 @@ async def test_nothing_bars_anybody(open_tab: OpenTab, key: str, sound: Path, th
             await part.evaluate("details => (details.open = true)")
         assert await panel.tab.barriers() == [], name
         assert await panel.tab.overflow() == [], name
-        if shots := os.environ.get("SHOTS"):
-            await panel.page.screenshot(path=f"{shots}/{name}-{theme}-{width}.png", full_page=True)
 
 
 async def run(folder: Path, key: str, *command: str) -> str:

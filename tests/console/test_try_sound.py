@@ -13,8 +13,6 @@ from tests.console.conftest import OpenTab
 from tests.console.panels import HOSTILE, Panel
 from tests.console.tabs import Tab
 
-pytestmark = pytest.mark.browser
-
 # A tone in the place of the microphone, through the browser's own recorder.
 MICROPHONE = """
 navigator.mediaDevices.getUserMedia = async () => {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import pytest
@@ -46,3 +46,19 @@ def refused(ask: Callable[..., object], /, **fields: Any) -> tuple[str | None, s
     """The field at fault and the sentence of the 400."""
     error = refusal(ask, **fields)
     return error.param, error.message
+
+
+Row = tuple[dict[str, Any], str | None, str]
+"""Fields of a body, the one at fault, and words of the sentence that refuses it."""
+
+
+def check_refused(ask: Callable[..., object], rows: Mapping[Any, Row] | Iterable[Row], /) -> None:
+    """Fails with all rows that are taken, or refused by another field or in other words."""
+    wrong = {}
+    for name, (fields, param, words) in rows.items() if isinstance(rows, Mapping) else enumerate(rows):
+        try:
+            wrong[name] = f"{str(fields)[:200]} is taken: {str(ask(**fields))[:200]}"
+        except ApiError as error:
+            if (error.fault, error.param) != (INVALID_REQUEST, param) or words not in error.message:
+                wrong[name] = f"{str(fields)[:200]} is {error.fault.name}: {error.param}, {error.message}"
+    assert wrong == {}

@@ -7,13 +7,14 @@ import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from unittest import mock
 from zoneinfo import ZoneInfo
 
 import pytest
 from pydantic import ValidationError
 
 from contract.catalog import Serving
-from contract.errors import FAULTS, ApiError
+from contract.errors import FAULTS, ApiError, Fault
 from contract.hours import WarmHours
 from contract.ids import STOCK, random_id
 from contract.tracing import LOAD_PHASES, Loading
@@ -30,21 +31,21 @@ TYPES = {
 }
 
 
-def test_status_decides_the_type() -> None:
-    assert {name: fault.type for name, fault in FAULTS.items()} == {
-        name: TYPES[fault.status] for name, fault in FAULTS.items()
-    }
-
-
-def test_an_error_has_the_shape_of_the_spec_and_can_be_pickled_between_replicas() -> None:
-    for fault in FAULTS.values():
-        error = fault("came x, allowed y", param="p", retry_after_s=7, extra={"supported": ["de"]})
-        copy = pickle.loads(pickle.dumps(error))
-        assert type(copy) is ApiError
-        assert (copy.body(), copy.headers()) == (error.body(), error.headers()), fault.name
-        assert set(error.body()["error"]) == {"message", "type", "param", "code", "supported"}, fault.name
-        if fault.status >= 500 and fault.status != 501:
-            assert error.message == fault.text, "what really happened is not repeated"
+def test_a_row_decides_type_body_and_headers_of_an_error_that_can_be_pickled_between_replicas() -> None:
+    """A new error is one row: nothing but the table says its status."""
+    new = Fault("OUT_OF_TEA", 400, "out_of_tea", text="there is no tea", retry_after_s=60, should_retry=False)
+    with mock.patch.dict(FAULTS, {new.name: new}):
+        assert new().headers() == {"Retry-After": "60", "x-should-retry": "false"}
+        for fault in FAULTS.values():
+            error = fault("came x, allowed y", param="p", retry_after_s=7, extra={"supported": ["de"]})
+            copy = pickle.loads(pickle.dumps(error))
+            assert type(copy) is ApiError
+            assert (copy.body(), copy.headers()) == (error.body(), error.headers()), fault.name
+            told = error.body()["error"]
+            assert set(told) == {"message", "type", "param", "code", "supported"}, fault.name
+            assert (told["type"], told["code"]) == (TYPES[fault.status], fault.code), fault.name
+            if fault.status >= 500 and fault.status != 501:
+                assert error.message == fault.text, "what really happened is not repeated"
 
 
 def test_sdks_do_not_repeat_requests_that_cannot_succeed() -> None:
@@ -90,21 +91,21 @@ def test_hours_hold_from_the_first_on_and_no_more_at_the_last() -> None:
     assert {moment: hours.hold(at_s) for moment, at_s in times.items()} == moments
 
 
-@pytest.mark.parametrize(
-    ("changed", "sentence"),
-    [
-        ({"zone": "Berlin"}, "`Berlin` is no time zone of this machine; one is `Europe/Berlin`"),
-        ({"zone": "../etc/passwd"}, "is no time zone of this machine"),
-        ({"start": 18, "end": 8}, "hours over midnight are two entries"),
-        ({"start": 8, "end": 8}, "`start` is 8 and `end` is 8"),
-        ({"end": 25}, "less than or equal to 24"),
-        ({"days": ["mo"]}, "'mon'"),
-    ],
-)
-def test_hours_that_are_none_are_refused_with_a_reason(changed: dict[str, object], sentence: str) -> None:
-    with pytest.raises(ValidationError) as caught:
-        WarmHours.model_validate({"zone": "Europe/Berlin", "start": 8, "end": 18} | changed)
-    assert sentence in str(caught.value)
+HOURLESS: list[tuple[dict[str, object], str]] = [
+    ({"zone": "Berlin"}, "`Berlin` is no time zone of this machine; one is `Europe/Berlin`"),
+    ({"zone": "../etc/passwd"}, "is no time zone of this machine"),
+    ({"start": 18, "end": 8}, "hours over midnight are two entries"),
+    ({"start": 8, "end": 8}, "`start` is 8 and `end` is 8"),
+    ({"end": 25}, "less than or equal to 24"),
+    ({"days": ["mo"]}, "'mon'"),
+]
+
+
+def test_hours_that_are_none_are_refused_with_a_reason() -> None:
+    for changed, sentence in HOURLESS:
+        with pytest.raises(ValidationError) as caught:
+            WarmHours.model_validate({"zone": "Europe/Berlin", "start": 8, "end": 18} | changed)
+        assert sentence in str(caught.value)
 
 
 def test_an_engine_stays_no_shorter_at_most_than_at_least() -> None:
@@ -113,17 +114,13 @@ def test_an_engine_stays_no_shorter_at_most_than_at_least() -> None:
     assert Serving(adapter="a.b:C", runtime="x", idle_s=5).idle_s == 5
 
 
-@pytest.mark.parametrize(
-    ("loading", "ends_s"),
-    [
+def test_the_phases_of_a_load_follow_each_other_and_are_its_time() -> None:
+    for loading, ends_s in (
         (Loading(2.0, 5.0, 4.0, "import"), [13.0, 15.0, 19.0, 20.0]),
         (Loading(7.0, 5.0, 4.0, "import"), [10.0, 15.0, 19.0, 20.0]),  # its process was there before
         (Loading(0.0, 0.0, 0.0, "fork"), [20.0] * 4),
         (Loading(1.0, 90.0, 30.0, "import"), [10.0] * 3 + [20.0]),  # so was its model, nearly
-    ],
-)
-def test_the_phases_of_a_load_follow_each_other_and_are_its_time(loading: Loading, ends_s: list[float]) -> None:
-    phases = loading.phases(10.0, 20.0)
-    assert [name for name, _, _ in phases] == list(LOAD_PHASES)
-    assert [end_s for _, _, end_s in phases] == ends_s
-    assert [begin_s for _, begin_s, _ in phases] == [10.0, *ends_s[:-1]]
+    ):
+        phases = loading.phases(10.0, 20.0)
+        begins_s = [10.0, *ends_s[:-1]]
+        assert phases == list(zip(LOAD_PHASES, begins_s, ends_s, strict=True))

@@ -3,9 +3,8 @@
 import json
 import math
 import pickle
+from itertools import product
 from typing import Any
-
-import pytest
 
 from contract.body import validated
 from contract.chat import tools as chat_tools
@@ -24,26 +23,26 @@ def user(*parts: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"role": "user", "content": list(parts)}]
 
 
-@pytest.mark.parametrize(
-    ("field", "low", "high", "step"),
-    [
-        ("temperature", 0, 2, 0.01),
-        ("presence_penalty", -2, 2, 0.01),
-        ("frequency_penalty", -2, 2, 0.01),
-        ("n", 1, 8, 1),
-        ("top_k", -1, math.inf, 1),
-        ("min_p", 0, 1, 0.01),
-        ("seed", -(2**63), 2**63 - 1, 1),
-        ("top_p", 0, 1, 1e-9),
-        ("repetition_penalty", 1e-9, 2, 1e-9),
-    ],
-)
-def test_numbers_have_bounds(field: str, low: float, high: float, step: float) -> None:
-    highest = 2**64 if high == math.inf else high
-    for inside in (low, low + step, highest - step, highest, None):
-        assert getattr(chat_request(**{field: inside}), field) == inside
-    for outside in (low - step, high + step)[: 1 if high == math.inf else 2]:
-        assert refused(chat_request, **{field: outside})[0] == field
+BOUNDS: list[tuple[str, float, float, float]] = [
+    ("temperature", 0, 2, 0.01),
+    ("presence_penalty", -2, 2, 0.01),
+    ("frequency_penalty", -2, 2, 0.01),
+    ("n", 1, 8, 1),
+    ("top_k", -1, math.inf, 1),
+    ("min_p", 0, 1, 0.01),
+    ("seed", -(2**63), 2**63 - 1, 1),
+    ("top_p", 0, 1, 1e-9),
+    ("repetition_penalty", 1e-9, 2, 1e-9),
+]
+
+
+def test_numbers_have_bounds() -> None:
+    for field, low, high, step in BOUNDS:
+        highest = 2**64 if high == math.inf else high
+        for inside in (low, low + step, highest - step, highest, None):
+            assert getattr(chat_request(**{field: inside}), field) == inside, field
+        for outside in (low - step, high + step)[: 1 if high == math.inf else 2]:
+            assert refused(chat_request, **{field: outside})[0] == field
 
 
 def test_numbers_are_finite_and_whole_ones_are_not_guessed() -> None:
@@ -55,16 +54,12 @@ def test_numbers_are_finite_and_whole_ones_are_not_guessed() -> None:
     assert named == [field for field, _ in asked]
 
 
-def test_either_name_of_the_budget_counts() -> None:
-    assert chat_request().budget is None
-    assert chat_request(max_tokens=3).budget == 3
-    assert chat_request(max_completion_tokens=4).budget == 4
-    assert chat_request(max_tokens=3, max_completion_tokens=4).budget == 4
-    assert refused(chat_request, max_tokens=0)[0] == "max_tokens"
-    assert refused(chat_request, max_completion_tokens=0)[0] == "max_completion_tokens"
-
-
-def test_unknown_fields_are_ignored() -> None:
+def test_either_name_of_the_budget_counts_and_unknown_fields_are_ignored() -> None:
+    budgets: list[tuple[dict[str, Any], int | None]] = [({}, None), ({"max_tokens": 3}, 3)]
+    budgets += [({"max_completion_tokens": 4}, 4), ({"max_tokens": 3, "max_completion_tokens": 4}, 4)]
+    assert [chat_request(**fields).budget for fields, _ in budgets] == [budget for _, budget in budgets]
+    for name in ("max_tokens", "max_completion_tokens"):
+        assert refused(chat_request, **{name: 0})[0] == name
     body = chat_request(logit_bias={"1": 5}, user="u", metadata={}, chat_template="{{ x }}", priority=1)
     assert not {"logit_bias", "user", "chat_template", "priority"} & set(ChatRequest.model_fields)
     assert body == chat_request()
@@ -94,65 +89,46 @@ def test_messages_are_between_one_and_the_limit() -> None:
     assert refused(chat_request, messages="hello")[0] == "messages"
 
 
-def test_developer_speaks_as_system() -> None:
+def test_developer_speaks_as_system_and_a_string_is_one_text_part() -> None:
     assert chat_request(messages=[{"role": "developer", "content": "a"}]).messages[0].role == "system"
     assert refused(chat_request, messages=[{"role": "owner", "content": "a"}])[0] == "messages[0].role"
-
-
-def test_a_string_is_one_text_part() -> None:
     assert chat_request() == chat_request(messages=user({"type": "text", "text": "hi"}))
+    for part in ({"type": "text"}, {"type": "image_url"}, {"type": "input_audio"}, "text", 5):
+        assert str(refused(chat_request, messages=user(part))[0]).startswith("messages[0].content[0]")
 
 
-@pytest.mark.parametrize("part", [{"type": "text"}, {"type": "image_url"}, {"type": "input_audio"}, "text", 5])
-def test_parts_are_text_or_images(part: Any) -> None:
-    assert str(refused(chat_request, messages=user(part))[0]).startswith("messages[0].content[0]")
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"content": [{"type": "refusal", "refusal": "I cannot."}]},
+def test_a_refusal_that_is_said_again_is_what_the_assistant_said_and_has_words() -> None:
+    refusal = {"type": "refusal", "refusal": "I cannot."}
+    messages: list[dict[str, Any]] = [
+        {"content": [refusal]},
         {"content": None, "refusal": "I cannot."},
         {"content": "", "refusal": "I cannot."},
-        {"content": [{"type": "text", "text": ""}, {"type": "refusal", "refusal": "I cannot."}], "refusal": None},
-    ],
-)
-def test_a_refusal_that_is_said_again_is_what_the_assistant_said(message: dict[str, Any]) -> None:
-    asked = chat_request(messages=[*user({"type": "text", "text": "hi"}), {"role": "assistant"} | message])
-    assert "".join(part.words or "" for part in asked.messages[1].parts) == "I cannot."
-    assert "".join(asked.texts()) == "hiI cannot."
-
-
-def test_a_refusal_without_words_is_refused() -> None:
-    place, reason = refused(
-        chat_request, messages=[{"role": "assistant", "content": [{"type": "refusal", "text": "no"}]}]
-    )
+        {"content": [{"type": "text", "text": ""}, refusal], "refusal": None},
+    ]
+    for message in messages:
+        asked = chat_request(messages=[*user({"type": "text", "text": "hi"}), {"role": "assistant"} | message])
+        assert "".join(part.words or "" for part in asked.messages[1].parts) == "I cannot."
+        assert "".join(asked.texts()) == "hiI cannot."
+    wordless = {"role": "assistant", "content": [{"type": "refusal", "text": "no"}]}
+    place, reason = refused(chat_request, messages=[wordless])
     assert (place, "`refusal`" in reason) == ("messages[0].content[0]", True)
     assert "content" in refused(chat_request, messages=[{"role": "user", "refusal": "I cannot."}])[1]
 
 
-def test_images_are_data_addresses() -> None:
+NO_IMAGES = (
+    *("http://127.0.0.1/a.png", "https://example.org/a.png", "file:///etc/passwd", "data:;base64,http://x", ""),
+    *("DATA:image/png;base64,AAAA", " data:image/png;base64,AAAA", "data:image/svg+xml;base64,AAAA"),
+    *("data:text/html;base64,AAAA", "data:image/png,AAAA", "data:image/png;base64,***", "data:image/png;base64,AAA"),
+)
+
+
+def test_images_are_data_addresses_and_no_other_is_taken() -> None:
     for spelling in (PIXEL, {"url": PIXEL}, {"url": PIXEL, "detail": "low"}):
         (message,) = chat_request(messages=user({"type": "image_url", "image_url": spelling})).messages
         assert message.images == 1
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        *("http://127.0.0.1/a.png", "https://example.org/a.png", "file:///etc/passwd", "data:;base64,http://x", ""),
-        *("DATA:image/png;base64,AAAA", " data:image/png;base64,AAAA", "data:image/svg+xml;base64,AAAA"),
-        *(
-            "data:text/html;base64,AAAA",
-            "data:image/png,AAAA",
-            "data:image/png;base64,***",
-            "data:image/png;base64,AAA",
-        ),
-    ],
-)
-def test_no_other_address_is_taken(url: str) -> None:
-    place, _ = refused(chat_request, messages=user({"type": "image_url", "image_url": {"url": url}}))
-    assert place == "messages[0].content[0].image_url.url"
+    for url in NO_IMAGES:
+        place, _ = refused(chat_request, messages=user({"type": "image_url", "image_url": {"url": url}}))
+        assert place == "messages[0].content[0].image_url.url", url
 
 
 def test_images_are_counted_over_all_messages() -> None:
@@ -171,23 +147,19 @@ def test_tool_messages_answer_a_call() -> None:
     assert "content" in refused(chat_request, messages=[{"role": "user", "content": None}])[1]
 
 
-@pytest.mark.parametrize(
-    ("calls", "more", "is_taken"), [(1, -1, True), (1, 0, True), (1, 1, False), (4, 0, True), (4, 1, False)]
-)
-def test_arguments_of_all_calls_together_hold_as_many_values_as_a_body(calls: int, more: int, is_taken: bool) -> None:
-    # An object, its key and the array in it are three; the array's first item comes with it.
-    items = JSON_VALUES // calls - 3
-    texts = ['{"a,[:{": [' + ",".join(["0"] * (items + 1)) + "]}"] * calls
-    messages = called(*texts[1:], '{"a":[' + ",".join(["0"] * (items + 1 + more)) + "]}")
-    if is_taken:
-        assert chat_request(messages=messages)
-        return
-    place, sentence = refused(chat_request, messages=messages)
-    assert place == "messages"
-    assert f"together have more than {JSON_VALUES} keys and values" in sentence
-
-
-def test_punctuation_in_arguments_counts_for_nothing() -> None:
+def test_arguments_of_all_calls_together_hold_as_many_values_as_a_body() -> None:
+    for calls, more in ((1, -1), (1, 0), (1, 1), (4, 0), (4, 1)):
+        # An object, its key and the array in it are three; the array's first item comes with it.
+        items = JSON_VALUES // calls - 3
+        texts = ['{"a,[:{": [' + ",".join(["0"] * (items + 1)) + "]}"] * calls
+        messages = called(*texts[1:], '{"a":[' + ",".join(["0"] * (items + 1 + more)) + "]}")
+        if more <= 0:
+            assert chat_request(messages=messages)
+        else:
+            place, sentence = refused(chat_request, messages=messages)
+            assert place == "messages"
+            assert f"together have more than {JSON_VALUES} keys and values" in sentence
+    # Punctuation in them counts for nothing.
     code = json.dumps({"code": "f({a: [1, 2]}, b)\n" * JSON_VALUES})
     assert chat_request(messages=called(*[code] * 3))
 
@@ -214,16 +186,12 @@ def test_tools_have_names_of_their_own_and_a_limit() -> None:
     assert chat_request(tools=[tool("a" * chat_tools.MAX_NAME_CHARS)])
 
 
-def test_response_format_of_a_schema_has_one() -> None:
+def test_response_format_of_a_schema_has_one_and_usage_is_included_where_it_is_asked_for() -> None:
     assert chat_request(response_format={"type": "json_object"})
     assert "json_schema" in refused(chat_request, response_format={"type": "json_schema"})[1]
     assert refused(chat_request, response_format={"type": "grammar"})[0] == "response_format.type"
-
-
-def test_include_usage() -> None:
-    assert chat_request(stream=True, stream_options={"include_usage": True}).include_usage
-    for options in ({}, None):
-        assert not chat_request(stream=True, stream_options=options).include_usage
+    for options, is_included in (({"include_usage": True}, True), ({}, False), (None, False)):
+        assert chat_request(stream=True, stream_options=options).include_usage is is_included
 
 
 def test_requests_cross_processes() -> None:
@@ -293,21 +261,23 @@ def call_of(request: ChatRequest) -> ToolCall:
     return call.as_function
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("written", [*WRITTEN, {"a": 1}, [1], 5])
-def test_a_badly_written_call_does_not_end_the_conversation(wire: Any, written: Any) -> None:
-    text = written if isinstance(written, str) else json.dumps(written)
-    function = call_of(wire("translate", "c1", written)).function
-    assert json.loads(function.arguments) == WRITTEN[text]
-    assert sum(function.arguments in text for text in wire("translate", "c1", written).texts()) == 1
+def test_a_badly_written_call_does_not_end_the_conversation() -> None:
+    for wire, written in product(WIRES, [*WRITTEN, {"a": 1}, [1], 5]):
+        text = written if isinstance(written, str) else json.dumps(written)
+        function = call_of(wire("translate", "c1", written)).function
+        assert json.loads(function.arguments) == WRITTEN[text], (wire, written)
+        assert sum(function.arguments in text for text in wire("translate", "c1", written).texts()) == 1
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("name", ["functions.translate", "two words", "", "ä" * 200, "<|im_end|>"])
-@pytest.mark.parametrize("call_id", ["", "x" * 1000])
-def test_a_call_may_have_any_name_and_id(wire: Any, name: str, call_id: str) -> None:
-    call = call_of(wire(name, call_id, "{}"))
-    assert (call.function.name, call.id) == (name, call_id)
+def test_a_call_may_have_any_name_and_id() -> None:
+    names = ("functions.translate", "two words", "", "ä" * 200, "<|im_end|>")
+    for wire, name, call_id in product(WIRES, names, ("", "x" * 1000)):
+        call = call_of(wire(name, call_id, "{}"))
+        assert (call.function.name, call.id) == (name, call_id)
+    custom = {"id": "", "type": "custom", "custom": {"name": "a b", "input": HALF}}
+    turns = [{"role": "assistant", "tool_calls": [custom]}, {"role": "user", "content": "Again?"}]
+    (made,) = validated(ChatRequest, {"model": "m", "messages": turns}).messages[0].tool_calls or ()
+    assert json.loads(made.as_function.function.arguments) == {"input": HALF}
 
 
 TURNS: dict[str, dict[str, Any]] = {
@@ -345,10 +315,3 @@ def test_earlier_turns_may_be_empty_or_alone() -> None:
         assert of_messages(validated(MessagesRequest, body)), turn
     for item in RESPONSES.values():
         assert validated(ResponsesRequest, {"model": "m", "input": [item, again]}).chat, item
-
-
-def test_custom_calls_may_have_any_name() -> None:
-    call = {"id": "", "type": "custom", "custom": {"name": "a b", "input": HALF}}
-    turns = [{"role": "assistant", "tool_calls": [call]}, {"role": "user", "content": "Again?"}]
-    (made,) = validated(ChatRequest, {"model": "m", "messages": turns}).messages[0].tool_calls or ()
-    assert json.loads(made.as_function.function.arguments) == {"input": HALF}

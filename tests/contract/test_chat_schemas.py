@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from contract.chat import schemas
 from models.chat.request import engine_fields
 from tests.contract.bodies import chat_request, refused, tool
@@ -37,17 +35,16 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("schema", BOMBS.values(), ids=BOMBS)
-def test_schema_bombs_are_refused_before_an_engine_sees_them(schema: dict[str, Any]) -> None:
-    for param, fields in {
-        "response_format": {"response_format": form(schema)},
-        "tools[1].function.parameters": {"tools": [tool("g", parameters={}), tool(parameters=schema, strict=True)]},
-        "tools[0].function.parameters": {"tools": [tool(parameters=schema)], "tool_choice": "required"},
-    }.items():
-        place, sentence = refused(chat_request, **fields)
-        assert place == param
-        assert f"{schemas.MAX_SCHEMA_COST}" in sentence
-    assert chat_request(tools=[tool(parameters=schema)])
+def test_schema_bombs_are_refused_before_an_engine_sees_them() -> None:
+    for name, schema in BOMBS.items():
+        for param, fields in {
+            "response_format": {"response_format": form(schema)},
+            "tools[1].function.parameters": {"tools": [tool("g", parameters={}), tool(parameters=schema, strict=True)]},
+            "tools[0].function.parameters": {"tools": [tool(parameters=schema)], "tool_choice": "required"},
+        }.items():
+            place, sentence = refused(chat_request, **fields)
+            assert (place, f"{schemas.MAX_SCHEMA_COST}" in sentence) == (param, True), name
+        assert chat_request(tools=[tool(parameters=schema)])
 
 
 def test_the_cost_has_a_limit_and_equal_bounds_cost_once() -> None:
@@ -57,14 +54,14 @@ def test_the_cost_has_a_limit_and_equal_bounds_cost_once() -> None:
     assert chat_request(response_format=form(strings(*[1000] * 500)))
 
 
-@pytest.mark.parametrize("chars", [0, 64 * 4096 - 4, 64 * 4096, 64 * 4097])
-def test_names_and_values_cost_by_their_characters(chars: int) -> None:
-    schema = {"enum": ["x" * chars]}
-    assert schemas.cost(schema) == (chars + len("enum")) // schemas.CHARS_PER_STATE
-    if schemas.cost(schema) > schemas.MAX_SCHEMA_COST:
-        assert refused(chat_request, response_format=form(schema))[0] == "response_format"
-    else:
-        assert chat_request(response_format=form(schema))
+def test_names_and_values_cost_by_their_characters() -> None:
+    for chars in (0, 64 * 4096 - 4, 64 * 4096, 64 * 4097):
+        schema = {"enum": ["x" * chars]}
+        assert schemas.cost(schema) == (chars + len("enum")) // schemas.CHARS_PER_STATE
+        if schemas.cost(schema) > schemas.MAX_SCHEMA_COST:
+            assert refused(chat_request, response_format=form(schema))[0] == "response_format"
+        else:
+            assert chat_request(response_format=form(schema))
 
 
 def test_schemas_of_all_tools_count_together() -> None:
@@ -74,29 +71,21 @@ def test_schemas_of_all_tools_count_together() -> None:
     assert refused(chat_request, tools=tools)[0] == "tools[1].function.parameters"
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "https://example.org/schema",
-        "#/properties/a",
-        "#/properties/a/default",
-        "#/$defs/a/default",
-        "#/$defs/nowhere",
-        "#/$defs/a~1default",
-        "#/$defs/%",
-        "#/const",
-        "#a",
-        5,
-    ],
+NO_DEFINITIONS = (
+    *("https://example.org/schema", "#/properties/a", "#/properties/a/default", "#/$defs/a/default"),
+    *("#/$defs/nowhere", "#/$defs/a~1default", "#/$defs/%", "#/const", "#a", 5),
 )
-def test_a_reference_leads_to_a_definition_and_nowhere_else(target: Any) -> None:
+
+
+def test_a_reference_leads_to_a_definition_and_nowhere_else() -> None:
     """A `default` is not looked at, so a reference into one would smuggle any bomb past the estimate."""
     bomb = strings(*range(9000, 9100))
-    schema = {"properties": {"a": {"default": bomb}, "b": {"$ref": target}}, "const": bomb, "$defs": {"a": {}}}
-    param, sentence = refused(chat_request, tools=[tool(parameters=schema, strict=True)])
-    assert param == "tools[0].function.parameters"
-    assert f"has a `$ref` to `{target}` at `properties.b`; only `#`" in sentence
-    assert chat_request(tools=[tool(parameters=schema)])
+    for target in NO_DEFINITIONS:
+        schema = {"properties": {"a": {"default": bomb}, "b": {"$ref": target}}, "const": bomb, "$defs": {"a": {}}}
+        param, sentence = refused(chat_request, tools=[tool(parameters=schema, strict=True)])
+        assert param == "tools[0].function.parameters"
+        assert f"has a `$ref` to `{target}` at `properties.b`; only `#`" in sentence
+        assert chat_request(tools=[tool(parameters=schema)])
 
 
 POINTERS = {
@@ -108,60 +97,51 @@ POINTERS = {
 }
 
 
-@pytest.mark.parametrize(("name", "reference"), [(name, at) for name, several in POINTERS.items() for at in several])
-def test_a_reference_is_a_json_pointer(name: str, reference: str) -> None:
+def test_a_reference_is_a_json_pointer() -> None:
     """And the compiler of grammars, which splits it at its slashes and does no more, finds the definition."""
-    schema = {"$defs": {name: {"const": 1}}, "properties": {"x": {"$ref": reference}, "$ref": {"type": "string"}}}
-    fields = engine_fields(
-        chat_request(tools=[tool(parameters=schema)], tool_choice="required", response_format=form(schema))
-    )
-    compiled = [fields["tools"][0]["function"]["parameters"], fields["response_format"]["json_schema"]["schema"]]
-    for found in compiled:
-        step: Any = found
-        for key in found["properties"]["x"]["$ref"].split("/")[1:]:
-            step = step[key]
-        assert step == {"const": 1}
-        assert found["properties"]["$ref"] == {"type": "string"}
-    loop = {"$defs": {name: {"$ref": reference}}}
-    assert "leads back to itself" in refused(chat_request, response_format=form(loop))[1]
+    for name, reference in [(name, at) for name, several in POINTERS.items() for at in several]:
+        schema = {"$defs": {name: {"const": 1}}, "properties": {"x": {"$ref": reference}, "$ref": {"type": "string"}}}
+        fields = engine_fields(
+            chat_request(tools=[tool(parameters=schema)], tool_choice="required", response_format=form(schema))
+        )
+        compiled = [fields["tools"][0]["function"]["parameters"], fields["response_format"]["json_schema"]["schema"]]
+        for found in compiled:
+            step: Any = found
+            for key in found["properties"]["x"]["$ref"].split("/")[1:]:
+                step = step[key]
+            assert step == {"const": 1}
+            assert found["properties"]["$ref"] == {"type": "string"}
+        assert_loops({"$defs": {name: {"$ref": reference}}})
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"$ref": "#"},
-        {"anyOf": [{"type": "null"}, {"allOf": [{"$ref": "#"}]}]},
-        {"$defs": {"a": {"$ref": "#/$defs/a"}}, "properties": {"x": {"$ref": "#/$defs/a"}}},
-        {"definitions": {f"{i}": {"$ref": f"#/definitions/{(i + 1) % 4000}"} for i in range(4000)}},
-    ],
-)
-def test_a_reference_that_leads_back_to_itself_is_refused(schema: dict[str, Any]) -> None:
-    """The grammar allows no token at all, so the engine would fail in the middle of the answer."""
+def assert_loops(schema: dict[str, Any]) -> None:
+    """The grammar would allow no token at all, so the engine would fail in the middle of the answer."""
     param, sentence = refused(chat_request, response_format=form(schema))
-    assert param == "response_format"
-    assert "leads back to itself" in sentence
+    assert (param, "leads back to itself" in sentence) == ("response_format", True)
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"properties": {"pattern": {"type": "string"}, "$ref": {"type": "string"}, "default": {}}},
-        {"$defs": {"a": {"properties": {"next": {"$ref": "#/$defs/a"}}}}, "$ref": "#/$defs/a"},
-        {"definitions": {"a": {}}, "items": {"$ref": "#/definitions/a"}},
-        {"properties": {"children": {"type": "array", "items": {"$ref": "#"}}}},
-        {
-            "enum": [{"$ref": "x"}],
-            "default": {"maxLength": 10**9},
-            "examples": ["x" * 10**6],
-            "description": "x" * 10**6,
-        },
-        {"type": "string", "pattern": "^[a-z]+$", "format": "uri"},
-        {"maxLength": 10**12},
-    ],
-)
-def test_what_is_cheap_is_compiled(schema: dict[str, Any]) -> None:
-    body = chat_request(response_format=form(schema))
-    assert list(body.compiled_schemas()) == ["response_format"]
+def test_a_reference_that_leads_back_to_itself_is_refused() -> None:
+    assert_loops({"$ref": "#"})
+    assert_loops({"anyOf": [{"type": "null"}, {"allOf": [{"$ref": "#"}]}]})
+    assert_loops({"$defs": {"a": {"$ref": "#/$defs/a"}}, "properties": {"x": {"$ref": "#/$defs/a"}}})
+    assert_loops({"definitions": {f"{i}": {"$ref": f"#/definitions/{(i + 1) % 4000}"} for i in range(4000)}})
+
+
+CHEAP: list[dict[str, Any]] = [
+    {"properties": {"pattern": {"type": "string"}, "$ref": {"type": "string"}, "default": {}}},
+    {"$defs": {"a": {"properties": {"next": {"$ref": "#/$defs/a"}}}}, "$ref": "#/$defs/a"},
+    {"definitions": {"a": {}}, "items": {"$ref": "#/definitions/a"}},
+    {"properties": {"children": {"type": "array", "items": {"$ref": "#"}}}},
+    {"enum": [{"$ref": "x"}], "default": {"maxLength": 10**9}},
+    {"examples": ["x" * 10**6], "description": "x" * 10**6},
+    {"type": "string", "pattern": "^[a-z]+$", "format": "uri"},
+    {"maxLength": 10**12},
+]
+
+
+def test_what_is_cheap_is_compiled() -> None:
+    for schema in CHEAP:
+        assert list(chat_request(response_format=form(schema)).compiled_schemas()) == ["response_format"], schema
 
 
 def test_what_is_not_compiled_is_not_restricted() -> None:
@@ -173,23 +153,21 @@ def test_what_is_not_compiled_is_not_restricted() -> None:
     assert chat_request(tools=[tool("g", parameters=wild), tool(parameters={})], tool_choice=NAMED)
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({}, ["response_format"]),
-        ({"tool_choice": "auto"}, ["response_format"]),
-        ({"strict": True}, ["response_format", "tools[0].function.parameters"]),
-        ({"tool_choice": "required"}, ["tools[0].function.parameters", "tools[1].function.parameters"]),
-        ({"tool_choice": NAMED}, ["tools[0].function.parameters"]),
-        ({"tool_choice": NAMED, "strict": False}, []),
-        ({"tool_choice": "none", "strict": True}, ["response_format"]),
-    ],
-)
-def test_the_compiled_ones_are_those_that_an_answer_follows(fields: dict[str, Any], expected: list[str]) -> None:
-    strict = {"strict": fields.pop("strict")} if "strict" in fields else {}
-    tools = [tool(parameters={"type": "object"}, **strict), tool("g", parameters={"type": "object"})]
-    body = chat_request(tools=tools, response_format=form({"type": "object"}), **fields)
-    assert list(body.compiled_schemas()) == expected
+def test_the_compiled_ones_are_those_that_an_answer_follows() -> None:
+    first, second = (f"tools[{place}].function.parameters" for place in (0, 1))
+    rows: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
+        ({}, {}, ["response_format"]),
+        ({"tool_choice": "auto"}, {}, ["response_format"]),
+        ({}, {"strict": True}, ["response_format", first]),
+        ({"tool_choice": "required"}, {}, [first, second]),
+        ({"tool_choice": NAMED}, {}, [first]),
+        ({"tool_choice": NAMED}, {"strict": False}, []),
+        ({"tool_choice": "none"}, {"strict": True}, ["response_format"]),
+    ]
+    for fields, strict, expected in rows:
+        tools = [tool(parameters={"type": "object"}, **strict), tool("g", parameters={"type": "object"})]
+        body = chat_request(tools=tools, response_format=form({"type": "object"}), **fields)
+        assert list(body.compiled_schemas()) == expected, (fields, strict)
 
 
 def test_tools_of_public_mcp_servers_pass_as_they_are_and_together() -> None:

@@ -13,7 +13,7 @@ from contract.chat.engine import ChatJob
 from contract.chat.thinking import EFFORTS, MAX_VARIABLE, ReasoningSettings, reasoning_settings
 from models.chat.request import engine_fields
 from tests.catalogs import chat
-from tests.contract.bodies import chat_request, refusal, refused
+from tests.contract.bodies import Row, chat_request, check_refused, refusal, refused
 
 FRAMEWORKS: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data" / "framework_tools.json").read_text("utf-8")
@@ -22,6 +22,7 @@ FRAMEWORKS: dict[str, Any] = json.loads(
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 CODE = {"type": "custom", "custom": {"name": "code", "description": "Runs Python", "format": {"type": "text"}}}
 SEARCH = {"type": "web_search"}
+CHOICES = (None, "auto", "none", "required")
 OF_NONE_HERE = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [SEARCH]}}
 REFERENCES = {
     "weather": {"type": "function", "function": {"name": "weather"}},
@@ -33,11 +34,12 @@ def allowed(mode: str, *names: str) -> dict[str, Any]:
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [REFERENCES[name] for name in names]}}
 
 
-@pytest.mark.parametrize("choice", [None, "auto", "none", "required"])
-def test_tools_of_agent_frameworks_pass_as_they_are(choice: str | None) -> None:
-    assert [
-        name for name, each in FRAMEWORKS.items() if not chat_request(tools=[each], tool_choice=choice).offered
-    ] == []
+def test_tools_of_agent_frameworks_pass_as_they_are() -> None:
+    for choice in CHOICES:
+        refused = [
+            name for name, one in FRAMEWORKS.items() if not chat_request(tools=[one], tool_choice=choice).offered
+        ]
+        assert refused == []
 
 
 def test_engines_are_given_a_function_for_a_custom_tool() -> None:
@@ -51,72 +53,57 @@ def test_engines_are_given_a_function_for_a_custom_tool() -> None:
     assert list(body.compiled_schemas()) == ["tools[0].function.parameters"]
 
 
-@pytest.mark.parametrize(
-    ("choice", "offered", "forced"),
-    [
+def test_some_tools_may_be_allowed_or_one_named() -> None:
+    choices: list[tuple[Any, list[int], bool]] = [
         (allowed("auto", "weather"), [1], False),
         (allowed("required", "code"), [0], True),
         (allowed("required", "weather", "code"), [0, 1], True),
         (REFERENCES["code"], [0, 1], True),
         (REFERENCES["weather"], [0, 1], True),
-    ],
-)
-def test_some_tools_may_be_allowed_or_one_named(choice: Any, offered: list[int], forced: bool) -> None:
-    body = chat_request(tools=[CODE, WEATHER], tool_choice=choice)
-    assert list(body.offered) == offered
-    assert body.is_tool_forced is forced
+    ]
+    for choice, offered, is_forced in choices:
+        body = chat_request(tools=[CODE, WEATHER], tool_choice=choice)
+        assert (list(body.offered), body.is_tool_forced) == (offered, is_forced), choice
 
 
-@pytest.mark.parametrize(
-    ("fields", "param", "says"),
-    [
-        ({"tools": [{"type": "functoin"}]}, "tools[0]", "`function` or `custom`"),
-        ({"tools": [WEATHER, 5]}, "tools[1]", "`function` or `custom`"),
-        ({"tools": [{"type": ["function"]}]}, "tools[0]", "`function` or `custom`"),
-        ({"tools": [{"type": "custom", "custom": {"name": "a b"}}]}, "tools[0].custom.name", "pattern"),
-        ({"tools": [CODE, CODE | {"type": "function", "function": {"name": "code"}}]}, None, "same name"),
-        ({"tool_choice": {"type": "file_search"}}, "tool_choice", "this server runs none"),
-        ({"tools": [SEARCH], "tool_choice": "required"}, None, "built-in, and this server runs no built-in tools"),
-        (
-            {"tools": [SEARCH, CODE], "tool_choice": OF_NONE_HERE},
-            None,
-            "built-in, and this server runs no built-in tools",
-        ),
-        ({"tool_choice": "sometimes"}, "tool_choice", "'required'"),
-        ({"tool_choice": {"type": "function", "function": {"name": "code"}}}, None, "`code` (function)"),
-        ({"tool_choice": {"type": "custom", "custom": {"name": "weather"}}}, None, "`weather` (custom)"),
-        ({"tool_choice": allowed("sometimes", "code")}, "tool_choice.allowed_tools.mode", "'auto' or 'required'"),
-        ({"tool_choice": allowed("auto")}, "tool_choice.allowed_tools.tools", "at least 1"),
-        ({"tools": [WEATHER], "tool_choice": allowed("auto", "code")}, None, "`code` (custom)"),
-    ],
-)
-def test_what_is_no_tool_or_names_none_is_refused(fields: dict[str, Any], param: str | None, says: str) -> None:
-    place, sentence = refused(chat_request, **({"tools": [CODE, WEATHER]} | fields))
-    assert place == param
-    assert says in sentence
+GRAMMAR_AT = "tools[0].custom.format.type"
+NO_TOOL: list[Row] = [
+    ({"tools": [{"type": "functoin"}]}, "tools[0]", "`function` or `custom`"),
+    ({"tools": [WEATHER, 5]}, "tools[1]", "`function` or `custom`"),
+    ({"tools": [{"type": ["function"]}]}, "tools[0]", "`function` or `custom`"),
+    ({"tools": [{"type": "custom", "custom": {"name": "a b"}}]}, "tools[0].custom.name", "pattern"),
+    ({"tools": [CODE, CODE | {"type": "function", "function": {"name": "code"}}]}, None, "same name"),
+    ({"tool_choice": {"type": "file_search"}}, "tool_choice", "this server runs none"),
+    ({"tools": [SEARCH], "tool_choice": "required"}, None, "built-in, and this server runs no built-in tools"),
+    ({"tools": [SEARCH, CODE], "tool_choice": OF_NONE_HERE}, None, "built-in, and this server runs no built-in tools"),
+    ({"tool_choice": "sometimes"}, "tool_choice", "'required'"),
+    ({"tool_choice": {"type": "function", "function": {"name": "code"}}}, None, "`code` (function)"),
+    ({"tool_choice": {"type": "custom", "custom": {"name": "weather"}}}, None, "`weather` (custom)"),
+    ({"tool_choice": allowed("sometimes", "code")}, "tool_choice.allowed_tools.mode", "'auto' or 'required'"),
+    ({"tool_choice": allowed("auto")}, "tool_choice.allowed_tools.tools", "at least 1"),
+    ({"tools": [WEATHER], "tool_choice": allowed("auto", "code")}, None, "`code` (custom)"),
+    *(
+        ({"tools": [{"type": "custom", "custom": {"name": "code", "format": grammar}}]}, GRAMMAR_AT, "`text`")
+        for grammar in ({"type": "grammar", "grammar": {"syntax": x, "definition": "a"}} for x in ("lark", "regex"))
+    ),
+]
 
 
-@pytest.mark.parametrize("choice", [None, "auto", "none", "required"])
-def test_built_in_tools_are_left_out_and_told(choice: str | None) -> None:
-    body = chat_request(tools=[SEARCH, CODE, {"type": "mcp", "server_label": "x"}, WEATHER], tool_choice=choice)
-    assert {place: tool.name for place, tool in body.offered.items()} == {1: "code", 3: "weather"}
-    assert body.left_out == ["tools[0]", "tools[2]"]
-    assert [tool["function"]["name"] for tool in engine_fields(body)["tools"]] == ["code", "weather"]
+def test_what_is_no_tool_or_names_none_is_refused() -> None:
+    check_refused(chat_request, [({"tools": [CODE, WEATHER]} | fields, *refusal) for fields, *refusal in NO_TOOL])
 
 
-def test_of_built_in_tools_alone_the_engine_is_told_nothing() -> None:
+def test_built_in_tools_are_left_out_and_told() -> None:
+    for choice in CHOICES:
+        tools = [SEARCH, CODE, {"type": "mcp", "server_label": "x"}, WEATHER]
+        body = chat_request(tools=tools, tool_choice=choice)
+        assert {place: tool.name for place, tool in body.offered.items()} == {1: "code", 3: "weather"}
+        assert body.left_out == ["tools[0]", "tools[2]"]
+        assert [tool["function"]["name"] for tool in engine_fields(body)["tools"]] == ["code", "weather"]
     allowing = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [SEARCH]}}
-    for choice in (None, "auto", allowing):
-        body = chat_request(tools=[SEARCH], tool_choice=choice)
-        assert body.left_out == ["tools[0]"]
-        assert "tools" not in engine_fields(body)
-
-
-def test_a_grammar_for_a_custom_tool_is_refused() -> None:
-    for syntax in ("lark", "regex"):
-        form = {"type": "grammar", "grammar": {"syntax": syntax, "definition": "a"}}
-        place, sentence = refused(chat_request, tools=[{"type": "custom", "custom": {"name": "code", "format": form}}])
-        assert (place, "`text`" in sentence) == ("tools[0].custom.format.type", True)
+    for alone in (None, "auto", allowing):
+        body = chat_request(tools=[SEARCH], tool_choice=alone)
+        assert (body.left_out, "tools" in engine_fields(body)) == (["tools[0]"], False)
 
 
 def test_calls_of_custom_tools_are_repeated() -> None:
@@ -130,41 +117,36 @@ def test_calls_of_custom_tools_are_repeated() -> None:
     assert ChatJob(body).most_input_tokens(chat("m")) >= len('{"input": "print(\\"é\\")\\n"}')
 
 
-@pytest.mark.parametrize(
-    ("form", "says"),
-    [
-        ({}, "one of"),
-        ({"regex": "a", "choice": ["a"]}, "one of"),
-        ({"grammar": 'root ::= "a"'}, "no bound"),
-        ({"json": {"type": "object"}}, "response_format"),
-        ({"json_object": True}, "response_format"),
-        ({"structural_tag": "{}"}, "tools"),
-        ({"choice": []}, "at least 1"),
-        ({"choice": [""]}, "at least 1"),
-        ({"regex": ""}, "at least 1"),
-    ],
-)
-def test_an_answer_follows_a_regular_expression_or_is_one_of_several(form: dict[str, Any], says: str) -> None:
-    place, sentence = refused(chat_request, structured_outputs=form)
-    assert str(place).startswith("structured_outputs")
-    assert says in sentence
+FORMLESS: list[tuple[dict[str, Any], str]] = [
+    ({}, "one of"),
+    ({"regex": "a", "choice": ["a"]}, "one of"),
+    ({"grammar": 'root ::= "a"'}, "no bound"),
+    ({"json": {"type": "object"}}, "response_format"),
+    ({"json_object": True}, "response_format"),
+    ({"structural_tag": "{}"}, "tools"),
+    ({"choice": []}, "at least 1"),
+    ({"choice": [""]}, "at least 1"),
+    ({"regex": ""}, "at least 1"),
+]
 
 
-@pytest.mark.parametrize("surplus", [-1, 0, 1])
-def test_forms_are_bounded(surplus: int) -> None:
-    count, chars = schemas.MAX_ALLOWED_ANSWERS + surplus, schemas.MAX_ALLOWED_ANSWERS_CHARS + surplus
-    for form in (
-        {"regex": "a" * (schemas.MAX_REGEX_CHARS + surplus)},
-        {"regex": f"a{{{schemas.MAX_REPETITIONS + surplus}}}"},
-        {"regex": f"a{{1,{schemas.MAX_REPETITIONS + surplus}}}"},
-        {"regex": f"a{{{schemas.MAX_REPETITIONS + surplus},}}"},
-        {"choice": [f"{i}" for i in range(count)]},
-        {"choice": ["x" * chars]},
-    ):
-        if surplus > 0:
-            assert str(refused(chat_request, structured_outputs=form)[0]).startswith("structured_outputs.")
-        else:
-            assert chat_request(structured_outputs=form)
+def test_an_answer_follows_a_regular_expression_or_is_one_of_several_within_bounds() -> None:
+    for form, says in FORMLESS:
+        place, sentence = refused(chat_request, structured_outputs=form)
+        assert (str(place).startswith("structured_outputs"), says in sentence) == (True, True), (form, sentence)
+    for surplus in (-1, 0, 1):
+        count, chars = schemas.MAX_ALLOWED_ANSWERS + surplus, schemas.MAX_ALLOWED_ANSWERS_CHARS + surplus
+        repetitions = schemas.MAX_REPETITIONS + surplus
+        for form in (
+            {"regex": "a" * (schemas.MAX_REGEX_CHARS + surplus)},
+            *({"regex": f"a{{{bounds}}}"} for bounds in (f"{repetitions}", f"1,{repetitions}", f"{repetitions},")),
+            {"choice": [f"{i}" for i in range(count)]},
+            {"choice": ["x" * chars]},
+        ):
+            if surplus > 0:
+                assert str(refused(chat_request, structured_outputs=form)[0]).startswith("structured_outputs.")
+            else:
+                assert chat_request(structured_outputs=form)
 
 
 def test_an_answer_has_one_form() -> None:
@@ -184,20 +166,18 @@ def tell(thinking: ThinkingOptions | None, effort: str | None = None, /, **varia
     return reasoning_settings(request, thinking)
 
 
-@pytest.mark.parametrize("effort", EFFORTS)
-def test_a_model_that_cannot_think_ignores_the_effort(effort: str) -> None:
-    assert tell(None, effort) == tell(ThinkingOptions(), effort) == ReasoningSettings()
+def test_a_model_that_cannot_think_ignores_the_effort() -> None:
+    for effort in EFFORTS:
+        assert tell(None, effort) == tell(ThinkingOptions(), effort) == ReasoningSettings()
 
 
-def test_a_request_that_says_nothing_leaves_the_model_its_own_way() -> None:
+def test_the_switch_goes_before_the_effort_of_which_none_switches_thoughts_off_and_silence_changes_nothing() -> None:
     assert tell(SWITCHED) == tell(LEVELLED) == ReasoningSettings()
-
-
-def test_no_effort_switches_thoughts_off_and_any_other_on() -> None:
     assert tell(SWITCHED, "none") == ReasoningSettings({"enable_thinking": False})
     assert tell(SWITCHED, "minimal") == ReasoningSettings({"enable_thinking": True}, budget_tokens=512)
     assert tell(SWITCHED, "low") == ReasoningSettings({"enable_thinking": True}, budget_tokens=2048)
     assert tell(SWITCHED, "medium") == tell(SWITCHED, "max") == ReasoningSettings({"enable_thinking": True})
+    assert tell(SWITCHED, "low", enable_thinking=False).variables == {"enable_thinking": False}
 
 
 def test_an_effort_that_a_model_lacks_becomes_the_nearest() -> None:
@@ -205,10 +185,6 @@ def test_an_effort_that_a_model_lacks_becomes_the_nearest() -> None:
     assert levels == [None, "low", "low", "low", "high", "high", "high"]
     assert tell(ThinkingOptions(levels=("none", "high")), "none").level == "none"
     assert tell(ThinkingOptions(levels=("none", "high")), "minimal").level == "high"
-
-
-def test_what_is_said_of_the_switch_goes_before_the_effort() -> None:
-    assert tell(SWITCHED, "low", enable_thinking=False).variables == {"enable_thinking": False}
 
 
 def test_allowed_variables_pass_and_their_bounds_hold() -> None:
@@ -240,11 +216,8 @@ def test_a_stanza_that_contradicts_itself_does_not_load() -> None:
     for wrong in (budgets, {"thinking": {"levels": ["hard"]}}, {"thinking": {"variables": {"a": "string"}}}):
         with pytest.raises(ValidationError):
             stanza(**wrong)
-
-
-def test_cached_input_costs_at_most_what_the_other_costs() -> None:
-    for cached in (0, 9, 10):
-        price = {"input_tokens": 10, "cached_input_tokens": cached}
-        assert stanza(price=price).price == price
+    # Cached input costs at most what the other costs.
+    prices = [{"input_tokens": 10, "cached_input_tokens": cached} for cached in (0, 9, 10, 11)]
+    assert [stanza(price=price).price for price in prices[:3]] == prices[:3]
     with pytest.raises(ValidationError, match="cached_input_tokens"):
-        stanza(price={"input_tokens": 10, "cached_input_tokens": 11})
+        stanza(price=prices[3])

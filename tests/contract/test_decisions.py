@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from typing import Any
@@ -50,47 +51,39 @@ def binaries(count: int) -> dict[str, Any]:
     return {f"q{index}": BINARY for index in reversed(range(count))}
 
 
-@pytest.mark.parametrize(("questions", "low", "high"), [(options, 2, 26), (levels, 2, 10), (binaries, 1, 16)])
-def test_options_levels_and_questions_are_counted(questions: Any, low: int, high: int) -> None:
-    for count in (low, low + 1, high - 1, high):
-        assert decision(questions=questions(count)).questions
-    for count in (0, low - 1, high + 1):
-        refusal(decision, questions=questions(count))
-
-
-def test_questions_and_options_keep_their_order() -> None:
+def test_options_levels_and_questions_are_counted_and_keep_their_order() -> None:
+    for questions, low, high in ((options, 2, 26), (levels, 2, 10), (binaries, 1, 16)):
+        for count in (low, low + 1, high - 1, high):
+            assert decision(questions=questions(count)).questions
+        for count in (0, low - 1, high + 1):
+            refusal(decision, questions=questions(count))
     assert list(decision(questions=binaries(16)).questions or ()) == [f"q{index}" for index in range(15, -1, -1)]
     assert (decision(questions=options(26)).questions or {})["q"].labels == tuple(f"o{index}" for index in range(26))
 
 
-@pytest.mark.parametrize(
-    ("fields", "limit"),
-    [
-        (lambda n: {"state": "x" * n}, 16_000),
-        (lambda n: {"state": "ä" * n}, 16_000),
-        (lambda n: {"state": {"k": "x" * (n - len('{"k": ""}'))}}, 16_000),
-        (lambda n: {"state": None, "messages": [{"role": "user", "content": "x" * (n - 5)}, USER_OF_5]}, 16_000),
-        (lambda n: {"questions": {"q": CHOICE | {"instructions": "x" * n}}}, 1000),
-        (lambda n: {"questions": {"q": CHOICE | {"options": [{"id": "a", "description": "x" * n}, {"id": "b"}]}}}, 512),
-        (lambda n: {"questions": {"q": SCORE | {"levels": ["x" * n, "y"]}}}, 512),
-        (lambda n: {"questions": {"q": BINARY | {"true_description": "x" * n}}}, 512),
-    ],
-)
-def test_characters(fields: Any, limit: int) -> None:
-    assert decision(**fields(limit - 1))
-    assert decision(**fields(limit))
-    refusal(decision, fault=REQUEST_TOO_LARGE, **fields(limit + 1))
-
-
 USER_OF_5 = {"role": "assistant", "content": "yes ?"}
+LONG: list[tuple[Callable[[int], dict[str, Any]], int]] = [
+    (lambda n: {"state": "x" * n}, 16_000),
+    (lambda n: {"state": "ä" * n}, 16_000),
+    (lambda n: {"state": {"k": "x" * (n - len('{"k": ""}'))}}, 16_000),
+    (lambda n: {"state": None, "messages": [{"role": "user", "content": "x" * (n - 5)}, USER_OF_5]}, 16_000),
+    (lambda n: {"questions": {"q": CHOICE | {"instructions": "x" * n}}}, 1000),
+    (lambda n: {"questions": {"q": CHOICE | {"options": [{"id": "a", "description": "x" * n}, {"id": "b"}]}}}, 512),
+    (lambda n: {"questions": {"q": SCORE | {"levels": ["x" * n, "y"]}}}, 512),
+    (lambda n: {"questions": {"q": BINARY | {"true_description": "x" * n}}}, 512),
+]
 
 
-def test_body_bytes() -> None:
+def test_characters_are_counted() -> None:
+    for fields, limit in LONG:
+        assert decision(**fields(limit - 1))
+        assert decision(**fields(limit))
+        refusal(decision, fault=REQUEST_TOO_LARGE, **fields(limit + 1))
+
+
+def test_body_bytes_are_counted_without_the_data_of_images() -> None:
     check_body(65_536, [])
     refusal(check_body, 65_537, [], fault=REQUEST_TOO_LARGE)
-
-
-def test_body_bytes_do_not_count_the_data_of_images() -> None:
     data = base64.b64encode(b"x" * 90_000).decode()
     fields = body(images=[{"data_url": PNG + data}])
     addresses = decision(**fields).addresses
@@ -101,82 +94,82 @@ def test_body_bytes_do_not_count_the_data_of_images() -> None:
 TEXT_PART = [{"type": "text", "text": "x"}]
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"state": None},
-        {"messages": [{"role": "user", "content": "hi"}]},
-        {"questions": None},
-        {"preset": "ticket-routing-v1"},
-        {"surprise": 1},
-        {"State": "x"},
-        {"state": ""},
-        {"state": " \n"},
-        {"state": 3},
-        {"state": True},
-        {"state": None, "messages": []},
-        {"state": None, "messages": [{"role": "robot", "content": "x"}]},
-        *({"state": None, "messages": [{"role": "user", "content": wrong}]} for wrong in ("", TEXT_PART)),
-        {"state": None, "messages": [{"role": "user", "content": "x", "name": "y"}]},
-        {"questions": {"": CHOICE}},
-        {"questions": [CHOICE]},
-        *({"questions": {"q": CHOICE | wrong}} for wrong in ({"type": "rank"}, {"levels": ["a", "b"]})),
-        *({"questions": {"q": CHOICE | {"options": wrong}}} for wrong in (["a", "b"], [{"id": "a"}, {"id": "a"}])),
-        {"questions": {"q": CHOICE | {"options": [{"id": ""}, {"id": "a"}]}}},
-        {"questions": {"q": CHOICE | {"options": [{"id": "a", "weight": 1}, {"id": "b"}]}}},
-        {"questions": {"q": SCORE | {"levels": ["a", "a"]}}},
-        *({"questions": {"q": wrong}} for wrong in ({"type": "choice"}, {"type": "binary", "instructions": "Is it?"})),
-        {"questions": {"q": CHOICE | {"instructions": " "}}},
-        {"policy": {"mode": "threshold"}},
-        {"policy": {"mode": "review_only", "threshold": 0.5}},
-        {"policy": {"mode": "threshold", "threshold": 1.0001}},
-        {"policy": {"mode": "threshold", "threshold": -0.0001}},
-        {"policy": {"mode": "threshold", "threshold": "0.5"}},
-        {"policy": {"mode": "always"}},
-        {"policy": "review_only"},
-        {"request_id": 7},
-        {"model": 7},
-        {"images": [{"data_url": PNG + "AAAA"}] * 3},
-        *({"images": [{"data_url": url}]} for url in ("https://example.org/cat.png", "file:///etc/passwd")),
-        *({"images": [{"data_url": url}]} for url in ("data:text/html;base64,AAAA", PNG + "A", PNG + "AA AA")),
-        {"images": [{"url": PNG + "AAAA"}]},
-    ],
-)
-def test_bad_fields(fields: dict[str, Any]) -> None:
-    refusal(decision, **fields)
+BAD: list[dict[str, Any]] = [
+    {"state": None},
+    {"messages": [{"role": "user", "content": "hi"}]},
+    {"questions": None},
+    {"preset": "ticket-routing-v1"},
+    {"surprise": 1},
+    {"State": "x"},
+    {"state": ""},
+    {"state": " \n"},
+    {"state": 3},
+    {"state": True},
+    {"state": None, "messages": []},
+    {"state": None, "messages": [{"role": "robot", "content": "x"}]},
+    *({"state": None, "messages": [{"role": "user", "content": wrong}]} for wrong in ("", TEXT_PART)),
+    {"state": None, "messages": [{"role": "user", "content": "x", "name": "y"}]},
+    {"questions": {"": CHOICE}},
+    {"questions": [CHOICE]},
+    *({"questions": {"q": CHOICE | wrong}} for wrong in ({"type": "rank"}, {"levels": ["a", "b"]})),
+    *({"questions": {"q": CHOICE | {"options": wrong}}} for wrong in (["a", "b"], [{"id": "a"}, {"id": "a"}])),
+    {"questions": {"q": CHOICE | {"options": [{"id": ""}, {"id": "a"}]}}},
+    {"questions": {"q": CHOICE | {"options": [{"id": "a", "weight": 1}, {"id": "b"}]}}},
+    {"questions": {"q": SCORE | {"levels": ["a", "a"]}}},
+    *({"questions": {"q": wrong}} for wrong in ({"type": "choice"}, {"type": "binary", "instructions": "Is it?"})),
+    {"questions": {"q": CHOICE | {"instructions": " "}}},
+    {"policy": {"mode": "threshold"}},
+    {"policy": {"mode": "review_only", "threshold": 0.5}},
+    {"policy": {"mode": "threshold", "threshold": 1.0001}},
+    {"policy": {"mode": "threshold", "threshold": -0.0001}},
+    {"policy": {"mode": "threshold", "threshold": "0.5"}},
+    {"policy": {"mode": "always"}},
+    {"policy": "review_only"},
+    {"request_id": 7},
+    {"model": 7},
+    {"images": [{"data_url": PNG + "AAAA"}] * 3},
+    *({"images": [{"data_url": url}]} for url in ("https://example.org/cat.png", "file:///etc/passwd")),
+    *({"images": [{"data_url": url}]} for url in ("data:text/html;base64,AAAA", PNG + "A", PNG + "AA AA")),
+    {"images": [{"url": PNG + "AAAA"}]},
+]
 
 
-@pytest.mark.parametrize(("size", "taken"), [(3_999_999, True), (4_000_000, True), (4_000_001, False)])
-def test_bytes_of_an_image(size: int, taken: bool) -> None:
-    image = {"data_url": PNG + base64.b64encode(bytes(size)).decode()}
-    if taken:
-        assert decision(images=[image, image])
-    else:
-        refusal(decision, fault=REQUEST_TOO_LARGE, images=[image])
+def test_bad_fields_are_refused() -> None:
+    for fields in BAD:
+        assert refusal(decision, **fields), fields
 
 
-def test_threshold() -> None:
+def test_bytes_of_an_image_are_counted() -> None:
+    for size in (3_999_999, 4_000_000, 4_000_001):
+        image = {"data_url": PNG + base64.b64encode(bytes(size)).decode()}
+        if size <= 4_000_000:
+            assert decision(images=[image, image])
+        else:
+            refusal(decision, fault=REQUEST_TOO_LARGE, images=[image])
+
+
+def test_a_threshold_is_any_number_up_to_one() -> None:
     for threshold in (0, 0.0, 0.5, 1, 1.0):
         assert decision(policy={"mode": "threshold", "threshold": threshold}).policy.threshold == threshold
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b'{"state": NaN, "preset": "p"}',
-        b'{"state": [Infinity], "preset": "p"}',
-        b'{"state": "\\ud800", "preset": "p"}',
-        b'{"state": "\xed\xa0\x80", "preset": "p"}',
-        b'{"state": "x", "state": "y", "preset": "p"}',
-        b'{"state": "x", "questions": {"q": {"type": "score", "type": "score"}}}',
-        b'{"state": ' + b"[" * 33 + b"]" * 33 + b', "preset": "p"}',
-        b'{"state": ' + b"[" * 30_000 + b"]" * 30_000 + b', "preset": "p"}',
-        b"",
-        b"{",
-    ],
-)
-def test_not_json(raw: bytes) -> None:
-    refusal(parse, DecisionRequest, raw, fault=INVALID_JSON)
+NOT_JSON = [
+    b'{"state": NaN, "preset": "p"}',
+    b'{"state": [Infinity], "preset": "p"}',
+    b'{"state": "\\ud800", "preset": "p"}',
+    b'{"state": "\xed\xa0\x80", "preset": "p"}',
+    b'{"state": "x", "state": "y", "preset": "p"}',
+    b'{"state": "x", "questions": {"q": {"type": "score", "type": "score"}}}',
+    b'{"state": ' + b"[" * 33 + b"]" * 33 + b', "preset": "p"}',
+    b'{"state": ' + b"[" * 30_000 + b"]" * 30_000 + b', "preset": "p"}',
+    b"",
+    b"{",
+]
+
+
+def test_what_is_not_json_is_refused() -> None:
+    for raw in NOT_JSON:
+        assert refusal(parse, DecisionRequest, raw, fault=INVALID_JSON), raw
 
 
 def test_the_text_that_is_judged() -> None:
@@ -217,25 +210,18 @@ def at(threshold: float) -> Policy:
     return Policy(mode="threshold", threshold=threshold)
 
 
-def test_choice() -> None:
+def test_a_choice_a_score_and_a_statement_are_answered() -> None:
     found = answer(choice("a", "b", "c"), reading(0.1, 0.6, 0.2), 1.0, REVIEW)
     assert list(found["probabilities"]) == ["a", "b", "c"]
-    assert found["value"] == "b"
-    assert found["max_probability"] == pytest.approx(6 / 9)
+    assert (found["value"], found["max_probability"]) == ("b", pytest.approx(6 / 9))
     assert found["probabilities"] == pytest.approx({"a": 1 / 9, "b": 6 / 9, "c": 2 / 9})
-    assert found["diagnostics"]["label_mass"] == pytest.approx(0.9)
-    assert found["diagnostics"]["low_label_mass"] is False
-    assert found["diagnostics"]["missing_labels"] == []
+    diagnostics = found["diagnostics"]
+    assert diagnostics["label_mass"] == pytest.approx(0.9)
+    assert (diagnostics["low_label_mass"], diagnostics["missing_labels"]) == (False, [])
     assert found["calibration"] == {"status": "uncalibrated"}
-
-
-def test_score() -> None:
     found = answer(score(3), reading(0.25, 0.25, 0.5), 1.0, REVIEW)
     assert (found["value"], found["expected_index"], found["normalized_score"]) == (2, 1.25, 0.625)
     assert list(found["probabilities"]) == ["0", "1", "2"]
-
-
-def test_binary() -> None:
     found = answer(TRUTH, reading(0.75, 0.25), 1.0, REVIEW)
     assert (found["value"], found["probability_true"]) == (True, pytest.approx(0.75))
     assert answer(TRUTH, reading(0.2, 0.8), 1.0, REVIEW)["value"] is False
@@ -246,34 +232,31 @@ def test_equals_fall_to_the_first_in_source_order() -> None:
     assert answer(TRUTH, reading(0.5, 0.5), 1.0, REVIEW)["value"] is True
 
 
-@pytest.mark.parametrize("logprobs", [(None, None), (math.nan, -1.0), (math.inf, -1.0), (-math.inf, -math.inf)])
-def test_what_cannot_be_normalised_is_a_fault_of_the_runtime(logprobs: tuple[float | None, ...]) -> None:
-    refusal(answer, TRUTH, Reading(logprobs, 0.01), 1.0, REVIEW, fault=UPSTREAM_ERROR)
+def test_what_cannot_be_normalised_is_a_fault_of_the_runtime() -> None:
+    for logprobs in ((None, None), (math.nan, -1.0), (math.inf, -1.0), (-math.inf, -math.inf)):
+        refusal(answer, TRUTH, Reading(logprobs, 0.01), 1.0, REVIEW, fault=UPSTREAM_ERROR)
 
 
-@pytest.mark.parametrize(
-    ("policy", "read", "abstain", "reasons"),
-    [
-        (REVIEW, (0.9, 0.1), True, ["review_only_policy"]),
-        (REVIEW, (0.3, 0.1), True, ["review_only_policy", "low_label_mass"]),
-        (at(0.5), (0.5, 0.5), False, []),
-        (at(0.5 + 1e-9), (0.5, 0.5), True, ["below_threshold"]),
-        (at(0), (0.25, 0.25), False, []),
-        (at(0.5), (0.25, 0.2499), True, ["low_label_mass"]),
-        (at(0.9), (0.2, 0.2), True, ["below_threshold", "low_label_mass"]),
-    ],
-)
-def test_policy(policy: Policy, read: tuple[float, ...], abstain: bool, reasons: list[str]) -> None:
-    for question in (choice("a", "b"), TRUTH, score(2)):
-        found = answer(question, reading(*read), 1.0, policy)
-        assert (found["abstain"], found["abstain_reasons"]) == (abstain, [*reasons, "calibration_unavailable"])
+POLICIES: list[tuple[Policy, tuple[float, ...], bool, list[str]]] = [
+    (REVIEW, (0.9, 0.1), True, ["review_only_policy"]),
+    (REVIEW, (0.3, 0.1), True, ["review_only_policy", "low_label_mass"]),
+    (at(0.5), (0.5, 0.5), False, []),
+    (at(0.5 + 1e-9), (0.5, 0.5), True, ["below_threshold"]),
+    (at(0), (0.25, 0.25), False, []),
+    (at(0.5), (0.25, 0.2499), True, ["low_label_mass"]),
+    (at(0.9), (0.2, 0.2), True, ["below_threshold", "low_label_mass"]),
+]
 
 
-@pytest.mark.parametrize("id", ["unclear", "other", "unknown", "Other", " UNKNOWN "])
-def test_undecided_options_are_withheld(id: str) -> None:
-    found = answer(choice(id, "a"), reading(0.9, 0.1), 1.0, at(0.5))
-    assert (found["abstain"], found["abstain_reasons"]) == (True, ["undecided_option", "calibration_unavailable"])
-    assert answer(choice(id, "a"), reading(0.1, 0.9), 1.0, at(0.5))["abstain"] is False
+def test_a_policy_withholds_and_so_does_an_option_that_is_undecided() -> None:
+    for policy, masses, abstain, reasons in POLICIES:
+        for question in (choice("a", "b"), TRUTH, score(2)):
+            found = answer(question, reading(*masses), 1.0, policy)
+            assert (found["abstain"], found["abstain_reasons"]) == (abstain, [*reasons, "calibration_unavailable"])
+    for id in ("unclear", "other", "unknown", "Other", " UNKNOWN "):
+        found = answer(choice(id, "a"), reading(0.9, 0.1), 1.0, at(0.5))
+        assert (found["abstain"], found["abstain_reasons"]) == (True, ["undecided_option", "calibration_unavailable"])
+        assert answer(choice(id, "a"), reading(0.1, 0.9), 1.0, at(0.5))["abstain"] is False
 
 
 def test_answers_keep_the_order_of_the_questions() -> None:
@@ -288,11 +271,8 @@ def test_answers_keep_the_order_of_the_questions() -> None:
     counts = {"input_tokens": 7, "output_tokens": 0, "evaluated_questions": 3, "forward_passes": 3}
     assert usage(readings, 3) == counts
     assert usage(replace(readings, windows=8), 3) == counts | {"encoder_windows": 8}
-
-
-def test_timing() -> None:
-    reads = [Reading((0.0,), 0.010), Reading((0.0,), 0.030)]
-    assert timing_ms(Readings(tuple(reads), 0), 0.035) == {"total": 35.0, "inference_max": 30.0, "inference_sum": 40.0}
+    timed = Readings((Reading((0.0,), 0.010), Reading((0.0,), 0.030)), 0)
+    assert timing_ms(timed, 0.035) == {"total": 35.0, "inference_max": 30.0, "inference_sum": 40.0}
 
 
 LOGPROBS = st.lists(

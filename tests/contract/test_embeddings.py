@@ -46,7 +46,8 @@ def test_the_estimate_of_token_ids_is_never_below_the_window_or_their_bytes() ->
     assert job_of(embed(input=[[1] * 30, "x"]), model()).most_input_tokens(model(window=8192)) > 30 * TOKEN_TEXT_BYTES
 
 
-def test_missing_and_wrong_fields_are_named() -> None:
+def test_missing_and_wrong_fields_are_named_and_unknown_ones_ignored() -> None:
+    assert embed(input="x", user="u", truncate=True).encoding_format == "float"
     assert refusal(embed).param == "input"
     wrong: list[tuple[Any, dict[str, list[Any]]]] = [
         (embed, {"input": [None, 7, {"text": "x"}, [None], [True], [{"text": "x"}]], "model": [None]}),
@@ -58,10 +59,6 @@ def test_missing_and_wrong_fields_are_named() -> None:
         for field, values in fields.items():
             named = [refusal(ask, **{"input": "x", field: value}).param for value in values]
             assert named == [field] * len(values)
-
-
-def test_unknown_fields_are_ignored() -> None:
-    assert embed(input="x", user="u", truncate=True).encoding_format == "float"
 
 
 def test_dimensions_are_what_the_model_offers() -> None:
@@ -76,19 +73,15 @@ ROWS = [(1.0, -0.5, 0.1), (0.0, 3.5e-8, 2.0)]
 EMBEDDINGS = Embeddings(struct.pack("<6f", *ROWS[0], *ROWS[1]), dimensions=3, prompt_tokens=9)
 
 
-def test_floats_survive_the_reply_exactly() -> None:
+def test_floats_survive_the_reply_exactly_and_base64_is_the_same_as_little_endian_float32() -> None:
     body = json.loads(b"".join(reply(EMBEDDINGS, model='a "quoted" id', encoding_format="float")))
-    assert body["object"] == "list"
-    assert body["model"] == 'a "quoted" id'
+    assert (body["object"], body["model"]) == ("list", 'a "quoted" id')
     assert body["usage"] == {"prompt_tokens": 9, "total_tokens": 9}
     assert [(item["object"], item["index"]) for item in body["data"]] == [("embedding", 0), ("embedding", 1)]
-    for item, row in zip(body["data"], EMBEDDINGS.rows(), strict=True):
-        assert struct.pack("<3f", *item["embedding"]) == bytes(row)
-
-
-def test_base64_is_the_same_little_endian_float32() -> None:
+    rows = [bytes(row) for row in EMBEDDINGS.rows()]
+    assert [struct.pack("<3f", *item["embedding"]) for item in body["data"]] == rows
     body = json.loads(b"".join(reply(EMBEDDINGS, model="m", encoding_format="base64")))
-    assert [base64.b64decode(item["embedding"]) for item in body["data"]] == [bytes(row) for row in EMBEDDINGS.rows()]
+    assert [base64.b64decode(item["embedding"]) for item in body["data"]] == rows
     assert body["usage"]["total_tokens"] == 9
 
 
@@ -100,36 +93,27 @@ def answer(request: RerankRequest, *scores: float) -> list[dict]:
     return ranked(Ranking(scores, prompt_tokens=5), request, model="m", reply_id="rerank-1")["results"]
 
 
-def test_documents_are_strings_or_objects_with_text() -> None:
+def test_documents_are_strings_or_objects_with_text_and_come_back_only_when_asked() -> None:
     assert rerank(documents=["a", {"text": "b", "title": "t"}]).documents == ("a", "b")
     assert rerank(documents=[""]).documents == ("",)
-
-
-def test_results_are_sorted_and_ties_keep_the_order_of_the_documents() -> None:
-    results = answer(rerank(documents=["a", "b", "c", "d"]), 0.5, 0.9, 0.5, -0.1)
-    assert [item["index"] for item in results] == [1, 0, 2, 3]
-    assert [item["relevance_score"] for item in results] == [0.9, 0.5, 0.5, -0.1]
-    assert all("document" not in item for item in results)
-
-
-def test_top_n_cuts_after_sorting() -> None:
-    counts = {None: 3, 1: 1, 2: 2, 3: 3, 4: 3}
-    results = {top_n: answer(rerank(top_n=top_n), 0.1, 0.2, 0.3) for top_n in counts}
-    indexes = {top_n: [item["index"] for item in found] for top_n, found in results.items()}
-    assert indexes == {top_n: [2, 1, 0][:count] for top_n, count in counts.items()}
-
-
-def test_documents_come_back_only_when_asked() -> None:
     results = answer(rerank(return_documents=True), 0.1, 0.3, 0.2)
     assert [item["document"] for item in results] == [{"text": "b"}, {"text": "c"}, {"text": "a"}]
 
 
-def test_the_frame_of_the_reply() -> None:
+def test_results_are_sorted_ties_keep_the_order_of_the_documents_and_top_n_cuts_after_sorting() -> None:
+    results = answer(rerank(documents=["a", "b", "c", "d"]), 0.5, 0.9, 0.5, -0.1)
+    assert [item["index"] for item in results] == [1, 0, 2, 3]
+    assert [item["relevance_score"] for item in results] == [0.9, 0.5, 0.5, -0.1]
+    assert all("document" not in item for item in results)
+    counts = {None: 3, 1: 1, 2: 2, 3: 3, 4: 3}
+    cut = {top_n: answer(rerank(top_n=top_n), 0.1, 0.2, 0.3) for top_n in counts}
+    indexes = {top_n: [item["index"] for item in found] for top_n, found in cut.items()}
+    assert indexes == {top_n: [2, 1, 0][:count] for top_n, count in counts.items()}
+
+
+def test_the_frame_of_the_reply_and_a_search_unit_is_a_hundred_documents() -> None:
     body = ranked(Ranking((0.1, 0.2, 0.3), prompt_tokens=5), rerank(), model="m", reply_id="rerank-1")
     assert (body["id"], body["object"], body["model"]) == ("rerank-1", "rerank", "m")
     assert body["usage"] == {"prompt_tokens": 5, "total_tokens": 5}
     assert body["meta"] == {"billed_units": {"search_units": 1}}
-
-
-def test_a_search_unit_is_a_hundred_documents() -> None:
     assert [search_units(documents) for documents in (1, 99, 100, 101, 1000)] == [1, 1, 1, 2, 10]

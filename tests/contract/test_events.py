@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
-import pytest
 from anthropic.types import Message, RawMessageStreamEvent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response, ResponseStreamEvent
-from openai.types.responses import Response as SdkResponse
 
 from contract.chat.engine import ChatBatch
 from contract.chat.tools import read_arguments
@@ -177,7 +176,7 @@ def test_failure_keeps_what_was_made_and_what_it_cost() -> None:
     stream = list(LOUD.batches())[:6]
     framed = b"".join(map(events.of, stream)) + events.failed(UPSTREAM_ERROR())
     last = read(framed)[-1]
-    response = SdkResponse.model_validate(last["response"], strict=True)
+    response = Response.model_validate(last["response"], strict=True)
     assert (last["type"], response.status) == ("response.failed", "failed")
     assert response.error
     assert response.error.code == "server_error"
@@ -187,15 +186,12 @@ def test_failure_keeps_what_was_made_and_what_it_cost() -> None:
     assert response.usage.output_tokens == 5
 
 
-def test_failure_before_anything_is_a_failed_response_too() -> None:
+def test_failure_before_anything_is_a_failed_response_too_and_money_that_ran_out_is_told_by_its_type() -> None:
     events = read(ResponseEvents(head()).failed(RATE_LIMIT_EXCEEDED("slow down")))
     assert [event["type"] for event in events] == ["response.created", "response.in_progress", "response.failed"]
     assert events[-1]["response"]["error"]["code"] == "rate_limit_exceeded"
-
-
-def test_money_that_ran_out_is_told_by_its_type() -> None:
     last = read(ResponseEvents(head()).failed(QUOTA_EXCEEDED("no money left")))[-1]
-    SdkResponse.model_validate(last["response"], strict=True)
+    Response.model_validate(last["response"], strict=True)
     assert last["response"]["error"]["type"] == "insufficient_quota"
 
 
@@ -225,48 +221,43 @@ def test_tokens_that_were_cached_are_told_apart() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("script", "reason"),
-    [
-        (Script(text="x"), "end_turn"),
-        (Script(text="x", finish_reason="length"), "max_tokens"),
-        (Script(text="x", stop_sequence="END"), "stop_sequence"),
-        (Script(calls=LOOKS, finish_reason="tool_calls"), "tool_use"),
-        (Script(calls=LOOKS), "tool_use"),
-        (Script(calls=LOOKS, finish_reason="length"), "max_tokens"),
-        (Script(), "end_turn"),
-    ],
-)
-def test_why_an_answer_ended(script: Script, reason: StopReason) -> None:
-    made = message(script.reply())
-    assert (made["stop_reason"], made["stop_sequence"]) == (reason, script.stop_sequence)
-    assert folded(script, (1,), 1) == made
+ENDS: list[tuple[Script, StopReason]] = [
+    (Script(text="x"), "end_turn"),
+    (Script(text="x", finish_reason="length"), "max_tokens"),
+    (Script(text="x", stop_sequence="END"), "stop_sequence"),
+    (Script(calls=LOOKS, finish_reason="tool_calls"), "tool_use"),
+    (Script(calls=LOOKS), "tool_use"),
+    (Script(calls=LOOKS, finish_reason="length"), "max_tokens"),
+    (Script(), "end_turn"),
+]
 
 
-UNREADABLE = (
-    '{"a": NaN}',
-    '{"a": 1e999}',
-    '{"a": ' + "9" * 5000 + "}",
-    '{"a": ' * 300,
-    '{"a": "\\ud800"}',
-    "nothing of the kind",
-)
+def test_why_an_answer_ended() -> None:
+    for script, reason in ENDS:
+        made = message(script.reply())
+        assert (made["stop_reason"], made["stop_sequence"]) == (reason, script.stop_sequence)
+        assert folded(script, (1,), 1) == made
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ('{"a": 1}', {"a": 1}),
-        ("", {}),
-        ('{"a": 1, "b": [2', {"a": 1, "b": [2]}),
-        ("[1]", {"input": "[1]"}),
-        (" null ", {}),
-        ('{"a": "half a sen', {"a": "half a sen"}),
-        *((text, {"input": text}) for text in UNREADABLE),
-    ],
-)
-def test_arguments_are_read_as_far_as_they_go(written: str, read: dict[str, Any]) -> None:
-    assert read_arguments(written) == read
+def test_arguments_are_read_as_far_as_they_go() -> None:
+    readable: dict[str, Any] = {
+        '{"a": 1}': {"a": 1},
+        "": {},
+        '{"a": 1, "b": [2': {"a": 1, "b": [2]},
+        "[1]": {"input": "[1]"},
+        " null ": {},
+        '{"a": "half a sen': {"a": "half a sen"},
+    }
+    unreadable = (
+        '{"a": NaN}',
+        '{"a": 1e999}',
+        '{"a": ' + "9" * 5000 + "}",
+        '{"a": ' * 300,
+        '{"a": "\\ud800"}',
+        "no such",
+    )
+    expected = readable | {text: {"input": text} for text in unreadable}
+    assert {text: read_arguments(text) for text in expected} == expected
 
 
 def folded(script: Script, lengths: tuple[int, ...], per_batch: int) -> dict[str, Any]:
@@ -297,11 +288,8 @@ def test_a_stream_in_any_pieces_is_the_whole_message(script: Script, lengths: tu
     assert folded(script, lengths, per_batch) == message(script.reply())
 
 
-def test_a_stream_of_nothing_sends_nothing() -> None:
+def test_silence_and_failure_are_named_events_and_a_stream_of_nothing_sends_nothing() -> None:
     assert list(MessageEvents(MODEL).end()) == []
-
-
-def test_silence_and_failure_are_named_events() -> None:
     assert PING == b'event: ping\ndata: {"type":"ping"}\n\n'
     name, data = failed_message(FAULTS["OVERLOADED"](), "req_1").decode().strip().split("\n")
     assert (name, json.loads(data.removeprefix("data: "))["error"]["type"]) == ("event: error", "overloaded_error")
@@ -339,36 +327,28 @@ SCRIPTS = {
 OPENAI = {**SCRIPTS, "custom": Script(calls=(CUSTOM, CALL)), "loud": LOUD}
 
 
-@pytest.mark.parametrize("script", OPENAI.values(), ids=OPENAI)
-def test_a_chat(script: Script) -> None:
-    demand(ChatCompletion, script.reply().body)
-    for batch in script.batches():
-        for chunk in contents(batch.events):
-            chat_chunk(chunk)
-
-
-@pytest.mark.parametrize("script", OPENAI.values(), ids=OPENAI)
-def test_a_response(script: Script) -> None:
-    demand(Response, whole(head(), script.reply()))
-    for event in played(script.batches(), head()):
-        demand(ResponseStreamEvent, event)
-
-
-@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-@pytest.mark.parametrize("is_silent", [False, True])
-def test_a_message(script: Script, is_silent: bool) -> None:
-    made = demand(Message, message(script.reply(), is_silent))
-    events = MessageEvents(MODEL, is_silent)
-    sent = b"".join([*map(events.of, script.batches()), *events.end()])
-    *_, delta, stop = [demand(RawMessageStreamEvent, event) for event in read(sent)]
-    assert (delta.delta.stop_reason, stop.type) == (made.stop_reason, "message_stop")
-    if is_silent:
-        assert (made.content, made.stop_reason) == ([], "max_tokens")
-        assert b"content_block" not in sent
-
-
-def test_a_response_that_fails() -> None:
+def test_sdks_take_each_answer_of_chat_and_of_responses_and_its_events() -> None:
+    for script in OPENAI.values():
+        demand(ChatCompletion, script.reply().body)
+        for batch in script.batches():
+            for chunk in contents(batch.events):
+                chat_chunk(chunk)
+        demand(Response, whole(head(), script.reply()))
+        for event in played(script.batches(), head()):
+            demand(ResponseStreamEvent, event)
     events = ResponseEvents(head())
     framed = b"".join(map(events.of, list(LOUD.batches())[:6])) + events.failed(UPSTREAM_ERROR())
     for event in read(framed):
         demand(ResponseStreamEvent, event)
+
+
+def test_sdks_take_each_message_and_its_events() -> None:
+    for script, is_silent in product(SCRIPTS.values(), (False, True)):
+        made = demand(Message, message(script.reply(), is_silent))
+        events = MessageEvents(MODEL, is_silent)
+        sent = b"".join([*map(events.of, script.batches()), *events.end()])
+        *_, delta, stop = [demand(RawMessageStreamEvent, event) for event in read(sent)]
+        assert (delta.delta.stop_reason, stop.type) == (made.stop_reason, "message_stop")
+        if is_silent:
+            assert (made.content, made.stop_reason) == ([], "max_tokens")
+            assert b"content_block" not in sent

@@ -6,13 +6,11 @@ import json
 import re
 from typing import Any, cast
 
-import pytest
-
 from contract.chat.engine import ChatReply
 from contract.chat.tools import MAX_TOOLS, NAME_PATTERN
 from contract.responses.reply import ResponseHead, whole
 from contract.responses.request import ResponsesRequest
-from tests.contract.bodies import refused, responses_request
+from tests.contract.bodies import Row, check_refused, refused, responses_request
 
 SEARCH = {"type": "web_search", "external_web_access": False}
 PLAN = {"type": "function", "name": "plan", "parameters": {"type": "object"}}
@@ -74,25 +72,19 @@ def test_calls_that_come_back_have_the_name_that_the_model_knows() -> None:
         assert names == ["crm__find", "crm__note", "plan", "plan"]
 
 
-@pytest.mark.parametrize(
-    ("namespace", "name", "kept"),
-    [
-        ("n" * 95, "x" * 30, True),
-        ("n" * 96, "x" * 30, True),
-        ("n" * 97, "x" * 30, False),
+def test_names_fit_the_model_whatever_the_namespace() -> None:
+    for namespace, name, is_kept in (
+        *(("n" * length, "x" * 30, length <= 96) for length in (95, 96, 97)),  # 127 to 129 in all
         ("n" * 256, "x" * 128, False),
         ("docs.search", "find", False),
         ("Büro", "find", False),
-    ],
-    ids=["127", "128", "129", "longest", "a dot", "a letter"],
-)
-def test_names_fit_the_model_whatever_the_namespace(namespace: str, name: str, kept: bool) -> None:
-    request = responses_request(tools=[grouped(namespace, name), grouped(f"{namespace[:-1]}_", name)])
-    first, second = offered(request)
-    assert (first == f"{namespace}__{name}") is kept
-    assert first != second
-    assert all(re.fullmatch(NAME_PATTERN, one) for one in (first, second))
-    assert called(request, first)["namespace"] == namespace
+    ):
+        request = responses_request(tools=[grouped(namespace, name), grouped(f"{namespace[:-1]}_", name)])
+        first, second = offered(request)
+        assert (first == f"{namespace}__{name}") is is_kept, namespace
+        assert first != second
+        assert all(re.fullmatch(NAME_PATTERN, one) for one in (first, second))
+        assert called(request, first)["namespace"] == namespace
 
 
 def test_names_that_would_be_one_are_told_apart() -> None:
@@ -108,34 +100,26 @@ def test_names_that_would_be_one_are_told_apart() -> None:
     assert turn.tool_calls[0].as_function.function.name == names[1]
 
 
-@pytest.mark.parametrize(
-    ("choice", "name"),
-    [
+def test_a_choice_names_a_tool_of_a_namespace_or_before_any_other_the_tool_without_one() -> None:
+    names: list[tuple[dict[str, Any], str]] = [
         ({"type": "function", "name": "find"}, "crm__find"),
         ({"type": "function", "name": "find", "namespace": "crm"}, "crm__find"),
         ({"type": "custom", "name": "note"}, "crm__note"),
         ({"type": "function", "name": "plan"}, "plan"),
-    ],
-)
-def test_a_choice_names_a_tool_of_a_namespace(choice: dict[str, Any], name: str) -> None:
-    request = responses_request(tools=[PLAN, CRM], tool_choice=choice)
-    assert request.chat.is_tool_forced
-    chosen: Any = request.chat.tool_choice
-    assert chosen.name == name
-    assert request.echo()["tool_choice"] == choice
-    some = {"type": "allowed_tools", "mode": "auto", "tools": [choice, SEARCH]}
-    assert offered(responses_request(tools=[PLAN, CRM, SEARCH], tool_choice=some)) == [name]
-
-
-def test_a_choice_means_the_tool_without_namespace_before_any_other() -> None:
-    request = responses_request(tools=[CRM, FIND], tool_choice={"type": "function", "name": "find"})
-    chosen: Any = request.chat.tool_choice
+    ]
+    for choice, name in names:
+        request = responses_request(tools=[PLAN, CRM], tool_choice=choice)
+        chosen: Any = request.chat.tool_choice
+        assert (request.chat.is_tool_forced, chosen.name, request.echo()["tool_choice"]) == (True, name, choice)
+        some = {"type": "allowed_tools", "mode": "auto", "tools": [choice, SEARCH]}
+        assert offered(responses_request(tools=[PLAN, CRM, SEARCH], tool_choice=some)) == [name]
+    chosen = responses_request(tools=[CRM, FIND], tool_choice=FIND_CHOICE).chat.tool_choice
     assert chosen.name == "find"
 
 
 FIND_CHOICE = {"type": "function", "name": "find"}
 OF_NONE_HERE = {"type": "allowed_tools", "mode": "required", "tools": [SEARCH]}
-REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
+REFUSED: dict[str, Row] = {
     "a choice of two": (
         {"tools": [CRM, grouped("hr", "find")], "tool_choice": FIND_CHOICE},
         "tool_choice",
@@ -172,19 +156,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
 }
 
 
-@pytest.mark.parametrize(("fields", "param", "words"), REFUSED.values(), ids=REFUSED)
-def test_refused(fields: dict[str, Any], param: str | None, words: str) -> None:
-    where, message = refused(responses_request, **fields)
-    assert (where, words in message) == (param, True), message
+def test_what_cannot_be_served_is_refused() -> None:
+    check_refused(responses_request, REFUSED)
 
 
-@pytest.mark.parametrize("count", [MAX_TOOLS - 1, MAX_TOOLS, MAX_TOOLS + 1])
-def test_tools_of_namespaces_count_as_tools(count: int) -> None:
-    tools = [PLAN, grouped("n", *(f"f{index}" for index in range(count - 1)))]
-    if count <= MAX_TOOLS:
-        assert len(offered(responses_request(tools=tools))) == count
-    else:
-        assert refused(responses_request, tools=tools)[0] == "tools"
+def test_tools_of_namespaces_count_as_tools() -> None:
+    tools = {n: [PLAN, grouped("n", *(f"f{i}" for i in range(n - 1)))] for n in range(MAX_TOOLS - 1, MAX_TOOLS + 2)}
+    for count in (MAX_TOOLS - 1, MAX_TOOLS):
+        assert len(offered(responses_request(tools=tools[count]))) == count
+    assert refused(responses_request, tools=tools[MAX_TOOLS + 1])[0] == "tools"
 
 
 SHELL = {"type": "custom", "name": "shell", "description": "Runs it.", "format": {"type": "text"}}
@@ -223,11 +203,11 @@ programmatic_tool_calling
 """
 
 
-@pytest.mark.parametrize("choice", [None, "auto", "required", {"type": "function", "name": "plan"}])
-def test_built_in_tools_are_left_out_and_told(choice: Any) -> None:
-    for kind in BUILT_IN.split():
-        request = responses_request(tools=[CRM, {"type": kind}, PLAN], tool_choice=choice)
-        assert (offered(request), request.left_out) == (["crm__find", "crm__note", "plan"], ["tools[1]"]), kind
+def test_built_in_tools_are_left_out_and_told() -> None:
+    for choice in (None, "auto", "required", {"type": "function", "name": "plan"}):
+        for kind in BUILT_IN.split():
+            request = responses_request(tools=[CRM, {"type": kind}, PLAN], tool_choice=choice)
+            assert (offered(request), request.left_out) == (["crm__find", "crm__note", "plan"], ["tools[1]"]), kind
 
 
 def test_what_tools_of_another_server_did_is_passed_over_and_told() -> None:
@@ -249,29 +229,26 @@ PRINTED = [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code"
 PATCH = {"type": "apply_patch_call", "call_id": "c", "operation": {"type": "delete_file", "path": "a"}}
 
 
-@pytest.mark.parametrize(
-    ("call", "output", "name", "text"),
-    [
-        (LOCAL_SHELL, {"type": "local_shell_call_output", "id": "c", "output": "a"}, "local_shell", "a"),
-        (LOCAL_SHELL, {"type": "function_call_output", "call_id": "c", "output": "a"}, "local_shell", "a"),
-        (
-            {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}},
-            {"type": "shell_call_output", "call_id": "c", "output": PRINTED},
-            "shell",
-            json.dumps(PRINTED),
-        ),
-        (PATCH, {"type": "apply_patch_call_output", "call_id": "c", "status": "failed"}, "apply_patch", "failed"),
-    ],
-    ids=["local shell", "local shell, answered as a function", "shell", "patch"],
-)
-def test_calls_of_built_in_tools_that_clients_run_are_turns(
-    call: dict[str, Any], output: dict[str, Any], name: str, text: str
-) -> None:
-    assistant, tool = responses_request(input=[call, output]).chat.messages
-    assert assistant.tool_calls
-    function = assistant.tool_calls[0].as_function.function
-    assert (function.name, json.loads(function.arguments)) == (name, call.get("action") or call.get("operation"))
-    assert (tool.role, tool.tool_call_id, [part.text for part in tool.content or ()]) == ("tool", "c", [text])
+CALLS: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
+    (LOCAL_SHELL, {"type": "local_shell_call_output", "id": "c", "output": "a"}, "local_shell", "a"),
+    (LOCAL_SHELL, {"type": "function_call_output", "call_id": "c", "output": "a"}, "local_shell", "a"),
+    (
+        {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}},
+        {"type": "shell_call_output", "call_id": "c", "output": PRINTED},
+        "shell",
+        json.dumps(PRINTED),
+    ),
+    (PATCH, {"type": "apply_patch_call_output", "call_id": "c", "status": "failed"}, "apply_patch", "failed"),
+]
+
+
+def test_calls_of_built_in_tools_that_clients_run_are_turns() -> None:
+    for call, output, name, text in CALLS:
+        assistant, tool = responses_request(input=[call, output]).chat.messages
+        assert assistant.tool_calls
+        function = assistant.tool_calls[0].as_function.function
+        assert (function.name, json.loads(function.arguments)) == (name, call.get("action") or call.get("operation"))
+        assert (tool.role, tool.tool_call_id, [part.text for part in tool.content or ()]) == ("tool", "c", [text])
 
 
 def test_images_of_tools_are_the_users_after_the_last_output_of_a_turn() -> None:

@@ -53,11 +53,6 @@ def test_whatever_is_sent_to_whisper_is_a_language_that_it_knows_or_refused(code
         assert found.language is None or found.language in WHISPER.languages
 
 
-def test_a_refusal_names_what_is_known() -> None:
-    error = refusal(plan, TranscriptionRequest(language="xx"), WHISPER, fault=LANGUAGE_NOT_SUPPORTED)
-    assert error.extra["supported"] == sorted(WHISPER.languages)
-
-
 def test_the_default_model_echoes_what_was_sent_and_its_engine_hears_a_code_that_it_knows() -> None:
     codes = {"de": "de", "de-DE": "de", "DE": "de", "nb": "no", "nb-NO": "no", "iw": "he", "zz": None, "yue": None}
     for sent, code in codes.items():
@@ -68,11 +63,11 @@ def test_the_default_model_echoes_what_was_sent_and_its_engine_hears_a_code_that
         assert reply(made)["language"] == sent
 
 
-@pytest.mark.parametrize(
-    "sent", ["d", "german", "de DE", "d3", "../de", "-de", "de-", "d\u00e9", "de-DE-toolongasubtag", "de" + "-x" * 9]
-)
-def test_what_is_no_code_is_refused_by_the_default_model_too(sent: str) -> None:
-    assert refusal(plan, TranscriptionRequest(language=sent), DEFAULT).param == "language"
+def test_a_refusal_names_what_is_known_and_what_is_no_code_is_refused_by_the_default_model_too() -> None:
+    error = refusal(plan, TranscriptionRequest(language="xx"), WHISPER, fault=LANGUAGE_NOT_SUPPORTED)
+    assert error.extra["supported"] == sorted(WHISPER.languages)
+    odd = ("d", "german", "de DE", "d3", "../de", "-de", "de-", "d\u00e9", "de-DE-toolongasubtag", "de" + "-x" * 9)
+    assert {refusal(plan, TranscriptionRequest(language=sent), DEFAULT).param for sent in odd} == {"language"}
 
 
 def able(model: TranscriptionModel, **options: Any) -> TranscriptionModel:
@@ -86,21 +81,16 @@ HEARD = TranscriptUpdate(
 )
 
 
-def test_where_an_engine_times_no_words_the_default_model_gives_times_of_passages() -> None:
-    planned = plan(TranscriptionRequest(**WORDS), able(DEFAULT, times=["segment"]))
-    assert not planned.words
-    made = Transcript(planned)
-    made.add(HEARD)
-    assert reply(made)["segments"] == [{"text": "a b", "start": 0.0, "end": 1.0, "speakerId": None}]
-
-
-def test_where_it_times_them_each_word_is_a_segment() -> None:
-    made = Transcript(plan(TranscriptionRequest(**WORDS), able(DEFAULT, times=["segment", "word"])))
-    made.add(HEARD)
-    assert [part["text"] for part in reply(made)["segments"]] == ["a", "b"]
-
-
-def test_whisper_that_times_no_words_refuses_them_where_the_answer_would_have_them() -> None:
+def test_where_an_engine_times_no_words_the_default_model_gives_times_of_passages_and_whisper_refuses() -> None:
+    passage = [{"text": "a b", "start": 0.0, "end": 1.0, "speakerId": None}]
+    for times, texts in ((["segment"], ["a b"]), (["segment", "word"], ["a", "b"])):
+        planned = plan(TranscriptionRequest(**WORDS), able(DEFAULT, times=times))
+        assert planned.words is ("word" in times)
+        made = Transcript(planned)
+        made.add(HEARD)
+        segments = reply(made)["segments"]
+        assert [part["text"] for part in segments] == texts
+        assert planned.words or segments == passage
     mute = able(WHISPER, times=["segment"])
     assert refusal(plan, TranscriptionRequest(**WORDS), mute).param == "timestamp_granularities"
     assert not plan(TranscriptionRequest(timestamp_granularities="word"), mute).words
@@ -119,10 +109,13 @@ def test_terms_are_refused_where_the_engine_has_no_place_for_them() -> None:
     assert plan(TranscriptionRequest(context_bias=["Ray"]), DEFAULT).terms == ("Ray",)
 
 
-@pytest.mark.parametrize("more", [-1, 0, 1])
-def test_of_a_prompt_that_is_too_long_the_end_is_kept(more: int) -> None:
-    prompt = "b" + "a" * (TRANSCRIPTION_PROMPT_CHARS - 1 + more)
-    assert TranscriptionRequest(prompt=prompt).prompt == prompt[-TRANSCRIPTION_PROMPT_CHARS:]
+def test_of_a_prompt_that_is_too_long_the_end_is_kept_and_terms_are_counted_as_they_came() -> None:
+    for more in (-1, 0, 1):
+        prompt = "b" + "a" * (TRANSCRIPTION_PROMPT_CHARS - 1 + more)
+        assert TranscriptionRequest(prompt=prompt).prompt == prompt[-TRANSCRIPTION_PROMPT_CHARS:]
+    for count in (CONTEXT_TERMS - 1, CONTEXT_TERMS):
+        terms = ["Ray"] * (count - 1) + ["two words"]
+        assert len(TranscriptionRequest(context_bias=terms).context_bias) == count - 1
 
 
 def test_a_form_may_repeat_lists_and_nothing_else() -> None:
@@ -143,12 +136,6 @@ def test_a_field_of_a_form_that_nobody_filled_in_was_not_sent() -> None:
 def test_switches_are_read_as_forms_spell_them() -> None:
     means: dict[Any, bool] = {"true": True, "1": True, "False": False, "": False, True: True}
     assert {sent: TranscriptionRequest(stream=sent, format_text=sent).stream for sent in means} == means
-
-
-@pytest.mark.parametrize("count", [CONTEXT_TERMS - 1, CONTEXT_TERMS])
-def test_terms_are_counted_as_they_came(count: int) -> None:
-    terms = ["Ray"] * (count - 1) + ["two words"]
-    assert len(TranscriptionRequest(context_bias=terms).context_bias) == count - 1
 
 
 def test_an_unknown_model_is_the_default_one_and_without_a_default_there_is_none() -> None:
@@ -203,12 +190,9 @@ def test_nothing_heard_is_an_empty_file() -> None:
     assert (srt([]), vtt([])) == ("", "WEBVTT\n\n")
 
 
-@pytest.mark.parametrize("mime", [*RECORDING_TYPES, "audio/webm;codecs=opus", " AUDIO/OGG ; codecs=opus"])
-def test_types_of_recordings(mime: str) -> None:
-    assert UploadRequest(mime=mime, size=1).content_type in RECORDING_TYPES
-
-
-def test_sizes_of_recordings() -> None:
+def test_types_and_sizes_of_recordings() -> None:
+    for mime in (*RECORDING_TYPES, "audio/webm;codecs=opus", " AUDIO/OGG ; codecs=opus"):
+        assert UploadRequest(mime=mime, size=1).content_type in RECORDING_TYPES
     for size in (1, UPLOAD_BYTES - 1, UPLOAD_BYTES):
         UploadRequest(mime="audio/ogg", size=size).check_size()
     for size, fault in ((UPLOAD_BYTES + 1, REQUEST_TOO_LARGE), (0, INVALID_REQUEST), (-1, INVALID_REQUEST)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT, Example
+from tests.docs.serving import served
 
 LIMIT_S = 60
 
@@ -45,12 +45,5 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     own = folder / "var/my-model"
     own.mkdir(parents=True)
     (own / "config.json").write_text("{}")
-    command = [sys.executable, "-m", "tests.docs.serving", str(folder / "var")]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=ROOT, **pipes) as process:
-        assert process.stdin
-        assert process.stdout
-        port = process.stdout.readline().strip()
-        assert port, "the server did not start"
-        yield Reader(folder, f"http://127.0.0.1:{port}")
-        process.stdin.close()
+    with served(folder / "var") as (url,):
+        yield Reader(folder, url)

@@ -25,7 +25,7 @@ from contract.transcription.uploads import RECORDING_TYPES
 from deployments.ingress.deployment import DEREGISTER_S, IngressArgs
 from state.database import postgres
 from tests.catalogs import chat as chat_model
-from tests.docs.pages import API, README, ROOT, rows
+from tests.docs.pages import API, ROOT, rows
 
 OPERATING, SIZING = ROOT / "docs/operating.md", ROOT / "docs/sizing.md"
 TRANSCRIBERS = ("voxtral-mini-transcribe", "whisper-large-v3")
@@ -135,11 +135,12 @@ def test_profiles() -> None:
         assert named == {model.id for model in configs.load(profile).deployed()}, profile
 
 
-def test_licence_of_embedded_speech() -> None:
-    licences = {model.runtime_license for model in configs.load("embedded").speech.values()}
-    assert licences == {"Apache-2.0 AND GPL-3.0-or-later"}
-    assert "`embedded` `Apache-2.0 AND GPL-3.0-or-later` for every speech engine" in _unwrapped(API)
-    assert "In `embedded` that is Apache-2.0 AND GPL-3.0-or-later for all four speech engines" in _unwrapped(README)
+def test_every_model_of_production_has_a_whole_row() -> None:
+    told = rows(ROOT / "docs/production-models.md", "model", "twin")
+    assert sorted(row[0] for row in told if all(row)) == sorted(
+        model.deployment for model in configs.load("production").deployed()
+    )
+    assert len(told) == len({row[0] for row in told})
 
 
 def test_idle_times() -> None:

@@ -1,67 +1,21 @@
-"""`python -m launch` before and after Ray: what is woken, and what a first user is told."""
+"""What `python -m launch` tells a first user, once the graph is ready."""
 
 from __future__ import annotations
 
-import copy
 import json
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 
 import configs
-from contract.catalog import Model
-from deployments.ingress.deployment import IngressArgs
-from graph import GraphArgs, wire
-from launch import start as launch
 from launch import welcome
 from tests.docs.conftest import Reader
 from tests.docs.pages import Example
 
 EMBEDDED = list(configs.load("embedded").deployed())
 METRICS = "http://127.0.0.1:8001/metrics"
-
-
-def config(**args: Any) -> dict[str, Any]:
-    return {"applications": [{"import_path": "graph:build", "args": {"profile": "embedded", **args}}]}
-
-
-def test_the_chat_model_is_woken() -> None:
-    told = config()
-    launch.wake_chat(told, EMBEDDED)
-    args = GraphArgs.model_validate(told["applications"][0]["args"])
-    assert args.ingress.warm == ("qwen2.5-coder-0.5b-instruct",)
-    assert launch.woken(told) == ["qwen2.5-coder-0.5b-instruct"]
-
-
-@pytest.mark.parametrize(
-    ("told", "models"),
-    [
-        (config(ingress={"warm": []}), EMBEDDED),
-        (config(), [model for model in EMBEDDED if model.noun != "chat"]),
-        ({"applications": [{"import_path": "tests.cluster.app:build", "args": {"profile": "embedded"}}]}, EMBEDDED),
-    ],
-    ids=["the config file says what is woken", "there is no chat model", "another builder"],
-)
-def test_nothing_is_added_where(told: dict[str, Any], models: list[Model]) -> None:
-    before = copy.deepcopy(told)
-    launch.wake_chat(told, models)
-    assert told == before
-
-
-def test_what_is_not_set_up_cannot_be_woken() -> None:
-    with pytest.raises(configs.CatalogError, match=r"ingress\.warm: the profile `embedded` sets up no model `bge-m3`"):
-        wire(configs.load("embedded"), IngressArgs(warm=("bge-m3",)))
-
-
-@pytest.mark.parametrize("profile", ["embedded", "cpu", "production"])
-def test_what_is_offered_is_what_the_profile_can_do(profile: str) -> None:
-    models = list(configs.load(profile).deployed())
-    offered = dict(welcome.things_to_try("http://127.0.0.1:8000", Path("var/demo.key"), models))
-    assert list(offered) == ["ask", "speak", "transcribe"]
-    assert all("\n" not in command for command in offered.values())
 
 
 def test_every_thing_to_try_is_answered(reader: Reader) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
-import configs
 from contract.errors import FAULTS
 from deployments.ingress.wire.openapi import meanings
 from docs.made import errors, schemas
@@ -26,35 +26,28 @@ OF_CLIENTS = {"PARLANCE_KEY", "PARLANCE_OTHER_KEY", "PARLANCE_URL"}
 NUMBER = re.compile(r"(?<![#\w])-?\d+(?:\.\d+)?")
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_made_page_is_fresh(name: str) -> None:
-    assert (FOLDER / name).read_text("utf-8") == PAGES[name](), "stale: run `make docs`"
+def test_made_pages_are_fresh() -> None:
+    stale = [name for name in PAGES if (FOLDER / name).read_text("utf-8") != PAGES[name]()]
+    assert stale == [], "run `make docs`"
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_is_fresh_in_both_themes(name: str) -> None:
+def test_pictures_are_fresh_in_both_themes_can_be_read_on_a_phone_or_aloud_and_load_nothing() -> None:
     """Places may differ by what processors round differently."""
-    drawn = PICTURES[name]()
-    for theme, expected in (("light", drawn), ("dark", style.dark(drawn))):
-        text = (FOLDER / f"images/{name}-{theme}.svg").read_text("utf-8")
-        assert NUMBER.sub("", text) == NUMBER.sub("", expected), "stale: run `make docs`"
-        places = [[float(number) for number in NUMBER.findall(each)] for each in (text, expected)]
-        assert places[0] == pytest.approx(places[1], abs=0.1)
-
-
-def test_every_picture_is_drawn_by_a_program() -> None:
+    for name, draw in PICTURES.items():
+        drawn = draw()
+        for theme, expected in (("light", drawn), ("dark", style.dark(drawn))):
+            text = (FOLDER / f"images/{name}-{theme}.svg").read_text("utf-8")
+            assert NUMBER.sub("", text) == NUMBER.sub("", expected), f"{name} is stale: run `make docs`"
+            places = [[float(number) for number in NUMBER.findall(each)] for each in (text, expected)]
+            assert places[0] == pytest.approx(places[1], abs=0.1), name
+            assert re.findall(r'(?:href|src)="(?!#)|url\((?!#)|<script|@import', text) == [], name
+            sizes = re.findall(r"font(?:-size)?: (?:[\w ]+ )?([\d.]+)px", text)
+            assert f'width="{style.WIDTH}"' in text, name
+            assert min(map(float, sizes)) * 360 / style.WIDTH >= 7.5, f"{name} has type that nobody reads on a phone"
+            assert {"title", "desc"} <= {child.tag.rpartition("}")[2] for child in ElementTree.fromstring(text)}, name
     names = {f"{name}-{theme}.svg" for name in PICTURES for theme in ("light", "dark")}
     of_a_run = {f"console-{theme}.png" for theme in ("light", "dark")}  # tests.console.pictures, which is run by hand
     assert {file.name for file in (FOLDER / "images").iterdir()} == names | of_a_run
-
-
-@pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_can_be_read_on_a_phone_and_loads_nothing(name: str) -> None:
-    text = (FOLDER / f"images/{name}-light.svg").read_text("utf-8")
-    assert f'width="{style.WIDTH}"' in text
-    sizes = re.findall(r"font(?:-size)?: (?:[\w ]+ )?([\d.]+)px", text)
-    assert min(map(float, sizes)) * 360 / style.WIDTH >= 7.5, "type that nobody reads on a phone"
-    assert re.findall(r'(?:href|src)="(?!#)|url\((?!#)|<script|@import', text) == []
 
 
 def test_the_recording_holds_no_key_and_no_path_of_a_machine() -> None:
@@ -86,20 +79,6 @@ def test_every_error_has_a_cause_and_a_remedy() -> None:
     assert sorted(explained) == sorted((fault.code, errors.headline(fault)) for fault in FAULTS.values())
 
 
-def test_a_wait_is_a_number_a_range_or_computed() -> None:
-    told = set(
-        re.findall(r"^## `(\w+)`\n\n\*\*\d+\*\*, `Retry-After` ([\w ]+)[,:]", PAGES["errors.md"](), re.MULTILINE)
-    )
-    assert {("busy", "1 to 60"), ("warming_up", "varies"), ("state_unavailable", "5")} <= told
-
-
-def test_every_language_of_an_engine_is_listed_once_and_every_voice_has_its_row() -> None:
-    catalog, page = configs.load("embedded"), PAGES["voices.md"]()
-    spoken = {code for engine in catalog.speech.values() for code in engine.languages}
-    assert sorted(re.findall(r"\w+ \(`(\w\w)`\)[ ,]", page)) == sorted(spoken)
-    assert sorted(re.findall(r"^\| `([\w-]+)` \| (?!speaker)", page, re.MULTILINE)) == sorted(catalog.voices)
-
-
 @pytest.mark.parametrize(
     ("route", "example"), examples().items(), ids=lambda value: value if type(value) is str else ""
 )
@@ -118,48 +97,29 @@ TEXT = {"type": "string"}
 NULL = {"type": "null"}
 
 
-@pytest.mark.parametrize(
-    ("schema", "said"),
-    [
-        (TEXT, "string"),
-        ({}, "anything"),
-        (NULL, "null"),
-        ({"anyOf": [TEXT, NULL]}, "string"),
-        ({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 2048}, NULL]}, "integer; 1 to 2,048"),
-        ({"type": "number", "exclusiveMinimum": 0, "maximum": 1.0}, "number; above 0; at most 1"),
-        ({"type": "integer", "minimum": -(2**63)}, "integer"),
-        ({"enum": ["wav", "mp3"]}, '`"wav"`, `"mp3"`'),
-        ({"type": "array", "items": TEXT, "minItems": 1}, "list of string; not empty"),
-        ({"type": "string", "minLength": 0, "maxLength": 256}, "string; 0 to 256 characters"),
-        ({"type": "array", "items": TEXT, "minItems": 2, "maxItems": 2}, "list of string; 2 entries"),
-        ({"type": "array", "items": {"anyOf": [TEXT, {"type": "number"}]}}, "list of (string or number)"),
-        ({"type": "array", "items": {}}, "list"),
-        (
-            {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Tool"}},
-            "object of [`Tool`](#tool)",
-        ),
-        ({"type": "string", "format": "binary"}, "file"),
-        ({"type": "string", "pattern": "^a|b$"}, "string; matches `^a\\|b$`"),
-    ],
-    ids=str,
-)
-def test_what_a_value_may_be(schema: dict[str, Any], said: str) -> None:
-    assert schemas.words(schema) == said
+SAID: list[tuple[dict[str, Any], str]] = [
+    (TEXT, "string"),
+    ({}, "anything"),
+    (NULL, "null"),
+    ({"anyOf": [TEXT, NULL]}, "string"),
+    ({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 2048}, NULL]}, "integer; 1 to 2,048"),
+    ({"type": "number", "exclusiveMinimum": 0, "maximum": 1.0}, "number; above 0; at most 1"),
+    ({"type": "integer", "minimum": -(2**63)}, "integer"),
+    ({"enum": ["wav", "mp3"]}, '`"wav"`, `"mp3"`'),
+    ({"type": "array", "items": TEXT, "minItems": 1}, "list of string; not empty"),
+    ({"type": "string", "minLength": 0, "maxLength": 256}, "string; 0 to 256 characters"),
+    ({"type": "array", "items": TEXT, "minItems": 2, "maxItems": 2}, "list of string; 2 entries"),
+    ({"type": "array", "items": {"anyOf": [TEXT, {"type": "number"}]}}, "list of (string or number)"),
+    ({"type": "array", "items": {}}, "list"),
+    ({"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Tool"}}, "object of [`Tool`](#tool)"),
+    ({"type": "string", "format": "binary"}, "file"),
+    ({"type": "string", "pattern": "^a|b$"}, "string; matches `^a\\|b$`"),
+]
 
 
-def test_null_is_said_where_it_means_something() -> None:
+def test_what_a_value_may_be_and_what_a_docstring_says_of_fields() -> None:
+    assert [schemas.words(schema) for schema, _ in SAID] == [said for _, said in SAID]
     assert schemas.words({"anyOf": [TEXT, NULL]}, nulls=True) == "string or null"
-
-
-def test_a_docstring_says_what_fields_mean() -> None:
     docstring = "A body (spec 4).\n\nAttributes:\n    a, b: one\n        and two (design 3).\n    c: three."
     assert schemas.about({"description": docstring}) == "A body."
     assert meanings(docstring) == {"a": "one and two.", "b": "one and two.", "c": "three."}
-
-
-def test_every_type_that_is_referred_to_is_found() -> None:
-    inner = {"$ref": "#/components/schemas/Inner"}
-    assert list(schemas.named({"anyOf": [{"type": "array", "items": inner}, {"properties": {"x": inner}}]})) == [
-        "Inner",
-        "Inner",
-    ]

@@ -19,8 +19,6 @@ from contract.models import describe
 from models.options import check
 from tests.docs.pages import ROOT, marked
 
-pytestmark = pytest.mark.anyio
-
 PAGE = ROOT / "docs/models-and-engines.md"
 
 

@@ -18,17 +18,13 @@ from launch.environment import ROOT, RUNS_KEPT, SITE, StartError, make_run_folde
 
 
 @pytest.mark.parametrize("own", [None, str(ROOT), "/an/operators/own"])
-def test_workers_find_the_shortcut_whatever_path_an_operator_has_set(
+def test_workers_find_the_shortcut_whatever_path_an_operator_has_set_whose_settings_stay(
     own: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "environ", {} if own is None else {"PYTHONPATH": own})
+    settings = {"RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.1"} | ({} if own is None else {"PYTHONPATH": own})
+    monkeypatch.setattr(os, "environ", settings)
     prepare_environment(tmp_path, tmp_path)
     assert os.environ["PYTHONPATH"].split(os.pathsep) == [str(ROOT), str(SITE), *([own] if own else [])]
-
-
-def test_an_operators_own_settings_of_ray_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "environ", {"RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.1"})
-    prepare_environment(tmp_path, tmp_path)
     assert os.environ["RAY_SERVE_CONTROL_LOOP_INTERVAL_S"] == "0.1"
     assert os.environ["RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"] == "5000"
 

@@ -24,11 +24,6 @@ FREE_OF_CARD_GIB = {"24 GB": 22.0, "48 GB": 44.5, "80 GB": 79.1}
 """An L4, an L40S and an H100, as their driver counts them, less what is spared. Other cards of a size have more."""
 
 
-@pytest.fixture
-def config() -> dict[str, Any]:
-    return dict(yaml.safe_load((configs.FOLDER / "gpu.yaml").read_text("utf-8")))
-
-
 def set_up(config: dict[str, Any], gib: float) -> list[str]:
     """Ids of what runs on a card of `gib`, the smallest first."""
     fit_gpu(config, gib)
@@ -44,21 +39,16 @@ def taken(id: str) -> float:
     return serving.gpu_gib
 
 
-@pytest.mark.parametrize(
-    ("gib", "expected"),
-    [
-        (SPARE_GPU_GIB, []),
-        (5.5 + SPARE_GPU_GIB, SMALL),
-        (20.4 + SPARE_GPU_GIB, SMALL),
-        (20.5 + SPARE_GPU_GIB, [*SMALL, "qwen3.5-9b"]),
-        (38.4 + SPARE_GPU_GIB, [*SMALL, "qwen3.5-9b"]),
-        (38.5 + SPARE_GPU_GIB, [*SMALL, "qwen3.5-9b", "gemma-4-12b"]),
-        (74.4 + SPARE_GPU_GIB, [*SMALL, "qwen3.5-9b", "gemma-4-12b"]),
-        (74.5 + SPARE_GPU_GIB, [*SMALL, "qwen3.5-9b", "gemma-4-12b", "qwen3.8-27b"]),
-    ],
-)
-def test_a_card_gets_the_models_that_fit_it_together(config: dict[str, Any], gib: float, expected: list[str]) -> None:
-    assert set_up(config, gib) == expected
+def fresh() -> dict[str, Any]:
+    return dict(yaml.safe_load((configs.FOLDER / "gpu.yaml").read_text("utf-8")))
+
+
+def test_a_card_gets_the_models_that_fit_it_together() -> None:
+    chats = ["qwen3.5-9b", "gemma-4-12b", "qwen3.8-27b"]
+    expected = {0: [], 5.5: SMALL}
+    for gib, count in ((20.4, 0), (20.5, 1), (38.4, 1), (38.5, 2), (74.4, 2), (74.5, 3)):
+        expected[gib] = [*SMALL, *chats[:count]]
+    assert {gib: set_up(fresh(), gib + SPARE_GPU_GIB) for gib in expected} == expected
 
 
 def test_what_runs_on_the_gpu_says_what_it_takes_and_all_may_be_awake_at_once() -> None:
@@ -70,17 +60,16 @@ def test_what_runs_on_the_gpu_says_what_it_takes_and_all_may_be_awake_at_once() 
     assert all(deployment_options(model)["autoscaling_config"]["max_replicas"] == 1 for model in ON_GPU.values())
 
 
-@pytest.mark.parametrize("id", [id for id, model in ON_GPU.items() if model.noun == "chat"])
-def test_a_chat_model_is_productions_in_8_bits_with_a_cache_that_is_stated(id: str) -> None:
+def test_a_chat_model_is_productions_in_8_bits_with_a_cache_that_is_stated() -> None:
     """So what the twins show of production's arguments holds here; the card's size is in none of them."""
-    ours, theirs = ON_GPU[id].serving, configs.load("production").chat[id].serving
-    assert ours is not None
-    assert theirs is not None
-    assert (ours.adapter, ours.weights, ours.runtime) == (theirs.adapter, theirs.weights, theirs.runtime)
-    engine = dict(ours.options["engine"])
-    cache_gib = engine.pop("kv_cache_memory_bytes") / 2**30
-    assert engine == {"quantization": "fp8", "max_num_seqs": ours.max_ongoing_requests, "gpu_memory_utilization": 0.05}
-    assert cache_gib < taken(id) / 3
+    for id in (id for id, model in ON_GPU.items() if model.noun == "chat"):
+        ours, theirs = ON_GPU[id].setup, configs.load("production").chat[id].setup
+        assert (ours.adapter, ours.weights, ours.runtime) == (theirs.adapter, theirs.weights, theirs.runtime)
+        engine = dict(ours.options["engine"])
+        cache_gib = engine.pop("kv_cache_memory_bytes") / 2**30
+        most = ours.max_ongoing_requests
+        assert engine == {"quantization": "fp8", "max_num_seqs": most, "gpu_memory_utilization": 0.05}
+        assert cache_gib < taken(id) / 3
 
 
 def test_a_window_that_memory_bounds_is_the_window_that_clients_see() -> None:
@@ -104,15 +93,15 @@ def test_the_driver_is_asked_for_the_memory_of_the_first_gpu(
     assert gpu_gib() == expected
 
 
-def test_a_start_says_what_it_leaves_out(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
     said = io.StringIO()
     monkeypatch.setattr(start, "console", Console(file=said, soft_wrap=True))
     monkeypatch.setattr(start, "gpu_gib", lambda: 24.0)
-    start._plans(config, small=False)
+    start._plans(fresh(), small=False)
     assert said.getvalue() == "left out, because the GPU has 24.0 GiB of memory: gemma-4-12b, qwen3.8-27b\n"
 
 
-def test_the_page_has_the_numbers_of_the_stanzas(config: dict[str, Any]) -> None:
+def test_the_page_has_the_numbers_of_the_stanzas() -> None:
     text = (ROOT / "docs/one-gpu.md").read_text("utf-8")
     told = {
         id: (float(gib), int(window.replace(",", "") or 0))
@@ -124,5 +113,4 @@ def test_the_page_has_the_numbers_of_the_stanzas(config: dict[str, Any]) -> None
     assert told == {id: (taken(id), windows[id]) for id in ON_GPU}
     for card, free_gib in FREE_OF_CARD_GIB.items():
         (cell,) = re.findall(rf"^\| {card}[^|]*\|([^|]*)\|", text, re.MULTILINE)
-        fresh = yaml.safe_load((configs.FOLDER / "gpu.yaml").read_text("utf-8"))
-        assert re.findall(r"`([\w.-]+)`", cell) == set_up(fresh, free_gib + SPARE_GPU_GIB), card
+        assert re.findall(r"`([\w.-]+)`", cell) == set_up(fresh(), free_gib + SPARE_GPU_GIB), card

@@ -1,21 +1,31 @@
-"""What a start does before anything of Ray runs."""
+"""What a start decides and does before anything of Ray runs: models, weights, engines that are woken."""
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 import configs
-from launch import start
+from deployments.ingress.deployment import IngressArgs
+from graph import GraphArgs, wire
+from launch import selection, start
 from launch.check import faults
-from launch.check.faults import Plan, Site
+from launch.check.faults import Plan, Site, plan_of
 from launch.environment import StartError
+from launch.selection import leave_out_large, memory_gib, wake_chat, woken
 from models.weights import store
 from tests.docs.pages import ROOT
 from tests.waiting import eventually
+
+LARGE, SMALL = "qwen2.5-coder-0.5b-instruct", "smollm2-135m-instruct"
+LEAST_GIB = 7.5
+EMBEDDED = list(configs.load("embedded").deployed())
 
 
 @pytest.mark.parametrize("argument", ["--port=0", "--weights-only"])
@@ -40,13 +50,61 @@ def test_a_profile_is_judged_once(argument: str, tmp_path: Path, monkeypatch: py
     assert judged == ["embedded"]
 
 
+@pytest.fixture
+def config() -> dict[str, Any]:
+    return dict(yaml.safe_load((configs.FOLDER / "embedded.yaml").read_text("utf-8")))
+
+
+@pytest.mark.parametrize(("gib", "left_out"), [(0, [LARGE]), (7.4, [LARGE]), (LEAST_GIB, []), (24, [])])
+def test_a_small_machine_does_without_the_large_model_and_the_first_that_is_left_is_woken(
+    config: dict[str, Any], gib: float, left_out: list[str]
+) -> None:
+    assert leave_out_large(config, gib) == left_out
+    (app,) = config["applications"]
+    models = list(plan_of(app["args"]).catalog.deployed())
+    left = [SMALL] if left_out else [LARGE, SMALL]
+    assert [model.id for model in models if model.noun == "chat"] == left
+    wake_chat(config, models)
+    assert woken(config) == list(GraphArgs.model_validate(app["args"]).ingress.warm) == left[:1]
+
+
+def test_what_a_config_file_leaves_out_stays_out(config: dict[str, Any]) -> None:
+    (app,) = config["applications"]
+    app["args"]["without"] = ["whisper-large-v3", LARGE]
+    assert leave_out_large(config, 4) == []
+    assert app["args"]["without"] == ["whisper-large-v3", LARGE]
+
+
+def test_none_is_woken_where_the_file_names_some_or_none_chats_or_another_builder_is_named() -> None:
+    embedded = {"import_path": "graph:build", "args": {"profile": "embedded"}}
+    for app, models in (
+        (embedded | {"args": {"profile": "embedded", "ingress": {"warm": []}}}, EMBEDDED),
+        (embedded, [model for model in EMBEDDED if model.noun != "chat"]),
+        (embedded | {"import_path": "tests.cluster.app:build"}, EMBEDDED),
+    ):
+        told = {"applications": [app]}
+        before = copy.deepcopy(told)
+        wake_chat(told, models)
+        assert told == before
+    with pytest.raises(configs.CatalogError, match=r"ingress\.warm: the profile `embedded` sets up no model `bge-m3`"):
+        wire(configs.load("embedded"), IngressArgs(warm=("bge-m3",)))
+
+
+@pytest.mark.parametrize(("limit", "expected_gib"), [("max\n", None), (str(3 * 2**30), 3.0), (str(2**60), None)])
+def test_a_container_has_what_it_may_take(
+    limit: str, expected_gib: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = memory_gib()
+    (tmp_path / "memory.max").write_text(limit)
+    monkeypatch.setattr(selection, "CGROUP_LIMIT", tmp_path / "memory.max")
+    assert memory_gib() == (expected_gib or pytest.approx(there, rel=0.01))
+
+
 def test_only_the_weights_of_engines_that_are_woken_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "is_stored", lambda name: name == "whisper-base")
-    models = list(configs.load("embedded").deployed())
-    config = {"applications": [{"args": {"ingress": {"warm": ["smollm2-135m-instruct"]}}}]}
-    later = start._left_for_later(config, models)
-    assert {"kokoro-82m", "qwen2.5-coder-0.5b-instruct"} <= set(later)
-    assert {"smollm2-135m-instruct", "whisper-base"}.isdisjoint(later)
+    later = start._left_for_later({"applications": [{"args": {"ingress": {"warm": [SMALL]}}}]}, EMBEDDED)
+    assert {"kokoro-82m", LARGE} <= set(later)
+    assert {SMALL, "whisper-base"}.isdisjoint(later)
     assert len(later) == len(set(later))
 
 
@@ -62,9 +120,6 @@ def test_what_fetches_the_other_weights_ends_with_the_server(tmp_path: Path, mon
         assert os.getpriority(os.PRIO_PROCESS, int(child.name)) == start.FETCH_NICENESS
     eventually(lambda: not child.exists())
     assert (tmp_path / "call").read_text() == "-m launch weights fetch --when-idle kokoro-82m\n"
-
-
-def test_nothing_is_started_where_no_weights_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start.sys, "executable", "/nowhere")
-    with start._fetching([]):
+    with start._fetching([]):  # nothing is left, and nothing is started
         pass

@@ -66,7 +66,7 @@ def test_what_says_too_little_is_german() -> None:
             "Lorem",
         ),
         *("https://example.com/the/quick/brown/fox", "the.people@example.com", "Meeting um 10 Uhr im Office"),
-        *("Hallo", "Ja", "Hotel", "Test", "Info", "Super", "Okay", "Tschüss"),
+        *("Hallo", "Ja", "Hotel", "Test", "Info", "Super", "Okay", "Tschüss", "Xqzt vrrk", "Lorem"),
     )
     assert {text: detect(text, SPOKEN) for text in texts} == dict.fromkeys(texts, "de")
 

@@ -1,4 +1,4 @@
-"""A relay between the service and one of its servers, which is slow, silent, or loses answers."""
+"""A relay between a client and its server, which is slow, silent, cut off, or loses answers."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Relay:
         self.delay_s = 0.0
         self.loses: Callable[[bytes], bool] = lambda _: False
         self._connections: set[asyncio.Task[None]] = set()
+        self._left: dict[asyncio.Task[None], int] = {}
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -35,10 +36,13 @@ class Relay:
         self._server.close()
         self.cut()
 
-    def cut(self) -> None:
-        """Ends every connection."""
+    def cut(self, after: int = 0) -> None:
+        """Ends every connection that is open now, after so many more bytes of the server."""
         for connection in self._connections:
-            connection.cancel()
+            if after:
+                self._left[connection] = after
+            else:
+                connection.cancel()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -48,17 +52,24 @@ class Relay:
         is_lost = asyncio.Event()
 
         async def requests(to: asyncio.StreamWriter) -> None:
-            while data := await reader.read(1 << 16):
-                if self.loses(data):
-                    is_lost.set()
-                to.write(data)
-                await to.drain()
+            with suppress(ConnectionError):
+                while data := await reader.read(1 << 16):
+                    if self.loses(data):
+                        is_lost.set()
+                    to.write(data)
+                    await to.drain()
 
         async def answers(of: asyncio.StreamReader) -> None:
-            while (data := await of.read(1 << 16)) and not is_lost.is_set():
-                await asyncio.sleep(self.delay_s)
-                writer.write(data)
-                await writer.drain()
+            with suppress(ConnectionError):
+                while (data := await of.read(1 << 16)) and not is_lost.is_set():
+                    await asyncio.sleep(self.delay_s)
+                    left = self._left.get(task, len(data))
+                    writer.write(data[:left])
+                    await writer.drain()
+                    if left < len(data):
+                        return
+                    if task in self._left:
+                        self._left[task] -= len(data)
 
         with suppress(OSError, asyncio.CancelledError):
             server_reader, server = await asyncio.open_connection("127.0.0.1", self.target)
@@ -69,4 +80,5 @@ class Relay:
                 for way in ways:
                     way.cancel()
                 server.close()
+        self._left.pop(task, None)
         writer.close()
