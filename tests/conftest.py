@@ -16,6 +16,7 @@ from sqlalchemy import create_engine
 from contract.limits import RATE_WINDOW_S
 from state.database.migrate import upgrade_schema
 from tests.tiers import marker_of, scope_of, turn_of
+from tests.waiting import run
 
 ROOT = Path(__file__).parents[1]
 MEMORY = Path("/dev/shm")
@@ -91,8 +92,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Runs a test that is marked `virtual`. AnyIO would take the loop of a fixture of wider scope, if one is open."""
     if pyfuncitem.get_closest_marker("virtual") is None or not iscoroutinefunction(pyfuncitem.obj):
         return None
-    from tests.autoscaling.world import run  # which imports Ray
-
     names = pyfuncitem._fixtureinfo.argnames
     run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True

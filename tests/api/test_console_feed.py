@@ -30,8 +30,7 @@ from deployments.ingress.console.picture import (
 )
 from tests.api.asgi import exchange, http_scope
 from tests.api.conftest import Api, app_over, refused
-from tests.autoscaling.world import run
-from tests.waiting import until
+from tests.waiting import run, until
 
 ACME = Caller(1, "acme", "key", TARIFFS["pro"], frozenset({Scope.CHAT}))
 OPERATOR = replace(ACME, key_id="operator", scopes=frozenset(Scope))

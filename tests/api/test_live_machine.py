@@ -54,9 +54,8 @@ from tests.api.asgi import http_scope
 from tests.api.conftest import Api, app_over, census, client_of
 from tests.api.engines import local_engines
 from tests.api.live import MODEL, TRANSCRIPTION, Event, check, revoke, transcriber_of
-from tests.autoscaling.world import VirtualLoop
 from tests.catalogs import behaving, chat
-from tests.waiting import settled, until
+from tests.waiting import VirtualLoop, settled, until
 
 T = TypeVar("T")
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from ray.serve.config import AutoscalingConfig
 
 from autoscaling.policy import Facts, ScalingDecision, ScalingPolicy, Terms
+from benchmarks.capacity.serve_default import default_decision
 
 MONDAY_S = 1_763_942_400.0
 """A Monday at midnight, UTC."""
@@ -96,24 +100,24 @@ class World:
         return max(0, int(min(fits, default=1000)))
 
 
-def serve_default(target_ongoing: float, idle_s: float, upscale_delay_s: float = 5.0) -> Decide:
-    """Serve without a policy: replicas for the calls there are, and fewer only after `idle_s`."""
-    since_s: dict[tuple[str, str], float] = {}
+def serve_default(target_ongoing: float, idle_s: float, most: int) -> Decide:
+    """Serve's own policy: replicas for the calls there are, and fewer only after `idle_s`."""
+    config = AutoscalingConfig(
+        min_replicas=0,
+        max_replicas=most,
+        target_ongoing_requests=target_ongoing,
+        upscale_delay_s=5,
+        downscale_delay_s=idle_s,
+    )
+    states: dict[str, dict[str, Any]] = {}
 
     def decide(facts: Mapping[str, Facts], _: Mapping[str, float], now_s: float) -> dict[str, ScalingDecision]:
         decisions = {}
         for name, seen in facts.items():
-            wanted = math.ceil(seen.calls / target_ongoing) if seen.running else seen.target
-            up, down = (name, "up"), (name, "down")
-            for key, holds in ((up, wanted > seen.target), (down, wanted < seen.target)):
-                since_s[key] = since_s.get(key, now_s) if holds else now_s
-            target = seen.target
-            if now_s - since_s[up] >= upscale_delay_s and wanted > target:
-                target = wanted
-            if now_s - since_s[down] >= idle_s and wanted < target:
-                target = wanted if target == 1 else max(1, wanted)
-                since_s[down] = now_s
-            decisions[name] = ScalingDecision(target, "default")
+            replicas, states[name] = default_decision(
+                config, seen.running, seen.target, seen.calls, now_s, states.get(name, {})
+            )
+            decisions[name] = ScalingDecision(replicas, "default")
         return decisions
 
     return decide

@@ -154,45 +154,46 @@ def test_an_unknown_key_is_refused_by_its_name() -> None:
     assert [key for key, sentence in sentences.items() if reasons[key] not in sentence] == []
 
 
-@pytest.mark.parametrize(
-    ("table", "key"),
-    [
-        ({"autoscaling_config": 3}, "autoscaling_config"),
-        ({"autoscaling_config": {"min_replicas": "1"}}, "autoscaling_config.min_replicas"),
-        ({"autoscaling_config": {"min_replicas": 1.5}}, "autoscaling_config.min_replicas"),
-        ({"autoscaling_config": {"min_replicas": 2}}, "autoscaling_config"),
-        ({"autoscaling_config": {"aggregation_function": "moon"}}, "autoscaling_config.aggregation_function"),
-        ({"autoscaling_config": {"policy": {"policy_function": "moon:x"}}}, "autoscaling_config.policy"),
-        ({"ray_actor_options": []}, "ray_actor_options"),
-        ({"ray_actor_options": {"num_gpus": "1"}}, "ray_actor_options.num_gpus"),
-        ({"ray_actor_options": {"num_cpus": -1}}, "ray_actor_options.num_cpus"),
-        ({"ray_actor_options": {"accelerator_type": 100}}, "ray_actor_options.accelerator_type"),
-        ({"ray_actor_options": {"resources": {"fpga": "1"}}}, "ray_actor_options.resources.fpga"),
-        ({"ray_actor_options": {"runtime_env": "a"}}, "ray_actor_options.runtime_env"),
-        ({"ray_actor_options": {"runtime_env": {"py_executable": 3}}}, "ray_actor_options.runtime_env.py_executable"),
-        ({"ray_actor_options": {"runtime_env": {"env_vars": {"A": 1}}}}, "ray_actor_options.runtime_env"),
-        ({"placement_group_bundles": [{"CPU": 1}, {"GPU": "1"}]}, "placement_group_bundles.1.GPU"),
-        ({"graceful_shutdown_timeout_s": True}, "graceful_shutdown_timeout_s"),
-        ({"health_check_period_s": 0}, "health_check_period_s"),
-        ({"max_replicas_per_node": 2.5}, "max_replicas_per_node"),
-    ],
+WRONG_TYPES: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"autoscaling_config": 3}, "autoscaling_config"),
+    ({"autoscaling_config": {"min_replicas": "1"}}, "autoscaling_config.min_replicas"),
+    ({"autoscaling_config": {"min_replicas": 1.5}}, "autoscaling_config.min_replicas"),
+    ({"autoscaling_config": {"min_replicas": 2}}, "autoscaling_config"),
+    ({"autoscaling_config": {"aggregation_function": "moon"}}, "autoscaling_config.aggregation_function"),
+    ({"autoscaling_config": {"policy": {"policy_function": "moon:x"}}}, "autoscaling_config.policy"),
+    ({"ray_actor_options": []}, "ray_actor_options"),
+    ({"ray_actor_options": {"num_gpus": "1"}}, "ray_actor_options.num_gpus"),
+    ({"ray_actor_options": {"num_cpus": -1}}, "ray_actor_options.num_cpus"),
+    ({"ray_actor_options": {"accelerator_type": 100}}, "ray_actor_options.accelerator_type"),
+    ({"ray_actor_options": {"resources": {"fpga": "1"}}}, "ray_actor_options.resources.fpga"),
+    ({"ray_actor_options": {"runtime_env": "a"}}, "ray_actor_options.runtime_env"),
+    ({"ray_actor_options": {"runtime_env": {"py_executable": 3}}}, "ray_actor_options.runtime_env.py_executable"),
+    ({"ray_actor_options": {"runtime_env": {"env_vars": {"A": 1}}}}, "ray_actor_options.runtime_env"),
+    ({"placement_group_bundles": [{"CPU": 1}, {"GPU": "1"}]}, "placement_group_bundles.1.GPU"),
+    ({"graceful_shutdown_timeout_s": True}, "graceful_shutdown_timeout_s"),
+    ({"health_check_period_s": 0}, "health_check_period_s"),
+    ({"max_replicas_per_node": 2.5}, "max_replicas_per_node"),
 )
-def test_a_value_of_another_type_is_refused_by_the_name_of_its_key(table: dict[str, Any], key: str) -> None:
-    assert re.search(rf"`deployment`: `{re.escape(key)}`(: | must be )", refusal(table))
+"""Tables, and the key that is refused."""
+
+CONFLICTS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"placement_group_strategy": "PACK"}, "placement_group_bundles"),
+    ({"placement_group_bundles": [{"CPU": 1}], "placement_group_strategy": "MOON"}, "MOON"),
+    ({"placement_group_bundles": [{"GPU": 1}]}, "num_cpus"),
+    ({"placement_group_bundles": [{"CPU": 1}], "max_replicas_per_node": 1}, "max_replicas_per_node"),
+    ({"max_replicas_per_node": 300}, "max_replicas_per_node"),
+)
+"""Tables whose keys do not fit together, and a word of the refusal."""
 
 
-@pytest.mark.parametrize(
-    ("table", "word"),
-    [
-        ({"placement_group_strategy": "PACK"}, "placement_group_bundles"),
-        ({"placement_group_bundles": [{"CPU": 1}], "placement_group_strategy": "MOON"}, "MOON"),
-        ({"placement_group_bundles": [{"GPU": 1}]}, "num_cpus"),
-        ({"placement_group_bundles": [{"CPU": 1}], "max_replicas_per_node": 1}, "max_replicas_per_node"),
-        ({"max_replicas_per_node": 300}, "max_replicas_per_node"),
-    ],
-)
-def test_what_does_not_fit_together_is_refused(table: dict[str, Any], word: str) -> None:
-    assert word in refusal(table)
+def test_a_value_of_another_type_is_refused_by_the_name_of_its_key() -> None:
+    for table, key in WRONG_TYPES:
+        assert re.search(rf"`deployment`: `{re.escape(key)}`(: | must be )", refusal(table)), table
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    for table, word in CONFLICTS:
+        assert word in refusal(table), table
 
 
 @pytest.mark.parametrize("profile", configs.PROFILES)

@@ -116,12 +116,12 @@ def test_the_same_lines_are_on_standard_output(
     assert error.getvalue() == ""
 
 
-@pytest.mark.parametrize("value", [None, "", "0", "true"])
+@pytest.mark.parametrize("setting", [{}, *({"RAY_LOG_TO_STDERR": value} for value in ("", "0", "true"))])
 def test_without_that_setting_standard_output_stays_empty(
-    replica_log: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, value: str | None
+    replica_log: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, setting: dict[str, str]
 ) -> None:
     monkeypatch.setattr(sys, "__stdout__", output := StringIO())
-    replica_log(**({} if value is None else {"RAY_LOG_TO_STDERR": value}))
+    replica_log(**setting)
     logging.getLogger("parlance.x").warning("hello")
     assert output.getvalue() == ""
 
@@ -250,34 +250,27 @@ def test_a_service_has_a_name(collecting_here: Collector, monkeypatch: pytest.Mo
     tracer.close()
 
 
-@pytest.mark.parametrize(
-    "environ",
-    [
-        {},
-        {ADDRESS: " "},
-        {ADDRESS: "http://a", "OTEL_SDK_DISABLED": "true"},
-        {ADDRESS: "http://a", "OTEL_TRACES_EXPORTER": "none"},
-    ],
-)
-def test_without_an_address_nothing_is_traced(environ: dict[str, str]) -> None:
-    assert collector(environ) is None
-    assert open_tracer(environ, "ingress", lambda count: None) is None
-    assert not Observation.of_environment(environ, "ingress", Losses()).is_on
-    assert list(faults(environ)) == []
+def test_without_an_address_nothing_is_traced() -> None:
+    address = {ADDRESS: "http://a"}
+    off: list[dict[str, str]] = [{}, {ADDRESS: " "}]
+    off += [address | {"OTEL_SDK_DISABLED": "true"}, address | {"OTEL_TRACES_EXPORTER": "none"}]
+    for environ in off:
+        assert collector(environ) is None, environ
+        assert open_tracer(environ, "ingress", lambda count: None) is None
+        assert not Observation.of_environment(environ, "ingress", Losses()).is_on
+        assert list(faults(environ)) == []
 
 
-@pytest.mark.parametrize(
-    ("environ", "says"),
-    [
-        ({ADDRESS: "127.0.0.1:4318"}, "`127.0.0.1:4318`, which is no address of HTTP"),
-        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "grpc://a"}, "`grpc://a`"),
-        ({"PARLANCE_LOG_FORMAT": "xml"}, "PARLANCE_LOG_FORMAT is `xml`; it must be `text` or `json`"),
-        ({"PARLANCE_ACCESS_LOG": "yes"}, "PARLANCE_ACCESS_LOG is `yes`; it must be `1` or `0`"),
-    ],
-)
-def test_a_setting_that_cannot_be_is_told_before_the_start(environ: dict[str, str], says: str) -> None:
-    (sentence,) = faults(environ)
-    assert says in sentence
+def test_a_setting_that_cannot_be_is_reported_before_the_start() -> None:
+    reports = {
+        (ADDRESS, "127.0.0.1:4318"): "`127.0.0.1:4318`, which is no address of HTTP",
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "grpc://a"): "`grpc://a`",
+        ("PARLANCE_LOG_FORMAT", "xml"): "PARLANCE_LOG_FORMAT is `xml`; it must be `text` or `json`",
+        ("PARLANCE_ACCESS_LOG", "yes"): "PARLANCE_ACCESS_LOG is `yes`; it must be `1` or `0`",
+    }
+    for (name, value), report in reports.items():
+        (sentence,) = faults({name: value})
+        assert report in sentence
 
 
 def test_a_missing_exporter_is_told_before_the_start_and_stops_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,7 +214,7 @@ def test_what_was_learned_lasts_longer_than_the_process() -> None:
 def test_bursts_that_recur_cost_no_more_than_by_serves_default(period_s: int) -> None:
     arrivals = [int(second % period_s < 20) * 2 for second in range(6 * 3600)]
     engines = []
-    for way in (None, serve_default(3, 60)):
+    for way in (None, serve_default(3, 60, TERMS.most)):
         engine = Engine(TERMS, 5, 5)
         world(engine).run({"engine 0": arrivals}, way)
         engines.append(engine)

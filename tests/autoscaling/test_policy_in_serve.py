@@ -26,6 +26,8 @@ from deployments.ingress.deployment import wake
 from tests.autoscaling.steps import MONDAY_S
 from tests.catalogs import chat
 
+pytestmark = pytest.mark.virtual
+
 GPU = {"ray_actor_options": {"num_cpus": 0.05, "num_gpus": 1}}
 
 
@@ -281,17 +283,17 @@ async def test_status_is_read(answer: SimpleNamespace, start: Start) -> None:
     assert watch["engine"] is start
 
 
-async def test_waits_until_the_start_fails() -> None:
+async def test_one_poller_asks_serve_however_many_wait() -> None:
     answers = iter([status("UPSCALING", STARTING=1), status("UPSCALING", STARTING=1), status("UNHEALTHY")])
-    slept: list[float] = []
+    asked_s: list[float] = []
 
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        await asyncio.sleep(0)
+    def ask() -> SimpleNamespace:
+        asked_s.append(asyncio.get_running_loop().time())
+        return next(answers)
 
-    await StartWatch("parlance", lambda: next(answers), sleep).until_failed("engine")
-    assert list(answers) == [], "it did not wait until the start had failed"
-    assert set(slept) == {POLL_S}
+    watch = StartWatch("parlance", ask)
+    await asyncio.gather(*(watch.until_failed("engine") for _ in range(256)))
+    assert asked_s == [0.0, POLL_S, 2 * POLL_S]
 
 
 def deployed(state: str) -> SimpleNamespace:
@@ -301,7 +303,7 @@ def deployed(state: str) -> SimpleNamespace:
 @pytest.mark.parametrize("end", ["RUNNING", "DEPLOY_FAILED", "UNHEALTHY"])
 async def test_waits_until_the_application_is_deployed(end: str) -> None:
     answers = iter([SimpleNamespace(applications={}), deployed("DEPLOYING"), deployed(end)])
-    await StartWatch("parlance", lambda: next(answers), lambda _: asyncio.sleep(0)).until_deployed()
+    await StartWatch("parlance", lambda: next(answers)).until_deployed()
     assert list(answers) == [], "it did not wait until Serve was done"
 
 
@@ -316,7 +318,7 @@ async def test_a_controller_that_was_gone_is_asked_again(caplog: pytest.LogCaptu
             raise answer
         return answer
 
-    await wake([engine], StartWatch("parlance", ask, lambda _: asyncio.sleep(0)))
+    await wake([engine], StartWatch("parlance", ask))
     assert woken == ["engine"]
     assert "a secret of the inside" not in caplog.text
 
@@ -325,46 +327,24 @@ async def test_where_nothing_is_to_be_woken_serve_is_not_asked() -> None:
     await wake([], StartWatch("parlance", ask=lambda: pytest.fail("Serve was asked")))
 
 
-async def test_one_poller_asks_serve_however_many_wait() -> None:
-    rounds, starting = asyncio.Semaphore(0), status("UPSCALING", STARTING=1)
-    answers = iter([starting, starting, status("UNHEALTHY")])
-
-    async def sleep(_: float) -> None:
-        await rounds.acquire()
-
-    watch = StartWatch("parlance", lambda: next(answers), sleep)
-    waiting = [asyncio.create_task(watch.until_failed("engine")) for _ in range(256)]
-    for _ in range(2):
-        rounds.release()
-    await asyncio.gather(*waiting)
-    assert list(answers) == []
-
-
-async def test_nobody_is_asked_once_nobody_waits() -> None:
-    asked = asyncio.Semaphore(0)
-
-    async def sleep(_: float) -> None:
-        asked.release()
-        await asyncio.Event().wait()
-
-    watch = StartWatch("parlance", lambda: status("UPSCALING", STARTING=1), sleep)
+async def test_serve_is_not_asked_once_no_call_waits() -> None:
+    asked: list[SimpleNamespace] = []
+    watch = StartWatch("parlance", lambda: asked.append(status("UPSCALING", STARTING=1)) or asked[0])
     for _ in range(2):  # a second herd has a poller of its own
         waiting = [asyncio.create_task(watch.until_failed("engine")) for _ in range(3)]
-        await asked.acquire()
+        await asyncio.sleep(POLL_S / 2)
         for task in waiting:
             task.cancel()
-        await asyncio.wait(waiting)
-        assert watch._poller is None
+        await asyncio.sleep(10 * POLL_S)
+    assert len(asked) == 2
 
 
-async def test_old_failure_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_old_failure_is_not_believed() -> None:
     answers = iter([status("UNHEALTHY"), status("UPSCALING", STARTING=1), status("UNHEALTHY")])
-    monkeypatch.setattr("autoscaling.watch.POLL_S", 0.0)
-    watch = StartWatch("parlance", lambda: next(answers), lambda _: asyncio.sleep(0))
+    watch = StartWatch("parlance", lambda: next(answers))
     await watch.refresh()
     assert watch["engine"] is Start.FAILED
-    monkeypatch.setattr("autoscaling.watch.POLL_S", 1.0)
-    watch._asked_at_s -= 2
+    await asyncio.sleep(2 * POLL_S)
     await watch.until_failed("engine")
     assert next(answers, None) is None
 

@@ -8,6 +8,7 @@ import inspect
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import reduce
 from importlib import import_module
 from types import ModuleType
@@ -216,20 +217,27 @@ def test_headers_that_would_switch_off_care_mean_nothing_to_serve(serve: ModuleT
     assert serve.parse_request_timeout_header(HEADERS, 7.0) == 7.0
 
 
-@pytest.mark.parametrize("name", hardening.UNTRUSTED_HEADER_PARSERS)
-def test_start_is_refused_where_serve_reads_those_headers_with_something_else(serve: ModuleType, name: str) -> None:
-    delattr(serve, name)
-    with pytest.raises(RuntimeError, match=f"this version of Ray has no `{name}`"):
-        hardening.ignore_client_control_headers()
+MISSING: tuple[tuple[Any, str, Callable[[], None], str], ...] = (
+    *((replica, name, hardening.ignore_client_control_headers, name) for name in hardening.UNTRUSTED_HEADER_PARSERS),
+    (replica, hardening.PORT_OPENER, hardening.keep_replica_port_local, "the port of replicas would be open"),
+    (replica.Replica, hardening.SHUTDOWN, lambda: hardening.call_at_shutdown(lambda: None), hardening.SHUTDOWN),
+    (replica_wrapper, hardening.STUB, hardening.send_token_as_metadata, f"Ray has no `{hardening.STUB}`"),
+)
+"""Names of Serve, what would replace each at a start, and why it refuses where Serve has it no more."""
 
 
-def test_start_is_refused_where_ports_of_replicas_would_be_open(
-    serve: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    delattr(serve, hardening.PORT_OPENER)
+@pytest.mark.usefixtures("serve")
+def test_start_is_refused_where_serve_has_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(hardening.LOOPBACK_VARIABLE, "1")
-    with pytest.raises(RuntimeError, match="the port of replicas would be open to the network"):
-        hardening.keep_replica_port_local()
+    for place, name, replace, why in MISSING:
+        with monkeypatch.context() as patch:
+            patch.delattr(place, name)
+            with pytest.raises(RuntimeError, match=why):
+                replace()
+
+
+def test_where_ports_may_be_open_nothing_is_replaced(serve: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    delattr(serve, hardening.PORT_OPENER)
     monkeypatch.setenv(hardening.LOOPBACK_VARIABLE, "")
     hardening.keep_replica_port_local()
 
@@ -263,12 +271,6 @@ async def test_a_replica_that_is_told_to_go_says_so_before_it_waits(monkeypatch:
     hardening.call_at_shutdown(lambda: acts.append("told"))
     await getattr(replica.Replica, hardening.SHUTDOWN)(object())
     assert acts == ["told", "waited"]
-
-
-async def test_a_ray_that_ends_replicas_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(replica.Replica, hardening.SHUTDOWN)
-    with pytest.raises(RuntimeError, match=hardening.SHUTDOWN):
-        hardening.call_at_shutdown(lambda: None)
 
 
 CALLS = """
@@ -335,9 +337,3 @@ def test_a_replica_takes_calls_that_no_interceptor_has_seen(settings: dict[str, 
         [sys.executable, "-c", CALLS], env=os.environ | settings, capture_output=True, text=True, check=False
     )
     assert run.stdout.splitlines() == printed, run.stderr
-
-
-def test_start_is_refused_where_serve_calls_replicas_with_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(replica_wrapper, hardening.STUB)
-    with pytest.raises(RuntimeError, match=f"this version of Ray has no `{hardening.STUB}`"):
-        hardening.send_token_as_metadata()

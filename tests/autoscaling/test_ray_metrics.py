@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,18 +18,22 @@ from ray.util.metrics import Counter, Gauge, Histogram, Metric
 from autoscaling.ray_internals import metrics as ray_metrics
 from tests.waiting import until
 
+pytestmark = pytest.mark.virtual
+
 
 class Metrics:
     """What Ray's has, told in order."""
 
     def __init__(self, autoscaling_config: object = "known") -> None:
         self.told: list[str] = []
+        self.looked_s: list[float] = []
         self.autoscaling_config = autoscaling_config
         self._controller_handle = SimpleNamespace(run_control_loop_step=SimpleNamespace(remote=self._look))
 
     async def _look(self, started_at: float, recovering_s: float, loops: int) -> None:
         assert time.time() - started_at < recovering_s  # else the controller would give up what it recovers
         self.told.append("look")
+        self.looked_s.append(asyncio.get_running_loop().time())
 
     def _add_autoscaling_metrics_point(self) -> None:
         self.told.append("count")
@@ -70,35 +75,18 @@ async def test_the_controller_looks_until_the_engine_runs_and_no_longer() -> Non
     assert len(metrics.told) == looks
 
 
-async def test_a_start_of_minutes_is_looked_at_less_and_less_and_then_not_at_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    waits: list[float] = []
-    passed_s = 0.0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal passed_s
-        passed_s += seconds
-        waits.append(seconds)
-        await asyncio.get_running_loop().run_in_executor(None, lambda: None)
-
-    monkeypatch.setattr(
-        "autoscaling.ray_internals.metrics.asyncio", SimpleNamespace(sleep=sleep, create_task=asyncio.create_task)
-    )
-    monkeypatch.setattr(
-        "autoscaling.ray_internals.metrics.time", SimpleNamespace(monotonic=lambda: passed_s, time=time.time)
-    )
-    metrics = Metrics()
+async def test_a_start_of_minutes_is_looked_at_less_and_less_and_then_not_at_all() -> None:
+    metrics, longest_s = Metrics(), ray_metrics.MOST_APART_S / ray_metrics.LATER
     async with ray_metrics.hurried(counting(metrics)):
-        await until(lambda: passed_s > 0.9 * ray_metrics.MOST_APART_S / ray_metrics.LATER)
-        looks = len(waits)
-        await until(lambda: "hurry a start" not in {task.get_name() for task in asyncio.all_tasks()})
-    later = waits[ray_metrics.REPORTS :]
-    assert later[0] == ray_metrics.LOOKS_APART_S
-    assert later == sorted(later)
-    assert later[-1] < ray_metrics.MOST_APART_S
-    assert len(waits) - looks <= 5
+        await asyncio.sleep(10 * longest_s)
+    looked_s = metrics.looked_s[ray_metrics.REPORTS - 1 :]
+    waits = [round(after - before, 6) for before, after in pairwise(looked_s)]
+    assert waits[0] == ray_metrics.LOOKS_APART_S
+    assert waits == sorted(waits)
+    assert waits[-1] < ray_metrics.MOST_APART_S
+    assert sum(at_s > 0.9 * longest_s for at_s in looked_s) <= 5
     assert len(waits) < 100
+    assert looked_s[-1] < 1.1 * longest_s
 
 
 async def test_a_controller_that_is_gone_keeps_nobody_from_waiting() -> None:

@@ -1,10 +1,8 @@
-"""Times that were seen, and places and promises of those who wait: by the production queue, on a virtual clock."""
+"""Places and promises of calls that wait: by the production queue, on a virtual clock."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import random
 import statistics
 from collections.abc import Awaitable, Callable
@@ -23,8 +21,9 @@ from autoscaling.slots import Slot
 from autoscaling.turns import Grant, begins, turns
 from autoscaling.waits import Wait, WaitWatch
 from contract.errors import ApiError
-from tests.autoscaling.world import Job, Some, World, run, world
-from tests.waiting import settled
+from tests.autoscaling.replicas import Job, Some
+from tests.autoscaling.world import World, world
+from tests.waiting import run, settled
 
 SERVICE_S, START_S = 2.0, 8.0
 
@@ -99,31 +98,21 @@ def test_a_place_gets_worse_only_by_others_who_come_or_have_ended(steps: list[st
 
 @given(st.lists(OWNERS, min_size=1, max_size=40), st.integers(1, 6))
 @settings(deadline=None)
-def test_calls_begin_in_the_order_of_their_places(owners: list[str], slots: int) -> None:
-    """Where the oldest ends first, and nobody else comes."""
+def test_calls_begin_in_the_order_of_their_places_and_those_who_are_expected_have_none(
+    owners: list[str], slots: int
+) -> None:
+    """Where the oldest ends first, and no other comes."""
 
     async def play() -> None:
         room = Room(slots)
         for owner in owners:
             await room.come(owner)
         order = in_order(room.places())
+        assert room.places(with_arrivals=True).keys() == {*order}
         begun = len(room.begun)
         while room.working:
             await room.leave()
         assert room.begun[begun:] == order
-        await room.end()
-
-    run(play())
-
-
-@given(st.lists(OWNERS, min_size=1, max_size=30), st.integers(1, 6))
-@settings(deadline=None)
-def test_those_who_are_expected_have_no_place(owners: list[str], slots: int) -> None:
-    async def play() -> None:
-        room = Room(slots)
-        for owner in owners:
-            await room.come(owner)
-        assert room.places(with_arrivals=True).keys() == room.places().keys()
         await room.end()
 
     run(play())
@@ -347,116 +336,3 @@ def test_the_first_promises_of_a_gate_that_knows_nothing_name_a_place_only() -> 
 
     promises = run(first())
     assert promises[0].wait == Wait(1, 1, None, None, "queue")
-
-
-TIMES = st.lists(st.floats(0.0, 3600.0), min_size=1, max_size=60)
-SHARES = st.floats(0.0, 0.999)
-
-
-def durations(times: list[float], memory: int = 200) -> Durations:
-    made = Durations(memory)
-    for seconds in times:
-        made.add(seconds)
-    return made
-
-
-@given(TIMES, SHARES, SHARES)
-def test_quantiles_rise_with_their_share(times: list[float], one: float, other: float) -> None:
-    low, high = sorted((one, other))
-    assert 0 <= durations(times).quantile(low) <= durations(times).quantile(high)
-
-
-@given(TIMES)
-def test_a_time_that_was_always_the_same_is_expected(times: list[float]) -> None:
-    made = durations([times[0]] * 50)
-    assert made.quantile(0.5) == pytest.approx(times[0])
-    assert made.mean() == pytest.approx(times[0])
-
-
-def test_quantiles_are_those_of_the_times() -> None:
-    draw = random.Random(1)
-    times = [draw.lognormvariate(1, 0.7) for _ in range(4000)]
-    made = durations(times, memory=4000)
-    for share in (0.1, 0.5, 0.9, 0.99):
-        assert made.quantile(share) == pytest.approx(sorted(times)[int(share * 4000)], rel=0.12)
-    # Three eighths end before 1.5 s; a fifth of the others makes it half of all.
-    assert durations([1.0, 2.0, 3.0]).left(1.5, 0.2) == pytest.approx(0.5)
-
-
-@given(TIMES, st.floats(0.0, 7200.0), SHARES, SHARES)
-def test_what_is_left_is_not_negative_and_rises(times: list[float], passed_s: float, one: float, other: float) -> None:
-    low, high = sorted((one, other))
-    made = durations(times)
-    assert 0 <= made.left(passed_s, low) <= made.left(passed_s, high) + 1e-6
-
-
-def test_who_has_waited_longer_than_anybody_may_wait_as_long_again() -> None:
-    made = durations([1.0] * 100)
-    assert made.left(0.0, 0.5) == pytest.approx(1.0, rel=0.1)
-    assert made.left(0.5, 0.5) == pytest.approx(0.5, rel=0.2)
-    assert 1 < made.left(10.0, 0.5) < 10
-
-
-def test_old_times_fade() -> None:
-    made = durations([10.0] * 100 + [1.0] * 100, memory=20)
-    assert made.quantile(0.9) < 1.2
-
-
-def test_few_times_promise_little() -> None:
-    assert durations([1.0]).quantile(0.9) > 1.4
-    assert durations([1.0] * 100).quantile(0.9) < 1.1
-
-
-def test_a_prior_holds_until_something_was_seen() -> None:
-    made = Durations(20, prior_s=7.0)
-    assert (made.quantile(0.5), made.left(3.0, 0.5)) == (7.0, 4.0)
-    made.add(2.0)
-    assert made.quantile(0.5) < 2.2
-
-
-def test_nothing_is_expected_of_what_nobody_has_seen() -> None:
-    assert Durations(20).is_empty
-    with pytest.raises(ValueError, match="nothing is known"):
-        Durations(20).quantile(0.5)
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.01, 100.0)), max_size=60), st.integers(1, 10))
-def test_processes_that_share_lose_no_time_and_count_none_twice(seen: list[tuple[int, float]], every: int) -> None:
-    text, processes, alone = None, [Durations(1000) for _ in range(3)], Durations(1000)
-    for number, (process, seconds) in enumerate(seen):
-        processes[process].add(seconds)
-        alone.add(seconds)
-        if number % every == 0:
-            for one in processes:
-                unsaved, text = one.unsaved, one.merged(text)
-                one.adopt(text, unsaved)
-    for one in processes * 2:
-        unsaved, text = one.unsaved, one.merged(text)
-        one.adopt(text, unsaved)
-    assert [one.unsaved for one in processes] == [0, 0, 0]
-    for share in (0.1, 0.5, 0.9) if seen else ():
-        assert processes[0].quantile(share) == pytest.approx(alone.quantile(share), abs=0.001)
-
-
-def test_what_comes_while_a_text_is_written_is_not_lost() -> None:
-    made = durations([1.0, 2.0])
-    unsaved, text = made.unsaved, made.merged(None)
-    made.add(3.0)
-    made.adopt(text, unsaved)
-    assert made.unsaved == 1
-    assert [made.quantile(share) for share in (0.25, 0.5, 0.75)] == pytest.approx([1.0, 2.0, 3.0])
-
-
-JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists, max_leaves=5)
-NEAR = st.dictionaries(
-    st.integers(-2, 10**9).map(str) | st.text(max_size=3), st.floats() | st.integers() | JSON, max_size=3
-)
-
-
-@given(text=st.text() | (JSON | NEAR).map(json.dumps), times=TIMES)
-def test_a_text_that_no_process_has_written_never_stops_one(text: str, times: list[float]) -> None:
-    merged = durations(times).merged(text)
-    after = Durations(200)
-    after.adopt(merged, 0)
-    assert 0 <= after.quantile(0.5) < math.inf
-    after.adopt(text, 0)

@@ -25,7 +25,9 @@ from autoscaling.slots import PRESENT_S
 from autoscaling.waits import WaitWatch
 from contract.errors import ApiError
 from contract.limits import COLD_RETRY_AFTER_MAX_S
-from tests.autoscaling.world import Job, Some, World, run, world
+from tests.autoscaling.replicas import Job, Some
+from tests.autoscaling.world import World, world
+from tests.waiting import run
 
 FIRST = int(os.environ.get("WORLD_SEED", "0"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("WORLDS", "8")))

@@ -18,7 +18,7 @@ from state.database.base import Database, T
 from state.database.driver import open_file
 from state.database.open import connect
 from state.database.tables import metadata
-from tests.autoscaling.world import VirtualLoop
+from tests.waiting import VirtualLoop
 
 
 class WatchedDatabase:

@@ -26,7 +26,7 @@ from state.database.open import connect, migrate, open_database
 from state.database.postgres import SSL_MODES
 from state.database.sqlite import SqliteDatabase, _Transaction
 from state.database.tables import metadata
-from tests.state.books import WAIT_S, opened
+from tests.state.books import WAIT_S, fault_of, opened
 from tests.state.servers import Postgres, find_binary, run_server
 from tests.waiting import settled, until
 
@@ -58,23 +58,10 @@ def rows(path: Path) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("version", "mode"),
-    [
-        ((3, 40, 1), "PERSIST"),
-        ((3, 44, 5), "PERSIST"),
-        ((3, 44, 6), "WAL"),
-        ((3, 45, 6), "PERSIST"),
-        ((3, 50, 6), "PERSIST"),
-        ((3, 50, 7), "WAL"),
-        ((3, 51, 2), "PERSIST"),
-        ((3, 51, 3), "WAL"),
-        ((3, 52, 0), "WAL"),
-        ((4, 0, 0), "WAL"),
-    ],
-)
-def test_wal_only_where_it_is_safe(version: tuple[int, int, int], mode: str) -> None:
-    assert journal_mode(version) == mode
+def test_wal_only_where_it_is_safe() -> None:
+    broken = {(3, 40, 1), (3, 44, 5), (3, 45, 6), (3, 50, 6), (3, 51, 2)}
+    for version in broken | {(3, 44, 6), (3, 50, 7), (3, 51, 3), (3, 52, 0), (4, 0, 0)}:
+        assert journal_mode(version) == ("PERSIST" if version in broken else "WAL"), version
 
 
 async def test_the_connection_is_durable_and_strict(numbers: SqliteDatabase) -> None:
@@ -198,16 +185,6 @@ async def test_a_full_disk_refuses_the_group_and_recovers(numbers: SqliteDatabas
     assert rows(tmp_path / "numbers.db") == ([1, 2] if results[0] == 1 else [2])
 
 
-async def test_a_backup_of_a_database_in_use_is_whole(numbers: SqliteDatabase, tmp_path: Path) -> None:
-    await numbers.run(insert(1))
-    source, backup = driver.connect(tmp_path / "numbers.db"), driver.connect(tmp_path / "backup.db")
-    source.backup(backup)
-    backup.close()
-    source.close()
-    await numbers.run(insert(2))
-    assert rows(tmp_path / "backup.db") == [1]
-
-
 @pytest.mark.parametrize(("mode", "beside"), [("PERSIST", "-journal"), ("WAL", "-wal")])
 def test_a_copy_with_its_journal_is_whole_whenever_the_server_died(tmp_path: Path, mode: str, beside: str) -> None:
     writer = driver.connect(tmp_path / "numbers.db", isolation_level=None)
@@ -236,9 +213,7 @@ async def test_after_a_failed_commit_nobody_gets_an_early_answer(numbers: Sqlite
     # Whether the first of them has its answer before its commit fails is a race.
     await asyncio.gather(numbers.run(insert(1), durable=False), return_exceptions=True)
     for number in (2, 3):
-        with pytest.raises(ApiError) as caught:
-            await numbers.run(insert(number), durable=False)
-        assert caught.value.fault.name == "STATE_UNAVAILABLE"
+        assert await fault_of(numbers.run(insert(number), durable=False)) == "STATE_UNAVAILABLE"
     connection.set_authorizer(None)
     assert await numbers.run(insert(4), durable=False) == 4
     await numbers.run(insert(5))
@@ -305,9 +280,7 @@ async def test_a_row_that_somebody_holds_refuses_soon_and_recovers(counter: Data
 async def test_after_a_restart_the_first_transaction_works(counter: Database, postgres: Postgres) -> None:
     assert await counter.run(count) == 1
     await asyncio.to_thread(postgres.stop, crash=True)
-    with pytest.raises(ApiError) as caught:
-        await counter.run(count)
-    assert caught.value.fault.name == "STATE_UNAVAILABLE"
+    assert await fault_of(counter.run(count)) == "STATE_UNAVAILABLE"
     await asyncio.to_thread(postgres.restart)
     assert await counter.run(count) == 2
 
@@ -410,22 +383,18 @@ async def test_a_schema_is_made_over_an_encrypted_connection(encrypted: Postgres
     await migrate(f"{encrypted.fresh()}?sslmode=require")
 
 
-async def test_a_certificate_of_somebody_else_is_refused(encrypted: Postgres, tmp_path: Path) -> None:
+async def test_a_certificate_of_another_server_is_refused(encrypted: Postgres, tmp_path: Path) -> None:
     other = tmp_path / "other.pem"
     other.write_bytes(self_signed()[1])
-    with pytest.raises(ApiError) as caught:
-        await asked(f"{encrypted.url}?sslmode=verify-full&sslrootcert={other}")
-    assert caught.value.fault.name == "STATE_UNAVAILABLE"
+    assert await fault_of(asked(f"{encrypted.url}?sslmode=verify-full&sslrootcert={other}")) == "STATE_UNAVAILABLE"
 
 
-async def test_who_requires_tls_gets_no_plain_connection(postgres: Postgres) -> None:
+async def test_a_client_that_requires_tls_gets_no_plain_connection(postgres: Postgres) -> None:
     assert not await asked(f"{postgres.url}?sslmode=prefer")
-    with pytest.raises(ApiError) as caught:
-        await asked(f"{postgres.url}?sslmode=require")
-    assert caught.value.fault.name == "STATE_UNAVAILABLE"
+    assert await fault_of(asked(f"{postgres.url}?sslmode=require")) == "STATE_UNAVAILABLE"
 
 
-@pytest.mark.parametrize("mode", ["on", "Require", "verify_full"])
-def test_an_unknown_mode_is_named_before_anything_connects(mode: str) -> None:
-    with pytest.raises(ValueError, match=f"is one of disable, allow, .*, verify-full, not `{mode}`"):
-        connect(f"postgresql://db/parlance?sslmode={mode}")
+def test_an_unknown_mode_is_named_before_anything_connects() -> None:
+    for mode in ("on", "Require", "verify_full"):
+        with pytest.raises(ValueError, match=f"is one of disable, allow, .*, verify-full, not `{mode}`"):
+            connect(f"postgresql://db/parlance?sslmode={mode}")

@@ -278,24 +278,12 @@ async def verdicts(request: pytest.FixtureRequest) -> AsyncIterator[Verdicts]:
         yield Verdicts(client)
 
 
-@pytest.mark.parametrize(
-    ("by", "to", "is_seen"),
-    [
-        (of(1, 7), of(1, 7), True),
-        (of(1, 7), of(1, 8), False),
-        (of(1, 7), of(1), True),
-        (of(1), of(1, 7), False),
-        (of(1), of(1), True),
-        (of(1, 7), of(2, 7), False),
-    ],
-)
-async def test_a_verdict_belongs_to_an_organisation_and_a_user(
-    by: Caller, to: Caller, is_seen: bool, verdicts: Verdicts
-) -> None:
-    await verdicts.keep(by, "req_1", b"")
-    assert await verdicts.find(to, "req_1") == (b"" if is_seen else None)
-    await verdicts.keep(by, "req_1", TEXT)
-    assert await verdicts.find(to, "req_1") == (TEXT if is_seen else None)
+async def test_a_verdict_belongs_to_an_organisation_and_a_user(verdicts: Verdicts) -> None:
+    for by, seen, unseen in ((of(1, 7), (of(1, 7), of(1)), (of(1, 8), of(2, 7))), (of(1), (of(1),), (of(1, 7),))):
+        for text in (b"", TEXT):
+            await verdicts.keep(by, f"req_{by.user_id}", text)
+            assert [await verdicts.find(to, f"req_{by.user_id}") for to in seen] == [text] * len(seen)
+            assert [await verdicts.find(to, f"req_{by.user_id}") for to in unseen] == [None] * len(unseen)
 
 
 @pytest.mark.parametrize("text", [TEXT, b""])
