@@ -26,7 +26,7 @@ def test_a_peer_has_an_environment_that_make_bench_makes_of_a_lock(name: str) ->
 
 
 def test_the_table_divides_by_our_rate_and_subtracts_the_first_system() -> None:
-    systems = [System(Server(name, 0), "") for name in ("bare", "ours", "peer")]
+    systems = [System(Server(name, 0)) for name in ("bare", "ours", "peer")]
     rates_and_ms = [(100.0, 1.0), (50.0, 3.0), (75.0, 2.0)]
     figures = {
         (system.name, (False, 1)): [Figures(rate, (ms, ms, ms), (ms, ms, ms), {})]
