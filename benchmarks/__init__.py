@@ -7,4 +7,5 @@ attacks/     what a client with bad intentions can do, and what the graph does a
 clients/     the clients and frameworks that people use, each as a small program
 
 servers.py   starts a server and ends it; the whole graph with a customer of its own
+tables.py    a table of figures
 """

@@ -3,10 +3,12 @@
 running      any server, in a process group of its own, once it answers
 parlance     the whole graph of this or of another checkout, with a customer whom no limit stops
 replicas     their processes
+printed_by   what a module prints in a process of its own
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -18,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -34,11 +37,12 @@ REPLICA = "ray::ServeReplica:parlance:"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where to send requests. `key` is empty where none is wanted."""
+    """Where to send requests. `key` is empty where none is wanted; `home` is the PARLANCE_HOME of a graph."""
 
     name: str
     port: int
     key: str = ""
+    home: str = ""
 
     @property
     def url(self) -> str:
@@ -99,6 +103,13 @@ def running(
             os.killpg(child.pid, signal.SIGKILL)
 
 
+def printed_by(module: str, *arguments: str, python: str = sys.executable) -> Any:
+    """The JSON in the last line that a module prints in a process of its own. Raises CalledProcessError."""
+    command = [python, "-m", module, *arguments]
+    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT).stdout
+    return json.loads(output.splitlines()[-1])
+
+
 def _await(url: str, worst_status: int, within_s: float, child: subprocess.Popen[bytes], log: Path) -> None:
     end_s = time.monotonic() + within_s
     while time.monotonic() < end_s and child.poll() is None:
@@ -128,7 +139,7 @@ def parlance(
     (home / "weights").symlink_to(_weights())
     (home / "weights.toml").write_text(weights_toml)
     environment |= {"PARLANCE_HOME": str(home), "PYTHONPATH": str(checkout)}
-    server = Server(name, free_port(), make_customer(environment, checkout))
+    server = Server(name, free_port(), make_customer(environment, checkout), str(home))
     command = [sys.executable, "-m", "launch", str(config), "--port", str(server.port)]
     # HAProxy answers 404 until it has heard of the graph.
     ready = f"{server.url}/healthz"

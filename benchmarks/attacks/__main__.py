@@ -6,9 +6,8 @@
     python -m benchmarks.attacks --list
 
 Exit 0: every attack that could be tried was held; where `CI` is set, every attack was tried and held. Only addresses
-of this machine are attacked, unless it is said that the host is one's own. Somebody else is played with the key in
-PARLANCE_OTHER_KEY, which should be of another organisation: without it, what one organisation does to another cannot be
-tried.
+of this machine are attacked, unless it is said that the host is one's own. Without the key of another organisation in
+PARLANCE_OTHER_KEY, what one organisation does to another cannot be tried.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with ExitStack() as running:
         url, key, other_key = options.base_url, os.environ.get("PARLANCE_KEY", ""), os.environ.get(OTHER, "")
         if not url:
-            url, key, other_key = running.enter_context(graph(options.config))
+            url, key, other_key = running.enter_context(graph())
         if not key:
             parser.error("PARLANCE_KEY must hold a key with every scope; its organisation pays")
         verdicts = asyncio.run(attack_all(url.rstrip("/"), key, other_key, chosen, is_short=options.short))
@@ -69,14 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 @contextmanager
-def graph(config: str) -> Iterator[tuple[str, str, str]]:
-    """The graph of a Serve config as `make serve` runs it: its address, and a key of each of two organisations.
-
-    Its log is lost with it, unless it fails.
-    """
-    with working_folder("attacks-") as folder, parlance(folder, config) as server:
-        environment = {"PARLANCE_HOME": str(next(folder.glob("home-*")))}
-        key, other_key = (customer(environment, name, PLAN) for name in ("attacker", "bystander"))
+def graph() -> Iterator[tuple[str, str, str]]:
+    """The graph of `embedded` as `make serve` runs it: its address, and a key of each of two organisations."""
+    with working_folder("attacks-") as folder, parlance(folder) as server:
+        key, other_key = (customer({"PARLANCE_HOME": server.home}, name, PLAN) for name in ("attacker", "bystander"))
         yield server.url, key, other_key
 
 
@@ -102,7 +97,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.attacks", description=__doc__, formatter_class=form)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of attacks; all of them, where none is named")
     parser.add_argument("--base-url", help="of a graph that runs, without a path")
-    parser.add_argument("--config", default="configs/embedded.yaml", help="of the graph that is started otherwise")
     parser.add_argument("--short", action="store_true", help="small attacks, and none that takes a minute")
     parser.add_argument("--list", action="store_true", help="say what there is")
     parser.add_argument("--i-own-this-host", action="store_true", help="attack a host that is not this machine")

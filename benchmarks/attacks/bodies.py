@@ -13,10 +13,10 @@ from benchmarks.attacks.attack import Saw, answered, attack, each_answered
 from benchmarks.attacks.bystander import standing_by
 from benchmarks.attacks.connections import HELD_BYTES
 from benchmarks.attacks.target import Target, counted
-from benchmarks.attacks.wire import connected, first_status, in_pieces, read_reply, request, statuses
+from benchmarks.attacks.wire import connected, first_status, read_reply, request, statuses
 from contract.limits import JSON_BODY_BYTES, JSON_DEPTH, JSON_VALUES, MIB
 
-AT_ONCE = 16
+AT_ONCE, PIECE_BYTES = 16, 1 << 16
 PARTS = 250
 """Of a message that is all wrong: as many as it may have, or a few less."""
 
@@ -131,8 +131,8 @@ async def held_bodies(target: Target) -> Saw:
             listening = asyncio.create_task(first_status(reader))
             with suppress(ConnectionError):
                 writer.write(head)
-                for piece in in_pieces(bytes(length - 1)):
-                    writer.write(piece)
+                for sent in range(0, length - 1, PIECE_BYTES):  # the buffer of the connection stays small
+                    writer.write(bytes(min(PIECE_BYTES, length - 1 - sent)))
                     await writer.drain()
             await all_sent.wait()
             await asyncio.wait({listening}, timeout=5)

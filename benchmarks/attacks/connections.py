@@ -9,8 +9,9 @@ from contextlib import suppress
 
 from benchmarks.attacks.attack import Saw, attack
 from benchmarks.attacks.bystander import standing_by
+from benchmarks.attacks.frames import ending
 from benchmarks.attacks.target import Target, counted
-from benchmarks.attacks.wire import connected, first_status, is_closed_within, request, statuses
+from benchmarks.attacks.wire import connected, first_status, request, statuses
 from contract.embeddings import MAX_FLOATS, MAX_INPUTS
 from contract.limits import MIB
 
@@ -42,7 +43,7 @@ async def half_sent_requests(target: Target) -> Saw:
     async def wait() -> bool:
         async with connected(target) as (reader, writer):
             writer.write(half)
-            return await is_closed_within(reader, HEADERS_S)
+            return await ending(reader, HEADERS_S) != "open"
 
     with standing_by(target) as waits:
         closed = await asyncio.gather(*(wait() for _ in range(count)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from benchmarks.attacks.target import Target
@@ -62,24 +62,6 @@ async def first_status(reader: asyncio.StreamReader) -> int:
     return 0
 
 
-async def is_closed_within(reader: asyncio.StreamReader, wait_s: float) -> bool:
-    """Whether the server ends the connection in that time; what it says before does not matter."""
-    try:
-        async with asyncio.timeout(wait_s):
-            while await reader.read(65_536):
-                pass
-    except TimeoutError:
-        return False
-    except ConnectionError:
-        return True
-    return True
-
-
 def statuses(reply: bytes | bytearray) -> list[int]:
     """Of each reply in what came over one connection."""
     return [int(status) for status in _STATUS.findall(reply)]
-
-
-def in_pieces(data: bytes, size_bytes: int = 1 << 16) -> Iterable[bytes]:
-    """`data` cut up, so that the buffer of a connection stays small."""
-    return (data[at : at + size_bytes] for at in range(0, len(data), size_bytes))

@@ -17,8 +17,6 @@ import json
 import math
 import os
 import re
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import distributions
@@ -28,6 +26,8 @@ from typing import Any
 
 import configs
 import models
+from benchmarks import tables
+from benchmarks.servers import printed_by
 from contract.body import parse
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatJob
@@ -62,10 +62,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _child(options: argparse.Namespace, name: str) -> Scores:
-    command = [sys.executable, "-m", "benchmarks.quality", "chat", "--here", "--formats", name]
-    command += ["--profile", options.profile, "--model", options.model]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    arguments = ("chat", "--here", "--formats", name, "--profile", options.profile, "--model", options.model)
+    return printed_by("benchmarks.quality", *arguments)  # type: ignore[no-any-return]
 
 
 def in_format(model: ChatModel, name: str) -> ChatModel:
@@ -177,13 +175,13 @@ def _prose(text: str) -> Iterator[str]:
 
 
 def table(found: Mapping[str, Scores]) -> str:
-    lines = ["| format | tokens | perplexity | against the first | questions | JSON | calls |", "|---" * 7 + "|"]
+    rows = []
     first = next(iter(found.values()))["read"]
     for name, scored in found.items():
         read = scored["read"]
-        right = " | ".join(f"{sum(scored[key])} of {len(scored[key])}" for key in ("questions", "objects", "calls"))
-        lines.append(f"| {name} | {len(read)} | {math.exp(-fmean(read)):.3f} | {against(read, first)} | {right} |")
-    return "\n".join(lines)
+        right = (f"{sum(scored[key])} of {len(scored[key])}" for key in ("questions", "objects", "calls"))
+        rows.append((name, len(read), f"{math.exp(-fmean(read)):.3f}", against(read, first), *right))
+    return tables.table("format | tokens | perplexity | against the first | questions | JSON | calls", rows)
 
 
 def against(read: Sequence[float], first: Sequence[float]) -> str:

@@ -4,14 +4,11 @@
     python -m benchmarks.quality decisions                 every example; writes the tables and the JSON
     python -m benchmarks.quality decisions --models decision-v2 --examples my.jsonl --limit 1000
 
-Each model is loaded as a replica loads it, measured on the examples of the presets (that is where its temperature comes
-from), and then asked about states that it was not fitted on: `benchmarks/quality/examples/decisions.jsonl`, one on each
-line. Lines of your own say whether a model is good enough for your questions; `benchmarks/quality/examples` explains
-their form.
-
-The tables replace what is between two marks in `benchmarks/quality/results/decisions.md`. How sure each answer was, and
-whether it was right, is kept in `decisions.json` beside it; `make docs` draws the plot from that. `docs/evaluation.md`
-explains both.
+Each model is loaded as a replica loads it, measured on the examples of the presets, from which its temperature comes,
+and then asked about states that it was not fitted on: the lines of `benchmarks/quality/examples/decisions.jsonl`, whose
+form `benchmarks/quality/examples` explains. The tables replace what is between two marks in
+`benchmarks/quality/results/decisions.md`; `make docs` draws the plot from `decisions.json` beside it.
+`docs/evaluation.md` explains both.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import configs
 import models
 from audio.sandbox import TooLong, decode
 from benchmarks.quality import transcription
-from benchmarks.quality.spoken import SPEECH, VOICES, sentences
+from benchmarks.quality.spoken import SENTENCES, SPEECH, VOICES
 from contract.speech import engine
 from contract.speech.engine import SpeechJob
 from deployments.ingress.verifier import wav
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     Samples = np.ndarray[Any, np.dtype[np.float32]]
 
+T = TypeVar("T")
 SAMPLE_RATE = 24_000
 HOUR_S = 3600.0
 ESPEAK = "espeak-ng"
@@ -106,7 +107,7 @@ def prepare(
 async def _clips(seed: int, languages: Sequence[str], count: int) -> list[Clip]:
     clips: list[Clip] = []
     mouth, dice = models.load(configs.load("embedded").speech[SPEECH]), random.Random(seed)
-    texts = {code: sentences(code, dice) for code in languages}
+    texts = {code: _shuffled(SENTENCES[code], dice) for code in languages}
     for number, code, voice in zip(range(count), cycle(languages), cycle(VOICES)):
         text = next(texts[code])
         if dice.random() < SHORT_SENTENCES:
@@ -171,8 +172,9 @@ def lay(clips: Sequence[Clip], seconds: float, dice: random.Random) -> tuple[lis
     return turns, track.clip(-1, 1)
 
 
-def _shuffled(clips: Sequence[Clip], dice: random.Random) -> Iterator[Clip]:
-    order = list(clips)
+def _shuffled(every: Sequence[T], dice: random.Random) -> Iterator[T]:
+    """All without end, each once before any comes again."""
+    order = list(every)
     while True:
         dice.shuffle(order)
         yield from order

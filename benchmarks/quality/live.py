@@ -5,10 +5,9 @@
     python -m benchmarks.quality live --seconds 600 --kills 2            the engine is killed so often meanwhile
     python -m benchmarks.quality live --clips FOLDER                     people, as `transcription --help` describes it
 
-`hour.py` makes the conversation, of which each word and its time are known. It goes through OpenAI's socket in pieces
-of 100 ms; a piece that is refused because too much waits is sent again when the error says so. Speech is accounted for
-if it lies in a turn that is `completed` and whose text misses no run of words, or in a piece that the ledger calls
-unheard.
+`hour.py` makes the conversation, of which each word and its time are known. It is sent in pieces of 100 ms; a refused
+one is sent again when the error says so. Speech is accounted for if it lies in a turn that is `completed` and whose
+text misses no run of words, or in a piece that the ledger calls unheard.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import os
 import signal
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -30,6 +29,7 @@ from benchmarks.quality.live_score import Judged, judged
 from benchmarks.quality.live_session import Session, play
 from benchmarks.servers import ROOT, Server, parlance, replica, working_folder
 from benchmarks.speed.idle_memory import memory_mib
+from benchmarks.tables import table
 
 DEPLOYMENT = "transcription-voxtral-mini-transcribe"
 SHORT_S = 5.0
@@ -95,40 +95,41 @@ def report(rows: Sequence[Judged], session: Session) -> str:
         "two at once": lambda row: row.overlaps,
         "all": lambda _: True,
     }
-    words = [_words(name, [row for row in rows if holds(row)]) for name, holds in kinds.items()]
+    of_kinds = {name: [row for row in rows if holds(row)] for name, holds in kinds.items()}
     alone = [row for row in rows if row.turns == 1]
-    times = [
-        _times(f"up to {SHORT_S:.0f} s", [row for row in alone if row.seconds <= SHORT_S]),
-        _times("longer", [row for row in alone if row.seconds > SHORT_S]),
-    ]
-    return "\n".join(
+    by_length = {
+        f"up to {SHORT_S:.0f} s": [row for row in alone if row.seconds <= SHORT_S],
+        "longer": [row for row in alone if row.seconds > SHORT_S],
+    }
+    times = "turns | how many | text after the end, p50 | p95 | first text after the begin, p50 | p95"
+    return "\n\n".join(
         [
             f"{len(rows)} turns, {spoken_s:.0f} s of speech, played in {session.wall_s:.0f} s; "
-            f"{session.refusals} pieces were refused and sent again.\n",
-            "| turns | how many | words | wrong | unaccounted |\n|---|---|---|---|---|",
-            *filter(None, words),
-            f"\nUnaccounted: {lost_s:.1f} s, {lost_s / spoken_s:.2%} of the speech. "
-            f"The ledger at the end: {json.dumps(session.ledger)}\n",
-            "| turns | how many | text after the end, p50 | p95 | first text after the begin, p50 | p95 |",
-            "|---|---|---|---|---|---|",
-            *filter(None, times),
+            f"{session.refusals} pieces were refused and sent again.",
+            table("turns | how many | words | wrong | unaccounted", _filled(of_kinds, _words)),
+            f"Unaccounted: {lost_s:.1f} s, {lost_s / spoken_s:.2%} of the speech. "
+            f"The ledger at the end: {json.dumps(session.ledger)}",
+            table(times, _filled(by_length, _times)),
         ]
     )
 
 
-def _words(name: str, rows: Sequence[Judged]) -> str:
-    if not rows:
-        return ""
+def _filled(
+    groups: Mapping[str, Sequence[Judged]], cells: Callable[[Sequence[Judged]], Sequence[object]]
+) -> list[tuple[object, ...]]:
+    return [(name, *cells(rows)) for name, rows in groups.items() if rows]
+
+
+def _words(rows: Sequence[Judged]) -> Sequence[object]:
     words, wrong = sum(row.words for row in rows), sum(row.wrong for row in rows)
     lost = sum(row.lost_s for row in rows) / sum(row.seconds for row in rows)
-    return f"| {name} | {sum(row.turns for row in rows)} | {words} | {wrong / words:.1%} | {lost:.2%} |"
+    return sum(row.turns for row in rows), words, f"{wrong / words:.1%}", f"{lost:.2%}"
 
 
-def _times(name: str, rows: Sequence[Judged]) -> str:
+def _times(rows: Sequence[Judged]) -> Sequence[object]:
     finals = [row.final_s for row in rows if row.final_s is not None]
     partials = [row.partial_s for row in rows if row.partial_s is not None]
-    cells = [cut for values in (finals, partials) for cut in _cuts(values)]
-    return f"| {name} | {len(rows)} | " + " | ".join(cells) + " |" if rows else ""
+    return len(rows), *_cuts(finals), *_cuts(partials)
 
 
 def _cuts(values: Sequence[float]) -> tuple[str, str]:

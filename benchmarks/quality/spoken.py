@@ -5,9 +5,8 @@
     python -m benchmarks.quality spoken --clips FOLDER   how often people are blamed who say their text; the folder is
                                                          as `transcription --help` describes it
 
-Kokoro says sentences as they are, and others with a fault of which the ears are not told: a word or a number left out,
-another number, a clause said twice, a tail cut off, a sentence of another language, silence. The embedded transcriber
-listens with the language named. Both are the adapters, without Ray and HTTP.
+Kokoro says sentences as they are, and others with a fault: a word or a number left out, another number, a clause said
+twice, a tail cut off, a sentence of another language, silence. The embedded transcriber gets the language.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ import argparse
 import asyncio
 import io
 import json
-import operator
 import random
 import re
 import statistics
 import time
 import tomllib
 import wave
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +31,7 @@ import configs
 import contract
 import models
 from autoscaling.engine import CallContext, Engine, Timings
+from benchmarks import tables
 from benchmarks.quality.transcription import clips
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.verdict import LEAST_FOUND, MOST_FALSE_ALARMS
@@ -97,14 +96,6 @@ def cases() -> Iterator[Case]:
             yield case
             faults = FAULTS + OF_NUMBERS if _NUMBER.search(text) else tuple(f for f in FAULTS if f not in OF_NUMBERS)
             yield _faulty(case, faults[(number + place) % len(faults)], random.Random(case.id))
-
-
-def sentences(language: str, dice: random.Random) -> Iterator[str]:
-    """Sentences of a language without end, each once before any comes again."""
-    every = list(SENTENCES[language])
-    while True:
-        dice.shuffle(every)
-        yield from every
 
 
 def _faulty(case: Case, fault: str, dice: random.Random) -> Case:
@@ -195,7 +186,7 @@ async def _print_people(folder: Path) -> None:
         row = {"language": clip.language, "kind": clip.kind, "text": clip.text, "fault": ""}
         sounds.append(row | {"heard": verdict.transcript or ""})
     adapter.close()
-    print(*(_rates(key, sounds, operator.itemgetter(key)) for key in ("language", "kind")), sep="\n\n")
+    print(_rates("language", sounds), _rates("kind", sounds), sep="\n\n")
 
 
 def _on_one_core(model: Any) -> Any:
@@ -235,40 +226,34 @@ class Direct:
 
 
 def report(sounds: list[Sound]) -> list[str]:
+    """Parts of the page of results: rates by language, of unseen sentences too; by fault; processor time."""
     unseen = [sound for sound in sounds if int(sound["id"].split("-")[1]) % UNSEEN == UNSEEN - 1]
-    return [
-        _rates("language", sounds, lambda sound: sound["language"]),
-        _rates("language, unseen", unseen, lambda sound: sound["language"]),
-        _rates("fault", [sound for sound in sounds if sound["fault"]], lambda sound: sound["fault"]),
-        _costs(sounds),
+    faults = {name: [sound for sound in sounds if sound["fault"] == name] for name in FAULTS}
+    rates = (f"{name} {found} of {count}" for name, some in faults.items() for found, count in _counts(some)[:1])
+    return [_rates("language", sounds, unseen), f"By fault: {', '.join(rates)}.", _costs(sounds)]
+
+
+def _rates(key: str, *samples: list[Sound]) -> str:
+    """A row for each value of `key`, and in each for each sample the faults found and the good sentences blamed."""
+    names = dict.fromkeys(sound[key] for sound in samples[0])
+    groups = {name: [[sound for sound in sample if sound[key] == name] for sample in samples] for name in names}
+    rows = [
+        (name, *(f"{blamed} of {count}" if count else "" for some in each for blamed, count in _counts(some)))
+        for name, each in [*groups.items(), ("all", samples)]
     ]
-
-
-def _rates(title: str, sounds: list[Sound], key: Callable[[Sound], str]) -> str:
-    groups = [[sound for sound in sounds if key(sound) == name] for name in dict.fromkeys(map(key, sounds))]
-    return _head(title) + "\n".join([*(_row(key(group[0]), group) for group in groups), _row("all", sounds)])
+    return tables.table(key + " | faults found | good sentences blamed" * len(samples), rows)
 
 
 def _costs(sounds: list[Sound]) -> str:
     """Processor time of verdicts on good sentences of 5 to 10 s, as shares of their length: one hearing, or two."""
-    rows = ["| heard | sounds of 5 to 10 s | processor time over length, median | worst |", "|---|---|---|---|"]
     good = [sound for sound in sounds if not sound["fault"] and 5 <= sound["seconds"] <= 10]
     again = [sound for sound in good if _is_heard_again(sound)]
-    for name, some in (("once", [sound for sound in good if sound not in again]), ("twice", again), ("all", good)):
+    parts = []
+    for name, some in (("heard once", [sound for sound in good if sound not in again]), ("twice", again)):
         shares = [(sound["heard_s"] + (sound in again and sound["again_s"])) / sound["seconds"] for sound in some]
-        rows.append(f"| {name} | {len(some)} | {statistics.median(shares or [0]):.2f} | {max(shares, default=0):.2f} |")
-    return "\n".join(rows)
-
-
-def _head(title: str) -> str:
-    return f"| {title} | faults found | good sentences blamed |\n|---|---|---|\n"
-
-
-def _row(name: str, sounds: list[Sound], letters: int = LETTERS) -> str:
-    cells = [
-        f"{blamed} of {count}, {blamed / count:.1%}" if count else "" for blamed, count in _counts(sounds, letters)
-    ]
-    return f"| {name} | {' | '.join(cells)} |"
+        median, most = statistics.median(shares or [0]), max(shares, default=0)
+        parts.append(f"{name} {median:.2f} (median of {len(some)}; at most {most:.2f})")
+    return ", ".join(parts)
 
 
 def _counts(sounds: list[Sound], letters: int = LETTERS) -> list[tuple[int, int]]:

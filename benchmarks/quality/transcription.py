@@ -5,10 +5,9 @@
     python -m benchmarks.quality transcription --recordings FOLDER    your own, each beside a .txt with what is said
     python -m benchmarks.quality transcription --clips FOLDER    people, beside faster-whisper with its own defaults
 
-The sentence that samples say is spoken by the embedded speech engine and heard by the embedded transcriber: both
-adapters, without Ray and HTTP. Once with the language named, once without. Errors are those of words (WER), of
-characters where a language is written without spaces; case and punctuation do not count. A high figure may be the
-voice's fault: most languages are spoken by a synthesiser that sounds like a robot.
+The sentence of samples is spoken by the embedded speech engine and transcribed with the language named, and without:
+both adapters, without Ray and HTTP. Errors are those of words (WER), of characters where a language is written without
+spaces; case and punctuation do not count. A high figure may be the voice's fault: most sound like a robot.
 
 The FOLDER of `--clips` holds sound files and a `clips.toml` that lists them:
 
@@ -18,8 +17,6 @@ The FOLDER of `--clips` holds sound files and a `clips.toml` that lists them:
     language = "en"                   empty where nobody speaks
     kind = "telephone"                any name; the tables have a row for each
     licence = "CC0 1.0"               this and other keys are for readers
-
-Adapter and library get the same weights and the language. Only figures are printed, no words of the clips.
 """
 
 from __future__ import annotations
@@ -30,13 +27,14 @@ import re
 import sys
 import tomllib
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import configs
 import models
+from benchmarks.tables import table
 from contract.catalog import TranscriptionModel
 from contract.speech.engine import SpeechJob
 from contract.transcription.engine import TranscriptionJob
@@ -140,35 +138,23 @@ def clips(folder: Path, languages: Sequence[str] | None = None) -> list[Clip]:
 
 def report(rows: Sequence[Row]) -> str:
     spoken, empty = ([row for row in rows if bool(row.words) is has_words] for has_words in (True, False))
-    parts = [
-        _rates("language", spoken, lambda row: row.clip.language),
-        _rates("kind", spoken, lambda row: row.clip.kind),
-        "| without speech | clips | clips with words, ours | library | words invented, ours | library |\n"
-        + 6 * "|---"
-        + "|",
-    ]
-    for kind, some in _groups(empty, lambda row: row.clip.kind):
-        counts = [
-            *(sum(row.wrong[by] > 0 for row in some) for by in BOTH),
-            *(sum(row.wrong[by] for row in some) for by in BOTH),
+    invented = [(row.clip.kind, row.clip.file.name, *row.wrong) for row in empty if any(row.wrong)]
+    return "\n\n".join(
+        [
+            _rates("language", spoken, lambda row: row.clip.language),
+            _rates("kind", spoken, lambda row: row.clip.kind),
+            table(f"of {len(empty)} without speech | clip | words invented, ours | library", invented),
         ]
-        parts[-1] += f"\n| {kind} | {len(some)} | " + " | ".join(map(str, counts)) + " |"
-    return "\n\n".join(parts)
+    )
 
 
 def _rates(title: str, rows: Sequence[Row], key: Callable[[Row], str]) -> str:
-    lines = [f"| {title} | clips | words | wrong, ours | library |", "|---|---|---|---|---|"]
-    for name, some in _groups(rows, key):
+    cells: list[tuple[object, ...]] = []
+    groups = {name: [row for row in rows if key(row) == name] for name in sorted(set(map(key, rows)))}
+    for name, some in (groups | {"all": rows}).items():
         words = sum(row.words for row in some)
-        shares = " | ".join(f"{sum(row.wrong[by] for row in some) / words:.1%}" for by in BOTH)
-        lines.append(f"| {name} | {len(some)} | {words} | {shares} |")
-    return "\n".join(lines)
-
-
-def _groups(rows: Sequence[Row], key: Callable[[Row], str]) -> Iterator[tuple[str, Sequence[Row]]]:
-    for name in sorted(set(map(key, rows))):
-        yield name, [row for row in rows if key(row) == name]
-    yield "all", rows
+        cells.append((name, len(some), words, *(f"{sum(row.wrong[by] for row in some) / words:.1%}" for by in BOTH)))
+    return table(f"{title} | clips | words | wrong, ours | library", cells)
 
 
 def _row(clip: Clip, language: str, *texts: str) -> Row:

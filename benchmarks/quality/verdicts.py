@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.quality.examples import OWN, Case
+from benchmarks.tables import table
 from contract.decisions.answers import ABSTAINING, Distribution, abstain_reasons
 from contract.decisions.engine import Measurement
 from contract.decisions.questions import Policy, Question
@@ -73,9 +74,6 @@ def interval(right: int, total: int, z: float = 1.96) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-# --- tables
-
-
 def report(results: Sequence[Evaluated]) -> str:
     return "\n\n".join(
         [overview(results), by_group(results, "questions", _kind), by_group(results, "of", _pack), released(results)]
@@ -91,58 +89,47 @@ def _pack(verdict: Verdict) -> str:
 
 
 def overview(results: Sequence[Evaluated]) -> str:
-    lines = [
-        "| model | questions | right | 95 % interval | calibration error | label mass | temperature |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for each in results:
         low, high = interval(sum(v.right for v in each.verdicts), len(each.verdicts))
         error = calibration_error([v.judged for v in each.verdicts])
         mass = statistics.fmean(v.distribution.label_mass for v in each.verdicts)
-        lines.append(
-            f"| {each.model_id} | {len(each.verdicts)} | {_percent(accuracy(each.verdicts))} | "
-            f"{_percent(low)} to {_percent(high)} | {error:.2f} | {mass:.2f} | {each.measured.temperature:.2f} |"
-        )
-    return "\n".join(lines)
+        shares = _percent(accuracy(each.verdicts)), f"{_percent(low)} to {_percent(high)}"
+        numbers = (f"{number:.2f}" for number in (error, mass, each.measured.temperature))
+        rows.append((each.model_id, len(each.verdicts), *shares, *numbers))
+    return table("model | questions | right | 95 % interval | calibration error | label mass | temperature", rows)
 
 
 def by_group(results: Sequence[Evaluated], title: str, key: Callable[[Verdict], str]) -> str:
     """Accuracy by what `key` says, beside the two ways to answer without reading."""
-    ids = [each.model_id for each in results]
-    lines = [
-        f"| {title} | asked | any option | most frequent answer | {' | '.join(ids)} |",
-        "|---" * (4 + len(ids)) + "|",
-    ]
+    rows = []
     frequent = most_frequent(results[0].verdicts)
-    groups = list(dict.fromkeys(map(key, results[0].verdicts)))
-    for group in groups:
-        rows = [[v for v in each.verdicts if key(v) == group] for each in results]
-        first = rows[0]
+    for group in dict.fromkeys(map(key, results[0].verdicts)):
+        by_model = [[v for v in each.verdicts if key(v) == group] for each in results]
+        first = by_model[0]
         chance = statistics.fmean(1 / len(v.question.labels) for v in first)
         likely = [v.expected == frequent[v.case.pack, v.name] for v in first if v.case.pack != OWN]
         majority = _percent(statistics.fmean(likely)) if likely else "-"
-        cells = " | ".join(_percent(accuracy(row)) for row in rows)
-        lines.append(f"| {group} | {len(first)} | {_percent(chance)} | {majority} | {cells} |")
-    return "\n".join(lines)
+        rows.append((group, len(first), _percent(chance), majority, *(_percent(accuracy(each)) for each in by_model)))
+    ids = " | ".join(each.model_id for each in results)
+    return table(f"{title} | asked | any option | most frequent answer | {ids}", rows)
 
 
 def released(results: Sequence[Evaluated]) -> str:
     """Share that a policy with a threshold withholds, and accuracy of the rest."""
-    lines = [
-        "| threshold | " + " | ".join(f"{each.model_id}: withheld | right of the rest" for each in results) + " |",
-        "|---" * (1 + 2 * len(results)) + "|",
-    ]
+    rows = []
     for threshold in THRESHOLDS:
         policy = Policy(mode="threshold", threshold=threshold)
-        cells = []
+        cells: list[object] = [threshold]
         for each in results:
             rest = [
                 v for v in each.verdicts if not ABSTAINING & set(abstain_reasons(v.question, v.distribution, policy))
             ]
             withheld = 1 - len(rest) / len(each.verdicts)
             cells += [_percent(withheld), f"{_percent(accuracy(rest))} of {len(rest)}" if rest else "-"]
-        lines.append(f"| {threshold} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    columns = " | ".join(f"{each.model_id}: withheld | right of the rest" for each in results)
+    return table(f"threshold | {columns}", rows)
 
 
 def _percent(share: float) -> str:

@@ -26,7 +26,7 @@ What they work with:
 
 peers.py           the servers of others
 llama_server.py    one of them, as a program
-kokoro_peer.py     another one, a library in a loop
+kokoro_peer.py     another one, a library; sound_loop.py, in which speech is made
 serve_llm_peer.py  another one, ray.serve.llm over an engine that answers at once
 cold_requests.py   the first answer of each capability
 load.py            clients, in a process of their own

@@ -44,6 +44,12 @@ class Asked(NamedTuple):
     result: str
 
 
+async def _timed(work: Awaitable[Any]) -> tuple[Any, float]:
+    """The result, and seconds until it was there."""
+    started_s = time.perf_counter()
+    return await work, time.perf_counter() - started_s
+
+
 def picture(colour: str = "red") -> str:
     from PIL import Image
 
@@ -87,14 +93,13 @@ async def _streamed(engine: Any, model: ChatModel) -> Asked:
 
 
 async def _whole(what: str, engine: Any, model: ChatModel, content: Any, **fields: Any) -> Asked:
-    started = time.perf_counter()
-    reply = await engine.complete(_job(model, content, **fields))
+    reply, spent_s = await _timed(engine.complete(_job(model, content, **fields)))
     message = reply.body["choices"][0]["message"]
     calls = [call["function"]["arguments"] for call in message.get("tool_calls", [])] or [
         message.get("reasoning_content"),
         message["content"],
     ]
-    return Asked(what, time.perf_counter() - started, _short(" | ".join(part for part in calls if part)))
+    return Asked(what, spent_s, _short(" | ".join(part for part in calls if part)))
 
 
 async def decisions(engine: Any, model: DecisionModel, _: Path | None) -> list[Asked]:
@@ -110,11 +115,9 @@ async def decisions(engine: Any, model: DecisionModel, _: Path | None) -> list[A
             true_description="yes, it is",
             false_description="no, it is not",
         )
-        started = time.perf_counter()
-        found = await engine.read_job(DecisionJob(state, (question,), images), 1.0)
+        found, spent_s = await _timed(engine.read_job(DecisionJob(state, (question,), images), 1.0))
         chances = [math.exp(value) if value is not None else 0.0 for value in found.reads[0].logprobs]
-        result = f"yes {chances[0]:.3f}, no {chances[1]:.3f}, {found.input_tokens} tokens"
-        done.append(Asked(what, time.perf_counter() - started, result))
+        done.append(Asked(what, spent_s, f"yes {chances[0]:.3f}, no {chances[1]:.3f}, {found.input_tokens} tokens"))
     return done
 
 
@@ -126,9 +129,7 @@ async def embeddings(engine: Any, model: EmbeddingModel, _: Path | None) -> list
         ("passages", passages, ""),
         ("query", ("Which is 7?",), model.prompts.get("query", "")),
     ):
-        started = time.perf_counter()
-        found = await engine.embed(EmbeddingsJob(texts, prompt=prompt))
-        spent_s = time.perf_counter() - started
+        found, spent_s = await _timed(engine.embed(EmbeddingsJob(texts, prompt=prompt)))
         rate = found.prompt_tokens / spent_s
         done.append(Asked(what, spent_s, f"{len(texts)} of {found.dimensions} numbers, {rate:.0f} tokens/s"))
     return done
@@ -137,21 +138,16 @@ async def embeddings(engine: Any, model: EmbeddingModel, _: Path | None) -> list
 async def rerank(engine: Any, model: RerankModel, _: Path | None) -> list[Asked]:
     """Two documents of which one fits, many times over."""
     documents = ("Paris is the capital of France.", "Bread is baked from flour.") * (TEXTS // 2)
-    started = time.perf_counter()
-    found = await engine.rerank(RerankJob("What is the capital of France?", documents))
-    spent_s = time.perf_counter() - started
+    found, spent_s = await _timed(engine.rerank(RerankJob("What is the capital of France?", documents)))
     scores = f"{found.scores[0]:.3f} and {found.scores[1]:.3f}"
     return [Asked("documents", spent_s, f"{scores}, {found.prompt_tokens / spent_s:.0f} tokens/s")]
 
 
 async def speech(engine: Any, model: SpeechModel, _: Path | None) -> list[Asked]:
-    started = time.perf_counter()
     job = SpeechJob("The next train to Hamburg leaves from platform five.", "en", voice=model.default_voice)
-    block = await engine.speak_whole(job)
-    spent_s = time.perf_counter() - started
-    return [
-        Asked("sentence", spent_s, f"{block.seconds:.1f} s of sound, {block.seconds / spent_s:.1f} times real time")
-    ]
+    block, spent_s = await _timed(engine.speak_whole(job))
+    speed = block.seconds / spent_s
+    return [Asked("sentence", spent_s, f"{block.seconds:.1f} s of sound, {speed:.1f} times real time")]
 
 
 async def transcription(engine: Any, _: Any, recording: Path | None) -> list[Asked]:
@@ -167,9 +163,8 @@ async def voice_design(engine: Any, model: VoiceDesignModel, _: Path | None) -> 
     catalog = configs.load("production")
     order = DesignOrder(gender="f", age_years=32, language="en", character="warm")
     planned = voice_spec(order, catalog.traits, model, Random(1))
-    started = time.perf_counter()
-    made = await engine.design(planned.job(catalog.sentences["en"], model.max_attempts))
-    return [Asked("order", time.perf_counter() - started, f"{made.f0_hz:.0f} Hz")]
+    made, spent_s = await _timed(engine.design(planned.job(catalog.sentences["en"], model.max_attempts)))
+    return [Asked("order", spent_s, f"{made.f0_hz:.0f} Hz")]
 
 
 def tone() -> bytes:

@@ -1,12 +1,10 @@
 """Chat streams through the whole graph, beside `vllm serve` on the same weights and llama.cpp's server, in turns.
 
     python -m benchmarks.speed.chat
-    python -m benchmarks.speed.chat --turns 2 --rounds 3 --streams 1 8 16
 
 A round sends so many streams at one moment, of some 126 tokens in and 64 out, and waits for all. No prompt is sent
-twice to one server, so no prefix cache helps. A turn measures one server, while the other one does not run; the table
-gives the median of all rounds of all turns. llama.cpp reads the weights in 4 bits, as they are published, in a build
-for AVX2.
+twice to one server, so no prefix cache helps. A turn measures one server alone; the table gives the median of all
+rounds of all turns. llama.cpp reads the weights in 4 bits, as they are published, in a build for AVX2.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import re
 import statistics
@@ -30,6 +27,7 @@ from typing import cast
 import httptools
 import uvloop
 
+from benchmarks import tables
 from benchmarks.servers import Server, parlance, working_folder
 from benchmarks.speed.load import post
 from benchmarks.speed.peers import MODEL, STREAMS, llama, of_its_own, vllm, vllm_python
@@ -169,19 +167,16 @@ def compare(starts: list[Start], turns: int, streams: list[int], rounds: int) ->
 
 def table(results: dict[tuple[str, int], list[Round]], streams: list[int]) -> str:
     """Markdown: a row for each number of streams and server, and the ratios of the first server to the others."""
-    lines = [
-        "| streams | server | tokens in/out | tokens/s | TTFT p50/p95 ms | between tokens p50 ms |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows: list[tuple[object, ...]] = []
     names = list(dict.fromkeys(name for name, _ in results))
     for count in streams:
-        rows = [_figures(results[name, count]) for name in names]
-        for name, (rate, p50, p95, gap, came) in zip(names, rows, strict=True):
-            lines.append(f"| {count} | {name} | {came} | {rate:.0f} | {p50:.0f}/{p95:.0f} | {gap:.1f} |")
-        for name, row in zip(names[1:], rows[1:], strict=True):
-            rate, p50, p95, gap = (ours / theirs for ours, theirs in zip(rows[0][:4], row[:4], strict=True))
-            lines.append(f"| {count} | **by {name}** | | **{rate:.2f}** | **{p50:.2f}**/{p95:.2f} | {gap:.2f} |")
-    return "\n".join(lines)
+        figures = [_figures(results[name, count]) for name in names]
+        for name, (rate, p50, p95, gap, came) in zip(names, figures, strict=True):
+            rows.append((count, name, came, f"{rate:.0f}", f"{p50:.0f}/{p95:.0f}", f"{gap:.1f}"))
+        for name, theirs in zip(names[1:], figures[1:], strict=True):
+            rate, p50, p95, gap = (our / their for our, their in zip(figures[0][:4], theirs[:4], strict=True))
+            rows.append((count, f"**by {name}**", "", f"**{rate:.2f}**", f"**{p50:.2f}**/{p95:.2f}", f"{gap:.2f}"))
+    return tables.table("streams | server | tokens in/out | tokens/s | TTFT p50/p95 ms | between tokens p50 ms", rows)
 
 
 def ratios(folder: Path) -> dict[str, float]:
@@ -226,8 +221,7 @@ def main() -> None:
         if peer := of_its_own("llama"):
             starts.append(lambda: llama(peer, folder))
         results = compare(starts, options.turns, options.streams, options.rounds)
-    print(table(results, options.streams))
-    print(f"load average {os.getloadavg()[0]:.1f}")
+    tables.show(table(results, options.streams))
 
 
 if __name__ == "__main__":

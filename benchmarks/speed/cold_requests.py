@@ -68,16 +68,14 @@ PRAISE = {
 
 CAPABILITIES: dict[str, First] = {
     "chat": First(f"chat-{MODEL}", "/chat/completions"),
-    "decisions, by a language model": First(
-        "decisions-decision-v2",
-        "/decisions",
-        {"model": "decision-v2", "state": "It was lovely.", "questions": {"praise": PRAISE}},
-    ),
-    "decisions, by similarity": First(
-        "decisions-decision-v1",
-        "/decisions",
-        {"model": "decision-v1", "state": "It was lovely.", "questions": {"praise": PRAISE}},
-    ),
+    **{
+        f"decisions, by {way}": First(
+            f"decisions-{model}",
+            "/decisions",
+            {"model": model, "state": "It was lovely.", "questions": {"praise": PRAISE}},
+        )
+        for way, model in (("a language model", "decision-v2"), ("similarity", "decision-v1"))
+    },
     "embeddings": First("embeddings-all-minilm-l6-v2", "/embeddings", {"model": "all-minilm-l6-v2", "input": "Hello."}),
     "rerank": First(
         "rerank-all-minilm-l6-v2-cosine",

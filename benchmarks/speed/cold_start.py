@@ -1,7 +1,6 @@
 """From a request at zero replicas to its first answer: with the fork server, without it, and beside `vllm serve`.
 
     python -m benchmarks.speed.cold_start
-    python -m benchmarks.speed.cold_start --turns 1 --rounds 10 --engines chat --alone         ten starts in a row
 
 A turn runs the graph with the fork server, then without it, then starts `vllm serve` once, from its process's start to
 its first token. Each graph has every engine asked `rounds` times, at zero each time, and once three of them together.
@@ -35,6 +34,7 @@ from pathlib import Path
 import httpx
 import yaml
 
+from benchmarks import tables
 from benchmarks.servers import ROOT, Server, parlance, working_folder
 from benchmarks.speed.cold_requests import CAPABILITIES, First
 from benchmarks.speed.peers import vllm, vllm_python
@@ -178,19 +178,21 @@ def vllm_turn(folder: Path) -> float:
 
 def table(starts: Mapping[tuple[str, str], list[Phases]], peer: Sequence[float]) -> str:
     """Markdown: seconds of each engine and way, and of the phases of their median."""
-    lines = ["| | first answer s: median | all | asked | process | loading | answer |", "|---|---|---|---|---|---|---|"]
+    rows: list[tuple[str, ...]] = []
     for (engine, way), samples in starts.items():
-        whole = statistics.median(phases.total for phases in samples)
-        parts = " | ".join(f"{seconds:.2f}" for seconds in astuple(median(samples)))
-        each = ", ".join(f"{phases.total:.1f}" for phases in samples)
-        lines.append(f"| {engine}, {way} | {whole:.1f} | {each} | {parts} |")
+        parts = (f"{seconds:.2f}" for seconds in astuple(median(samples)))
+        rows.append((f"{engine}, {way}", *_totals([phases.total for phases in samples]), *parts))
     if peer:
-        theirs, each = statistics.median(peer), ", ".join(f"{value:.1f}" for value in peer)
-        lines.append(f"| vllm serve, from its start | {theirs:.1f} | {each} | | | | |")
+        rows.append(("vllm serve, from its start", *_totals(peer), *[""] * 4))
         if ours := starts.get(("chat", WITH)):
-            ratio = statistics.median(phases.total for phases in ours) / theirs
-            lines.append(f"| **chat beside it** | **{ratio:.2f}** | | | | | |")
-    return "\n".join(lines)
+            ratio = statistics.median(phases.total for phases in ours) / statistics.median(peer)
+            rows.append(("**chat beside it**", f"**{ratio:.2f}**", *[""] * 5))
+    return tables.table(" | first answer s: median | all | asked | process | loading | answer", rows)
+
+
+def _totals(seconds: Sequence[float]) -> tuple[str, str]:
+    """Median, and all."""
+    return f"{statistics.median(seconds):.1f}", ", ".join(f"{value:.1f}" for value in seconds)
 
 
 def main() -> None:
@@ -213,8 +215,7 @@ def main() -> None:
     print(table(starts, peer))
     for way, seconds in at_once.items():
         if seconds:
-            each = ", ".join(f"{value:.1f}" for value in seconds)
-            print(f"\n{', '.join(TOGETHER)} requested at once, {way}: the last answered after {each} s")
+            print(f"\n{', '.join(TOGETHER)} requested at once, {way}: the last answered after {_totals(seconds)[1]} s")
     print(f"\nload average {os.getloadavg()[0]:.1f}")
 
 

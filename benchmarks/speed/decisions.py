@@ -4,16 +4,16 @@
                                                         random Qwen3
     python -m benchmarks.speed.decisions --ours decision-v1   decision-v1, with weights of its own, beside /v1/systemone
 
-Ours is the whole graph: HAProxy, keys, limits, bills. In a turn each server runs alone: it is started, warmed for 20 s,
-because a cold start leaves work behind, measured, and stopped. Two that run side by side disturb one another even while
-one of them is idle: threads of vLLM spin for a while after a step, and a graph reports of itself twice a second. A
-round is one state of `--chars` characters with so many questions. No state is sent twice to one server.
+In a turn each server runs alone: it is started, warmed for 20 s, because a cold start leaves work behind, measured, and
+stopped. Side by side even an idle one disturbs the other: threads of vLLM spin for a while after a step. A round is one
+state of `--chars` characters with so many questions. No state is sent twice to one server.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import statistics
 import time
 from collections import defaultdict
@@ -27,8 +27,9 @@ import httpx
 
 from benchmarks.servers import Server, parlance, working_folder
 from benchmarks.speed import small_qwen3
-from benchmarks.speed.load import cuts_ms
+from benchmarks.speed.load import closed_loop, cuts_ms
 from benchmarks.speed.peers import MODEL, vllm_python, vllm_serve
+from benchmarks.tables import table
 
 LABELS, SIMILARITY = small_qwen3.MODEL, "decision-v1"
 OPTIONS = ("billing", "technical", "sales", "other")
@@ -61,7 +62,7 @@ def main() -> None:
     parser.add_argument("--warm-s", type=float, default=20.0, help="seconds of questions before a turn is measured")
     options = parser.parse_args()
     with working_folder("decisions-") as folder:
-        print(tables(*compare(options, folder), options))
+        print(report(*compare(options, folder), options))
 
 
 SHORT = argparse.Namespace(ours=LABELS, chars=4000, turns=1, rounds=5, questions=[1, 16], clients=[1, 8], warm_s=6.0)
@@ -105,14 +106,17 @@ async def measure(server: Server, connect: Connect, options: argparse.Namespace,
     """One turn of one server, which nothing disturbs."""
     async with httpx.AsyncClient(base_url=server.url, timeout=300) as client:
         ask = connect(client, server)
-        end_s, done = time.perf_counter() + options.warm_s, 0
-        while time.perf_counter() < end_s:
-            await ask(f"Warming {done}: {TEXT}", 1)
-            done += 1
+        numbers = itertools.count()
+
+        async def short() -> None:
+            await ask(f"Ticket {next(numbers)}: {TEXT}", 1)
+
+        await closed_loop(short, 1, options.warm_s)
         for count in options.questions:
             figures.took_s[count] += await _rounds(ask, count, options)
         for clients in options.clients:
-            figures.rates[clients].append(await _window(ask, clients) / WINDOW_S)
+            took_s, elapsed_s = await closed_loop(short, clients, WINDOW_S)
+            figures.rates[clients].append(len(took_s) / elapsed_s)
 
 
 async def _rounds(ask: Ask, count: int, options: argparse.Namespace) -> list[float]:
@@ -126,42 +130,18 @@ async def _rounds(ask: Ask, count: int, options: argparse.Namespace) -> list[flo
     return spent_s[WARM_ROUNDS:]
 
 
-async def _window(ask: Ask, clients: int) -> int:
-    """Decisions with one question about a short state, done in a window by so many clients."""
-    end_s, done = time.perf_counter() + WINDOW_S, 0
-
-    async def client_loop(client: int) -> None:
-        nonlocal done
-        while time.perf_counter() < end_s:
-            await ask(f"clients {clients}/{client}, {done}: {TEXT}", 1)
-            done += 1
-
-    await asyncio.gather(*(client_loop(client) for client in range(clients)))
-    return done
-
-
-def tables(ours: Figures, theirs: Figures, options: argparse.Namespace) -> str:
-    peer = "`/v1/systemone`"
-    lines = [
-        f"| questions | one decision through the whole graph, p50 ms (p95) | {peer}, p50 ms (p95) | ratio of p50 |",
-        "|---|---|---|---|",
-    ]
+def report(ours: Figures, theirs: Figures, options: argparse.Namespace) -> str:
+    times, rates = [], []
     for count in options.questions:
-        mine, other = cuts_ms(ours.took_s[count]), cuts_ms(theirs.took_s[count])
-        cells = f"{mine[0]:.0f} ({mine[1]:.0f}) | {other[0]:.0f} ({other[1]:.0f}) | {mine[0] / other[0]:.2f}"
-        lines.append(f"| {count} | {cells} |")
-    lines += [
-        "",
-        f"| clients | decisions of one question a second through the whole graph | {peer} a second | ratio |",
-        "|---|---|---|---|",
-    ]
+        (mine, mine_p95, _), (other, other_p95, _) = cuts_ms(ours.took_s[count]), cuts_ms(theirs.took_s[count])
+        times.append((count, f"{mine:.0f} ({mine_p95:.0f})", f"{other:.0f} ({other_p95:.0f})", f"{mine / other:.2f}"))
     for clients in options.clients:
-        mine_a_s, other_a_s = statistics.mean(ours.rates[clients]), statistics.mean(theirs.rates[clients])
-        lines.append(f"| {clients} | {mine_a_s:.1f} | {other_a_s:.1f} | {mine_a_s / other_a_s:.2f} |")
-    return "\n".join(lines)
-
-
-# --- what is asked ---------------------------------------------------------------------------------------------------
+        mine, other = statistics.mean(ours.rates[clients]), statistics.mean(theirs.rates[clients])
+        rates.append((clients, f"{mine:.1f}", f"{other:.1f}", f"{mine / other:.2f}"))
+    systems = "through the whole graph | by `/v1/systemone` | ratio"
+    return (
+        f"{table(f'questions | p50 ms (p95) {systems}', times)}\n\n{table(f'clients | decisions/s {systems}', rates)}"
+    )
 
 
 def _instructions(index: int) -> str:

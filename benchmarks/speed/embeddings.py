@@ -1,7 +1,6 @@
 """Texts per second of embeddings through the whole graph, beside the infinity server on the same weights, in turns.
 
     python -m benchmarks.speed.embeddings
-    python -m benchmarks.speed.embeddings --in-process bfloat16 float32
 
 Each case is a number of clients that send requests of some texts of 20 tokens, one after the other. A round measures
 every system once; the table gives the median of the rounds and the ratios to the last system. `--in-process` adds the
@@ -15,15 +14,16 @@ import asyncio
 import os
 import random
 import statistics
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 
+from benchmarks import tables
 from benchmarks.servers import Server, parlance, working_folder
-from benchmarks.speed.load import cuts_ms
+from benchmarks.speed.load import closed_loop, cuts_ms
 from benchmarks.speed.peers import infinity, of_its_own
 from contract.catalog import EmbeddingModel, Serving
 from contract.embeddings import EmbeddingsJob
@@ -52,18 +52,7 @@ def make_text() -> str:
 
 
 async def measure(embed: Embed, clients: int, texts: int, seconds: float) -> Figures:
-    """Closed loop: each client sends its next request when it has its answer."""
-    latencies_s: list[float] = []
-    end = time.perf_counter() + seconds
-
-    async def client() -> None:
-        while (started := time.perf_counter()) < end:
-            await embed([make_text() for _ in range(texts)])
-            latencies_s.append(time.perf_counter() - started)
-
-    started = time.perf_counter()
-    await asyncio.gather(*[client() for _ in range(clients)])
-    elapsed_s = time.perf_counter() - started
+    latencies_s, elapsed_s = await closed_loop(lambda: embed([make_text() for _ in range(texts)]), clients, seconds)
     return Figures(len(latencies_s) * texts / elapsed_s, *cuts_ms(latencies_s)[:2])
 
 
@@ -107,23 +96,21 @@ async def compare(systems: dict[str, Embed], rounds: int, seconds: float) -> dic
 
 def table(systems: list[str], figures: dict[tuple[str, int, int], list[Figures]]) -> str:
     """Markdown: a row for each case, the last system is what the others are divided by."""
-    lines = [
-        "| clients, texts each | " + " | ".join(f"{name}: texts/s, p50/p95 ms" for name in systems) + " | ratios |",
-        "|---|" + "---|" * (len(systems) + 1),
-    ]
+    rows = []
     for clients, texts in CASES:
         results = [figures[name, clients, texts] for name in systems]
         rates = [statistics.median(each.texts_per_s for each in rounds) for rounds in results]
         cells = [f"{rate:.0f}, {_latency(rounds)}" for rate, rounds in zip(rates, results, strict=True)]
         ratios = ", ".join(f"{rate / rates[-1]:.2f}" for rate in rates[:-1])
-        lines.append(f"| {clients}, {texts} | " + " | ".join(cells) + f" | {ratios} |")
-    return "\n".join(lines)
+        rows.append((f"{clients}, {texts}", *cells, ratios))
+    columns = " | ".join(f"{name}: texts/s, p50/p95 ms" for name in systems)
+    return tables.table(f"clients, texts each | {columns} | ratios", rows)
 
 
-def ratios(server: Server) -> dict[str, float]:
+def ratios(folder: Path) -> dict[str, float]:
     """Texts a second through the whole graph, divided by those of the adapter in this process, of a short run."""
     ours, bare = "graph", "adapter"
-    with adapter("float32") as in_process:
+    with parlance(folder) as server, adapter("float32") as in_process:
         systems = {ours: over_http(server, "/v1/embeddings"), bare: in_process}
         figures = asyncio.run(compare(systems, 1, 2.0))
 
@@ -153,8 +140,7 @@ def main() -> None:
             peer = stack.enter_context(infinity(python, WEIGHTS, folder))
             systems["infinity's own server"] = over_http(peer, "/embeddings")
         figures = asyncio.run(compare(systems, options.rounds, options.seconds))
-    print(table(list(systems), figures))
-    print(f"load average {os.getloadavg()[0]:.1f}")
+    tables.show(table(list(systems), figures))
 
 
 if __name__ == "__main__":

@@ -2,25 +2,22 @@
 
     python -m benchmarks.speed.fairness
 
-The whole graph runs with its real engines. One client of one organisation asks short things, first alone, then while
-CLIENTS connections of another one ask long things of the same engine without a pause. A refusal of the flood (429)
-is not waited for: it asks again at once. What it still waits for at the end it gives up. Alone and beside are measured
-in turns, each for `--seconds`.
+One client of one organisation asks short things of the whole graph, alone and, in turns, while CLIENTS connections of
+another one ask long things of the same engine without a pause, after a refusal (429) again at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 
 from benchmarks.servers import NO_END, Server, customer, parlance, working_folder
 from benchmarks.speed.load import Figures, Job, measure
+from benchmarks.tables import show, table
 
 SHORT, LONG = "What is the capital of France?", "Tell me a long story about a lighthouse and its keeper."
 CLIENTS = 80
@@ -46,13 +43,12 @@ CASES: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
 """Path, what the one client asks, and what the flood asks."""
 
 
-def flood_key(home: Path) -> str:
+def flood_key(server: Server) -> str:
     """A key of a second organisation, with no limit of rate."""
-    limit = f"--requests-per-minute={NO_END}"
-    return customer({"PARLANCE_HOME": str(home)}, "flood", "enterprise", limit)
+    return customer({"PARLANCE_HOME": server.home}, "flood", "enterprise", f"--requests-per-minute={NO_END}")
 
 
-def compare(server: Server, flood: str, case: str, rounds: int, seconds: float) -> str:
+def compare(server: Server, flood: str, case: str, rounds: int, seconds: float) -> tuple[object, ...]:
     """A row of the table: medians over the rounds."""
     path, short, long = CASES[case]
     probe = Job(server.port, path, server.headers, json.dumps(short), 1, seconds)
@@ -70,9 +66,8 @@ def compare(server: Server, flood: str, case: str, rounds: int, seconds: float) 
             flooded = flooding.result()
     before_ms, after_ms = (statistics.median(figures.whole_ms[1] for figures in runs) for runs in (alone, beside))
     failed = sum(sum(figures.failures.values()) for figures in [*alone, *beside])
-    return (
-        f"| {case} | {before_ms:.0f} | {after_ms:.0f} | {after_ms / before_ms:.1f} | {failed} | {_refusals(flooded)} |"
-    )
+    times = f"{after_ms / before_ms:.1f}"
+    return case, f"{before_ms:.0f}", f"{after_ms:.0f}", times, failed, _refusals(flooded)
 
 
 def _refusals(flooded: Figures) -> str:
@@ -86,12 +81,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     options = parser.parse_args()
     with working_folder("fairness-") as folder, parlance(folder) as server:
-        flood = flood_key(next(folder.glob("home-*")))
-        print("| engine | p95 alone, ms | p95 beside, ms | times | refused of the one | the flood |")
-        print("|---|---|---|---|---|---|")
-        for case in CASES:
-            print(compare(server, flood, case, options.rounds, options.seconds), flush=True)
-    print(f"load average {os.getloadavg()[0]:.1f}")
+        flood = flood_key(server)
+        rows = [compare(server, flood, case, options.rounds, options.seconds) for case in CASES]
+    show(table("engine | p95 alone, ms | p95 beside, ms | times | refused of the one | the flood", rows))
 
 
 if __name__ == "__main__":

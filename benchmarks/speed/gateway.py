@@ -2,31 +2,28 @@
 
     python -m benchmarks.speed.gateway
     python -m benchmarks.speed.gateway --peers router litellm      beside these only; none without a name
-    python -m benchmarks.speed.gateway --against ../before         beside the whole graph of another checkout
 
 Everything answers with the same instant engine (`benchmarks.speed.instant`): a bare ASGI app under uvicorn; two bare
 hops of Ray Serve behind HAProxy; this project with every check on (key, scope, rate, body, a spend limit that is
-reserved and settled in SQLite, one usage line a request); and the peers of `PEERS`, each where `make bench` has made
-its environment. Clients are a process of their own (`benchmarks.speed.load`). Streams are 50 events without a pause.
-All of them run the whole time and are measured in turns. `--against` adds a second graph on a cluster of its own. The
-last column divides by the requests of the whole graph.
+reserved and settled in SQLite, one usage line a request); and the peers, each where `make bench` has made its
+environment. Clients are a process of their own (`benchmarks.speed.load`). Streams are 50 events without a pause. All
+run the whole time and are measured in turns. The last column divides by the requests of the whole graph.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks import tables
 from benchmarks.servers import Server, free_port, parlance, running, working_folder
 from benchmarks.speed.instant_engine import EVENTS, MODEL, WORDS
 from benchmarks.speed.load import Figures, Job, measure
@@ -34,8 +31,10 @@ from benchmarks.speed.peers import litellm, of_its_own, router, serve_llm
 
 CLIENTS = (1, 16, 64)
 CONFIG = "benchmarks/speed/instant.yaml"
+PATH = "/v1/chat/completions"
 WARM_WITHIN_S = 120
-WHOLE = "the whole graph"
+PEERS = ("serve-llm", "router", "litellm")
+"""Names of environments and of their locks, `requirements/peer-NAME.lock`."""
 
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": f"say {WORDS}"}]}
 STREAM = {"model": MODEL, "messages": [{"role": "user", "content": f"stream {EVENTS} 0"}], "stream": True}
@@ -43,15 +42,10 @@ STREAM = {"model": MODEL, "messages": [{"role": "user", "content": f"stream {EVE
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Something that serves POST /chat/completions.
-
-    Attributes:
-        through: what stands between a client and the engine.
-    """
+    """Something that serves POST /chat/completions."""
 
     server: Server
-    through: str
-    path: str = "/v1/chat/completions"
+    path: str = PATH
 
     @property
     def name(self) -> str:
@@ -62,67 +56,36 @@ class System:
         return Job(self.server.port, self.path, self.server.headers, body, clients, seconds)
 
 
-# --- the systems -----------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def direct(folder: Path) -> Iterator[System]:
     server = Server("bare ASGI app", free_port())
     command = [sys.executable, "-m", "uvicorn", "benchmarks.speed.instant:answer", "--port", str(server.port)]
     with running([*command, "--no-access-log", "--lifespan", "off"], server.url, folder / "direct.log"):
-        yield System(server, "uvicorn")
+        yield System(server)
 
 
 @contextmanager
 def graph(folder: Path) -> Iterator[tuple[System, System]]:
     """Two bare hops, and the whole graph, on one cluster behind one HAProxy."""
     with parlance(folder, CONFIG) as server:
-        bare = Server("two bare hops", server.port)
-        yield System(bare, "HAProxy, two hops of Ray Serve", "/bare/v1/chat/completions"), System(server, WHOLE)
+        yield System(Server("two bare hops", server.port), f"/bare{PATH}"), System(server)
 
 
 @contextmanager
-def other_graph(checkout: Path, folder: Path) -> Iterator[System]:
-    """The whole graph of another checkout, with its own engine, customer and database."""
-    checkout = checkout.resolve()
-    describe = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--exclude", "*"]
-    commit = subprocess.run(describe, capture_output=True, text=True, check=False).stdout.strip()
-    with parlance(folder, CONFIG, checkout=checkout, name=f"Parlance at {commit or checkout}") as server:
-        yield System(server, WHOLE)
+def peer(name: str, upstream: Server, folder: Path) -> Iterator[list[System]]:
+    """A peer over `upstream`; ray.serve.llm, in two ways, over an engine of its own, without keys or limits."""
+    python = of_its_own(name)
+    if python is None:
+        raise SystemExit(f"no environment: make .venv/peers/{name}/done")
+    if name == "serve-llm":
+        with serve_llm(python, folder) as server:
+            ways = (("direct", f"/direct{PATH}"), ("default", PATH))
+            yield [System(replace(server, name=f"{server.name}, {way}"), path) for way, path in ways]
+        return
+    start = router(python, upstream, folder) if name == "router" else litellm(python, MODEL, upstream, folder)
+    with start as server:
+        yield [System(server)]
 
-
-@contextmanager
-def litellm_proxy(python: Path, upstream: Server, folder: Path) -> Iterator[list[System]]:
-    with litellm(python, MODEL, upstream, folder) as server:
-        yield [System(server, "its proxy, with a key and no database, over the bare ASGI app")]
-
-
-@contextmanager
-def compiled_router(python: Path, upstream: Server, folder: Path) -> Iterator[list[System]]:
-    with router(python, upstream, folder) as server:
-        yield [System(server, "compiled, without a key, over the bare ASGI app")]
-
-
-@contextmanager
-def graph_of_ray(python: Path, upstream: Server, folder: Path) -> Iterator[list[System]]:
-    """Without keys or limits, on a cluster of its own; its engine is in it, so `upstream` is not asked."""
-    with serve_llm(python, folder) as server:
-        direct_streaming = Server(f"{server.name}, direct", server.port)
-        yield [
-            System(direct_streaming, "HAProxy, which asks a router; vLLM's app", "/direct/v1/chat/completions"),
-            System(Server(f"{server.name}, default", server.port), "HAProxy, ingress, engine"),
-        ]
-
-
-PEERS: dict[str, Callable[[Path, Server, Path], AbstractContextManager[list[System]]]] = {
-    "serve-llm": graph_of_ray,
-    "router": compiled_router,
-    "litellm": litellm_proxy,
-}
-"""By the name of the environment and its lock, `requirements/peer-NAME.lock`: its systems over a bare ASGI app."""
-
-
-# --- the comparison --------------------------------------------------------------------------------------------------
 
 Case = tuple[bool, int]
 """Whether it streams, and the number of clients."""
@@ -155,11 +118,7 @@ def warm(system: System) -> None:
 
 def table(systems: list[System], figures: dict[tuple[str, Case], list[Figures]], ours: System) -> str:
     """Markdown: a block for each case; the added time is to the first system, the ratio to `ours`."""
-    lines = [
-        "| case | system | through | requests/s | p50/p95/p99 ms | first byte p50/p95 ms | added p50 ms "
-        f"| times {ours.name} |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for case in dict.fromkeys(case for _, case in figures):
         medians = [_median(figures[system.name, case]) for system in systems]
         whole_graph = medians[systems.index(ours)]
@@ -168,11 +127,10 @@ def table(systems: list[System], figures: dict[tuple[str, Case], list[Figures]],
             added = each.whole_ms[0] - medians[0].whole_ms[0]
             ratio = each.requests_per_s / whole_graph.requests_per_s
             failed = "".join(f" ({count} times {status})" for status, count in each.failures.items())
-            title = f"{'stream' if case[0] else 'unary'}, {case[1]} | {system.name} | {system.through}"
-            lines.append(
-                f"| {title} | {each.requests_per_s:.0f}{failed} | {whole} | {first} | {added:.1f} | {ratio:.2f} |"
-            )
-    return "\n".join(lines)
+            title, rate = f"{'stream' if case[0] else 'unary'}, {case[1]}", f"{each.requests_per_s:.0f}{failed}"
+            rows.append((title, system.name, rate, whole, first, f"{added:.1f}", f"{ratio:.2f}"))
+    head = "case | system | requests/s | p50/p95/p99 ms | first byte p50/p95 ms | added p50 ms"
+    return tables.table(f"{head} | times {ours.name}", rows)
 
 
 def ratios(folder: Path) -> dict[str, float]:
@@ -205,9 +163,6 @@ def _median(rounds: list[Figures]) -> Figures:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--against", type=Path, metavar="PATH", help="another checkout, whose graph is measured as well"
-    )
     there = [name for name in PEERS if of_its_own(name)]
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=there, help="those whose environments are there")
     parser.add_argument("--rounds", type=int, default=3)
@@ -217,15 +172,9 @@ def main() -> None:
         folder = stack.enter_context(working_folder("gateway-"))
         bare, (hops, ours) = stack.enter_context(direct(folder)), stack.enter_context(graph(folder))
         systems = [bare, hops, ours]
-        if options.against:
-            systems.append(stack.enter_context(other_graph(options.against, folder)))
         for name in options.peers:
-            python = of_its_own(name)
-            if python is None:
-                raise SystemExit(f"no environment: make .venv/peers/{name}/done")
-            systems += stack.enter_context(PEERS[name](python, bare.server, folder))
-        print(table(systems, compare(systems, options.rounds, options.seconds), ours))
-    print(f"load average {os.getloadavg()[0]:.1f}")
+            systems += stack.enter_context(peer(name, bare.server, folder))
+        tables.show(table(systems, compare(systems, options.rounds, options.seconds), ours))
 
 
 if __name__ == "__main__":

@@ -4,18 +4,13 @@
     python -m benchmarks.speed.gpu bge-m3 decision-v1    these only
     python -m benchmarks.speed.gpu --profile my-profile  those of another profile
 
-What CI cannot show, this shows: that the true weights load with the arguments of the stanza, in a GPU's types and with
-its kernels, and fit. Each model has a process of its own, started as a replica starts it: its stanza, its adapter, its
-interpreter (`py_executable`); without Ray and without the graph. A model that fails is named with its last lines, the
-next one goes on, and the exit status is 1.
+It shows that the true weights load with the arguments of the stanza, in a GPU's types and with its kernels, and fit.
+Each model has a process of its own, with its stanza, adapter and interpreter (`py_executable`), without Ray. Printed
+are seconds until it has loaded, memory of the GPU that is taken then (vLLM takes what its stanza gives it), and for
+each request its seconds and how much came of it. One that fails is named with its last lines, and the exit status is 1.
 
-Printed are seconds until it has loaded, memory of the GPU that is taken then (vLLM takes what its stanza gives it), and
-for each request its seconds and how much came of it. Weights come from the lock; before the first run:
-
-    python -m launch weights lock production
-
-Stored voices of `qwen3-tts` and `cosyvoice-3` need their recordings (docs/engines.md), `voxtral-mini-tts` a key.
-`--recording` is what the transcription models hear; a tone, unless one is given.
+Before the first run, `python -m launch weights lock production`. Stored voices of `qwen3-tts` and `cosyvoice-3` need
+their recordings (docs/engines.md), `voxtral-mini-tts` a key.
 """
 
 from __future__ import annotations
@@ -52,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("names", nargs="*", metavar="MODEL", help="an id, or a deployment: `speech-qwen3-tts`")
     parser.add_argument("--profile", default="production", choices=configs.PROFILES)
-    parser.add_argument("--recording", type=Path, metavar="FILE", help="somebody speaking, for transcription models")
+    parser.add_argument("--recording", type=Path, metavar="FILE", help="speech for transcription models, not a tone")
     parser.add_argument("--only", metavar="DEPLOYMENT", help=argparse.SUPPRESS)  # what the child is given
     options = parser.parse_args(arguments)
     by_deployment = {model.deployment: model for model in configs.load(options.profile).deployed()}

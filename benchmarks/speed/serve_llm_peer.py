@@ -5,9 +5,8 @@
 /            Ray's default: HAProxy, an ingress replica, the replica of the engine
 /direct      direct streaming: HAProxy asks a router replica, then sends the request to the replica of the engine
 
-The engine is put in by the variable that ray.serve.llm reads for that. All around it is its own: the deployments, and
-vLLM's own FastAPI app, which clients reach by direct streaming. Direct streaming has the longer prefix, because HAProxy
-asks its router about every path that begins with its prefix.
+A variable of ray.serve.llm puts the engine in; all around it is its own. Direct streaming has the longer prefix,
+because HAProxy asks its router about every path that begins with its prefix.
 """
 
 from __future__ import annotations

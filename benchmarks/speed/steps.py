@@ -1,7 +1,6 @@
 """Steps of the chat engine alone, in turns: vLLM's own, quick ones, and with weights in 8 bits. No graph, no clients.
 
     python -m benchmarks.speed.steps
-    python -m benchmarks.speed.steps --weights FOLDER --turns 3 --streams 1 8 16
 
 Each turn is three processes, one for each way. Prompts have 125 random tokens, answers 54; a step counts in which every
 stream got its next token, and reading is all that comes before the first of those. The table gives medians over turns.
@@ -14,8 +13,6 @@ import json
 import os
 import random
 import statistics
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -23,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import configs
+from benchmarks import tables
+from benchmarks.servers import printed_by
 from benchmarks.speed.peers import MODEL
 from models.llm import adapter, engine
 from models.llm.arguments import EngineOptions
@@ -78,24 +77,23 @@ def once(llm: Any, streams: int) -> tuple[float, float]:
 
 def child(folder: Path, way: str, streams: list[int]) -> Figures:
     """The same in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.speed.steps", "--weights", str(folder), "--way", way, "--streams"]
-    done = subprocess.run([*command, *map(str, streams)], stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    arguments = ("--weights", str(folder), "--way", way, "--streams", *map(str, streams))
+    return printed_by("benchmarks.speed.steps", *arguments)  # type: ignore[no-any-return]
 
 
 def table(turns: Mapping[str, list[Figures]], streams: list[int]) -> str:
-    lines = ["| streams | steps | reading ms | step ms | tokens/s |", "|---|---|---|---|---|"]
+    rows: list[tuple[object, ...]] = []
     for count in streams:
         medians = {
             way: [statistics.median(values) for values in zip(*(turn[str(count)] for turn in found), strict=True)]
             for way, found in turns.items()
         }
         for way, (reading, step) in medians.items():
-            lines.append(f"| {count} | {way} | {reading:.0f} | {step:.1f} | {1000 * count / step:.0f} |")
+            rows.append((count, way, f"{reading:.0f}", f"{step:.1f}", f"{1000 * count / step:.0f}"))
         for way in WAYS[1:]:
             ratios = [own / other for own, other in zip(medians["own"], medians[way], strict=True)]
-            lines.append(f"| {count} | **{way}, times as fast** | {ratios[0]:.2f} | **{ratios[1]:.2f}** | |")
-    return "\n".join(lines)
+            rows.append((count, f"**{way}, times as fast**", f"{ratios[0]:.2f}", f"**{ratios[1]:.2f}**", ""))
+    return tables.table("streams | steps | reading ms | step ms | tokens/s", rows)
 
 
 def main() -> None:

@@ -1,11 +1,9 @@
 """Transcription through the graph beside the bare adapter and faster-whisper, and one long recording.
 
     python -m benchmarks.speed.transcription
-    python -m benchmarks.speed.transcription --rounds 3 --minutes 15 --only speed long
 
-speed      clips of 5 and 60 s: the adapter in a process of its own, and the whole graph (HAProxy, keys, limits,
-           bills), in turns; the adapter also without batches; and faster-whisper on the same weights, as its page
-           calls it: eight bits, five beams, silence passed over, with batches and without
+speed      clips of 5 and 60 s, in turns: the adapter in a process of its own, also without batches, the whole graph,
+           and faster-whisper on the same weights: eight bits, five beams, silence passed over, with batches and without
 long       one recording of `--minutes`, uploaded under a ticket: seconds until its transcript
 
 Clips are spoken by the embedded speech engine, so what is heard is easy and the figures are those of such speech.
@@ -18,10 +16,7 @@ import asyncio
 import io
 import itertools
 import json
-import os
 import statistics
-import subprocess
-import sys
 import time
 import wave
 from collections import defaultdict
@@ -31,7 +26,7 @@ from typing import Any
 import httpx
 
 from benchmarks.quality.spoken import SENTENCES, VOICES
-from benchmarks.servers import ROOT, Server, parlance, working_folder
+from benchmarks.servers import Server, parlance, printed_by, working_folder
 from contract.speech.engine import SpeechJob
 from contract.transcription.engine import TranscriptionJob
 from models.weights.store import ensure
@@ -40,9 +35,6 @@ MODEL = "whisper-large-v3"
 CLIPS_S = (5, 60)
 PATH = "/v1/audio/transcriptions"
 PARTS = ("speed", "long")
-
-
-# --- recordings -------------------------------------------------------------------------------------------------------
 
 
 def spoken(seconds: float, into: Path) -> Path:
@@ -76,10 +68,7 @@ def spoken(seconds: float, into: Path) -> Path:
     return into
 
 
-# --- speed ------------------------------------------------------------------------------------------------------------
-
-
-async def drive_adapter(recording: bytes, options: dict[str, Any]) -> dict[str, float]:
+async def drive_adapter(recording: bytes, options: dict[str, Any]) -> tuple[float, float]:
     """One recording through the adapter alone, once it is warm."""
     import configs
     import models
@@ -95,7 +84,7 @@ async def drive_adapter(recording: bytes, options: dict[str, Any]) -> dict[str, 
             duration_s = part.duration_s
         took_s = time.perf_counter() - started_s
     engine.close()
-    return {"took_s": took_s, "duration_s": duration_s}
+    return took_s, duration_s
 
 
 def measure_adapter(clip: Path, **options: Any) -> tuple[float, float]:
@@ -109,13 +98,11 @@ def measure_library(clip: Path, *, batches: bool) -> float:
 
 def told_by(*arguments: str) -> tuple[float, float]:
     """What this program says in another process: seconds that it took, and that the recording lasts."""
-    command = [sys.executable, "-m", "benchmarks.speed.transcription", *arguments]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
-    results = json.loads(output.splitlines()[-1])
-    return results["took_s"], results["duration_s"]
+    took_s, duration_s = printed_by("benchmarks.speed.transcription", *arguments)
+    return took_s, duration_s
 
 
-def drive_library(clip: Path, batches: bool) -> dict[str, float]:
+def drive_library(clip: Path, batches: bool) -> tuple[float, float]:
     """One recording through faster-whisper alone, once it is warm."""
     from faster_whisper import BatchedInferencePipeline, WhisperModel
 
@@ -126,7 +113,7 @@ def drive_library(clip: Path, batches: bool) -> dict[str, float]:
         segments, about = model.transcribe(str(clip), language="en", beam_size=5, vad_filter=True)
         list(segments)
         took_s = time.perf_counter() - started_s
-    return {"took_s": took_s, "duration_s": about.duration}
+    return took_s, about.duration
 
 
 def transcribed(server: Server, clip: Path) -> float:
@@ -173,9 +160,6 @@ def speed(server: Server, folder: Path, rounds: int) -> None:
         )
 
 
-# --- uploads ----------------------------------------------------------------------------------------------------------
-
-
 async def long(server: Server, recording: bytes) -> None:
     async with httpx.AsyncClient(timeout=600) as client:
         order = {"mime": "audio/ogg", "size": len(recording), "model": MODEL}
@@ -195,9 +179,6 @@ async def long(server: Server, recording: bytes) -> None:
         f"{len(results['text'].split())} words in {len(results['segments'])} segments",
         flush=True,
     )
-
-
-# --- all --------------------------------------------------------------------------------------------------------------
 
 
 def compare(options: argparse.Namespace) -> None:
@@ -224,7 +205,6 @@ def main() -> None:
         print(json.dumps(asyncio.run(drive_adapter(recording, json.loads(options.adapter[1])))))
     else:
         compare(options)
-        print(f"\nload average {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

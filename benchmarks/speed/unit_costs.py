@@ -66,9 +66,7 @@ async def state_costs(
     os.environ.setdefault(SECRET_VARIABLE, "00" * 32)
     await migrate(database_url)
     key = make_customer({"PARLANCE_HOME": str(home), "PARLANCE_DATABASE_URL": database_url})
-    state = (
-        await open_state(home, database_url, redis_url=redis_url) if redis_url else await open_state(home, database_url)
-    )
+    state = await open_state(home, database_url, redis_url)
     kind = database_url.partition(":")[0]
     try:
         caller = await state.accounts.authenticate(f"Bearer {key}")

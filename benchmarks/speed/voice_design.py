@@ -1,11 +1,10 @@
 """How often a designed voice comes out at the pitch that was ordered, after how many attempts and seconds.
 
     python -m benchmarks.speed.voice_design                      200 orders, some 15 minutes
-    python -m benchmarks.speed.voice_design --orders 20
 
-The adapter of the embedded profile is asked in this process, without the graph. Orders are drawn by chance as clients
-may send them: gender, age, language, all traits, and in one of five a pitch from 60 to 400 Hz. What a language reaches
-is what comes of orders for 60 and 400 Hz. Ctrl-C ends the run with what there is.
+The adapter of the embedded profile is asked in this process. Orders are drawn by chance: gender, age, language, all
+traits, and in one of five a pitch from 60 to 400 Hz. What a language reaches is what comes of orders for 60 and 400 Hz.
+Ctrl-C ends the run with what there is.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from rich.progress import track
 
 import configs
 import models
+from benchmarks import tables
 from contract.catalog import Catalog, VoiceDesignModel
 from contract.limits import TARGET_HZ
 from contract.voice_design.draft import VoiceSpec
@@ -82,30 +82,20 @@ async def run(catalog: Catalog, count: int, seed: int, outcomes: list[Outcome]) 
     designer.close()
 
 
-# --- the table --------------------------------------------------------------------------------------------------------
-
-
 def table(outcomes: Sequence[Outcome]) -> str:
     """Markdown: a row for each language and one for all."""
-    head = "| language | orders | within reach | in band of these | attempts, mean | synthesis s, p50, p95 |"
-    languages = dict.fromkeys(LANGUAGES)
-    rows = [
-        _row(language, [outcome for outcome in outcomes if outcome.spec.language == language]) for language in languages
-    ]
-    return "\n".join([head, "|---" * 6 + "|", *rows, _row("all", outcomes)])
+    groups = {name: [each for each in outcomes if each.spec.language == name] for name in dict.fromkeys(LANGUAGES)}
+    head = "language | orders | within reach | in band of these | attempts, mean | synthesis s, p50, p95"
+    return tables.table(head, [_row(name, some) for name, some in (groups | {"all": outcomes}).items() if some])
 
 
-def _row(name: str, outcomes: Sequence[Outcome]) -> str:
-    if not outcomes:
-        return f"| {name} | 0 | | | | |"
+def _row(name: str, outcomes: Sequence[Outcome]) -> tuple[object, ...]:
     near = [outcome for outcome in outcomes if outcome.is_within_reach]
     hits = sum(outcome.voice.in_band for outcome in near)
     seconds = [outcome.voice.seconds for outcome in outcomes]
-    return (
-        f"| {name} | {len(outcomes)} | {len(near)} | {hits} ({hits / max(1, len(near)):.0%}) "
-        f"| {statistics.fmean(outcome.voice.attempts_used for outcome in outcomes):.2f} "
-        f"| {np.percentile(seconds, 50):.1f}, {np.percentile(seconds, 95):.1f} |"
-    )
+    attempts = statistics.fmean(outcome.voice.attempts_used for outcome in outcomes)
+    spent_s = f"{np.percentile(seconds, 50):.1f}, {np.percentile(seconds, 95):.1f}"
+    return name, len(outcomes), len(near), f"{hits} ({hits / max(1, len(near)):.0%})", f"{attempts:.2f}", spent_s
 
 
 def main() -> None:

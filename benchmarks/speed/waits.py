@@ -2,9 +2,8 @@
 
     python -m benchmarks.speed.waits
 
-The whole graph runs with its real engines, and every client asks for `queue_status` events. A promise is one such
-event; what came of it is the time until the first other event of the same stream. One burst of each engine comes
-before, from which the graph learns how long calls take; its promises are not counted.
+Every client of the whole graph asks for `queue_status` events. A promise is one such event; what came of it is the time
+until the first other event of the same stream. Not counted is a burst before, from which the graph learns durations.
 
     cold       a few clients come to an engine at zero
     burst      more come at once than there are slots
@@ -29,7 +28,9 @@ from typing import Any
 
 import httpx
 
+from benchmarks import tables
 from benchmarks.servers import Server, parlance, replica, working_folder
+from benchmarks.speed.cold_start import await_zero
 from benchmarks.speed.fairness import flood_key
 
 IDLE_S = 5
@@ -115,10 +116,7 @@ class Clients:
                 await asyncio.sleep(pause_s)
 
     async def cold(self, kind: Kind, case: str) -> None:
-        async with asyncio.timeout(WITHIN_S):
-            while await self._replicas(kind):  # noqa: ASYNC110  # another process ends
-                await asyncio.sleep(0.3)
-        await asyncio.sleep(2)  # the process that has ended does not share the cores with the one that starts
+        await asyncio.to_thread(await_zero, self.server, kind.deployment)
         await self.burst(kind, case, COLD_CLIENTS, 0.4)
 
     async def beside_flood(self, kind: Kind, case: str) -> None:
@@ -146,10 +144,6 @@ class Clients:
                     await asyncio.sleep(0.5)
             os.kill(process, signal.SIGKILL)
 
-    async def _replicas(self, kind: Kind) -> int:
-        replicas: dict[str, int] = (await self.http.get("/healthz")).json()["replicas"]
-        return replicas[kind.deployment]
-
 
 Case = Callable[[Clients, Kind, str], Awaitable[None]]
 CASES: Mapping[str, Case] = {
@@ -175,18 +169,12 @@ async def measure(server: Server, flood: str, rounds: int) -> list[Promise]:
     return [promise for promise in clients.promises if promise.case]
 
 
-# --- the page --------------------------------------------------------------------------------------------------------
-
-
 def table(promises: Sequence[Promise]) -> str:
     """Markdown: a row for each case, and one for all.
 
     An error is how far `eta_ms` was off, as a share of the wait, of waits longer than a second.
     """
-    lines = [
-        "| | promises | median wait, s | began before `eta_p90_ms` | median error of `eta_ms` |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     cases: defaultdict[str, list[Promise]] = defaultdict(list)
     for promise in promises:
         cases[promise.case].append(promise)
@@ -195,8 +183,8 @@ def table(promises: Sequence[Promise]) -> str:
         kept = sum(one.came_s <= one.p90_s for one in some) / len(some)
         errors = [abs(one.came_s - one.eta_s) / one.came_s for one in some if one.came_s > 1]
         error = f"{statistics.median(errors):.0%}" if errors else ""
-        lines.append(f"| {case} | {len(some)} | {wait_s:.1f} | {kept:.0%} | {error} |")
-    return "\n".join(lines)
+        rows.append((case, len(some), f"{wait_s:.1f}", f"{kept:.0%}", error))
+    return tables.table(" | promises | median wait, s | began before `eta_p90_ms` | median error of `eta_ms`", rows)
 
 
 def main() -> None:
@@ -204,9 +192,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="of cold starts and bursts")
     options = parser.parse_args()
     with working_folder("waits-") as folder, parlance(folder, PARLANCE_IDLE_S=str(IDLE_S)) as server:
-        promises = asyncio.run(measure(server, flood_key(next(folder.glob("home-*"))), options.rounds))
-    print(table(promises))
-    print(f"\nload average {os.getloadavg()[0]:.1f}")
+        promises = asyncio.run(measure(server, flood_key(server), options.rounds))
+    tables.show(table(promises))
 
 
 if __name__ == "__main__":

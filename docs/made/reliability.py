@@ -50,9 +50,19 @@ def _lines(rows: Iterable[Row]) -> Iterable[str]:
         for row in attacked:
             fault, _, way = row["fault"].partition(": ")
             ways.setdefault(fault, []).append(way)
-        faults = "; ".join(f"{fault} {' and '.join(filter(None, each))}".strip() for fault, each in ways.items())
+        faults = _joined(f"{fault} {' and '.join(filter(None, each))}".strip() for fault, each in ways.items())
         seconds = [row["normal_s"] for row in attacked if row["normal_s"] is not None]
         tests = dict.fromkeys(row["held_by"] for row in attacked if row["held_by"])
         cells = [promise, faults, sum(row["times"] for row in attacked), sum(row["lost"] for row in attacked)]
         cells += [f"{max(seconds):.0f} s" if seconds else "", ", ".join(f"`{test}`" for test in tests)]
         yield f"| {' | '.join(map(str, cells))} |"
+
+
+def _joined(faults: Iterable[str]) -> str:
+    """Faults as a list in which what several have in common stands once: `A amid X; Y`, `X, Y changed by chance`."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for fault in faults:
+        head, amid, rest = fault.rpartition(" amid ")
+        name, end, _ = rest.partition(" changed by chance")
+        alike.setdefault((head + amid, end), []).append(name)
+    return "; ".join(f"{head}{(', ' if end else '; ').join(names)}{end}" for (head, end), names in alike.items())

@@ -34,11 +34,13 @@ def section(title: str, model: type[BaseModel], without: Container[str] = ("id",
     schema = model.model_json_schema()
     required, says = set(schema.get("required", ())), dict(_meanings(model))
     lines = [f"\n## {title}\n", "| key | type | default | what it is |", "|---|---|---|---|"]
+    rows: dict[str, list[str]] = {}
     for name, field in schema["properties"].items():
         if name in without:
             continue
         value = "required" if name in required else "" if "$ref" in field else default(field)
-        lines.append(f"| `{name}` | {_unlinked(words(field))} | {value} | {says.get(name, '')} |")
+        rows.setdefault(f"{_unlinked(words(field))} | {value} | {says.get(name, '')}", []).append(f"`{name}`")
+    lines += [f"| {', '.join(names)} | {row} |" for row, names in rows.items()]
     return "\n".join(lines) + "\n"
 
 

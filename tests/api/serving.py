@@ -1,7 +1,6 @@
 """Serves the app over a socket, bodies as in a replica of Serve: `python -m tests.api.serving HOME [BLOBS_URL]`.
 
-Prints its port and a key of each of two organisations, with every scope but those of operators; ends when its input
-does.
+Prints its port and a key with every scope, and ends when its input does.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from contract.access import OPERATORS, Scope
+from contract.access import Scope
 from contract.catalog import Catalog
 from deployments.ingress.app import build_app
 from deployments.ingress.console import Console
@@ -21,7 +20,7 @@ from state import State, open_state
 from tests.api.conftest import Api, client_of
 from tests.api.engines import local_engines
 from tests.api.ports import at_port
-from tests.catalogs import embedded
+from tests.catalogs import behaving, chat
 
 
 @asynccontextmanager
@@ -41,12 +40,10 @@ async def listening(catalog: Catalog, state: State) -> AsyncIterator[tuple[int, 
 async def main(home: Path, blobs_url: str | None) -> None:
     """Serves until the input ends."""
     state = await open_state(home, blobs_url=blobs_url)
-    async with listening(embedded(), state) as (port, service):
-        api, keys = Api(service, client_of(service)), []
-        for name in ("acme", "other"):
-            await api.organisation(name)
-            keys.append(await api.key(*(frozenset(Scope) - OPERATORS), org=name))
-        sys.stdout.write(f"{port} {' '.join(keys)}\n")
+    async with listening(behaving(obedient=chat("obedient")), state) as (port, service):
+        api = Api(service, client_of(service))
+        await api.organisation("acme")
+        sys.stdout.write(f"{port} {await api.key(*Scope)}\n")
         sys.stdout.flush()
         await asyncio.to_thread(sys.stdin.read)
 

@@ -388,7 +388,7 @@ def test_eight_uploads_at_once_do_not_grow_the_server_by_what_they_bring(
         settings = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1", "OMP_NUM_THREADS": "1", **settings_of(bucket)}
         with subprocess.Popen(command, cwd=ROOT, env=os.environ | settings, **pipes) as process:
             assert process.stdout is not None
-            port, key, _ = process.stdout.readline().split()
+            port, key = process.stdout.readline().split()
             address, headers = f"http://127.0.0.1:{port}", {"authorization": f"Bearer {key}"}
             assert upload(1) == 200
             before = memory_of(process, "VmRSS")

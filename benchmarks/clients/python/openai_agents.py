@@ -36,23 +36,22 @@ def agent(model: object, **options: object) -> Agent:
     )
 
 
-def kinds(result: object) -> list[str]:
-    """What happened, in order."""
-    return [item.type for item in result.new_items]
+async def calls_its_tool(model: type) -> None:
+    """A run over a wire looks first."""
+    async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
+        result = await Runner.run(agent(model(MODEL, client)), ASK)
+    kinds = [item.type for item in result.new_items]
+    assert kinds[:2] == ["tool_call_item", "tool_call_output_item"], kinds
 
 
 @step("a run with a tool, over chat")
 async def over_chat():
-    async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
-        result = await Runner.run(agent(OpenAIChatCompletionsModel(MODEL, client)), ASK)
-    assert kinds(result)[:2] == ["tool_call_item", "tool_call_output_item"], kinds(result)
+    await calls_its_tool(OpenAIChatCompletionsModel)
 
 
 @step("a run with a tool, over responses")
 async def over_responses():
-    async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
-        result = await Runner.run(agent(OpenAIResponsesModel(MODEL, client)), ASK)
-    assert kinds(result)[:2] == ["tool_call_item", "tool_call_output_item"], kinds(result)
+    await calls_its_tool(OpenAIResponsesModel)
 
 
 @step("a streamed run")

@@ -8,17 +8,14 @@ from openai import AsyncOpenAI, OpenAI
 from steps import run, step
 
 BASE_URL, KEY = f"{os.environ['PARLANCE_URL']}/v1", os.environ["PARLANCE_KEY"]
-GERMAN_UNLESS_SAID = {"language": "en"}
+MORNING = {"model": "tts-1", "voice": "F1", "input": "Good morning.", "extra_body": {"language": "en"}}
 
 client = OpenAI(base_url=BASE_URL, api_key=KEY)
 
 
 def spoken(form: str = "wav") -> bytes:
     """A short sentence."""
-    reply = client.audio.speech.create(
-        model="tts-1", voice="F1", input="Good morning.", response_format=form, extra_body=GERMAN_UNLESS_SAID
-    )
-    return reply.content
+    return client.audio.speech.create(**MORNING, response_format=form).content
 
 
 @step("speech")
@@ -29,19 +26,14 @@ def speech():
 
 @step("streamed speech")
 def speech_streamed():
-    voice = client.audio.speech.with_streaming_response
-    with voice.create(
-        model="tts-1", voice="F1", input="Good morning.", response_format="mp3", extra_body=GERMAN_UNLESS_SAID
-    ) as reply:
+    with client.audio.speech.with_streaming_response.create(**MORNING, response_format="mp3") as reply:
         assert sum(len(piece) for piece in reply.iter_bytes()) > 1_000
 
 
 @step("speech, async")
 async def speech_async():
     async with AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as anew:
-        reply = await anew.audio.speech.create(
-            model="tts-1", voice="F1", input="Good morning.", response_format="wav", extra_body=GERMAN_UNLESS_SAID
-        )
+        reply = await anew.audio.speech.create(**MORNING, response_format="wav")
     assert reply.content.startswith(b"RIFF")
 
 

@@ -56,17 +56,20 @@ def streamed():
     assert "".join(deltas) == response.output_text
 
 
-@step("tools, there and back")
-def tools():
-    first = client.responses.create(
-        model=MODEL, input=ASK, tools=[WEATHER], tool_choice="required", max_output_tokens=100
-    )
+def there_and_back(tool: dict):
+    """The call of a tool, once its result was sent and answered."""
+    first = client.responses.create(model=MODEL, input=ASK, tools=[tool], tool_choice="required", max_output_tokens=100)
     call = next(item for item in first.output if item.type == "function_call")
-    assert json.loads(call.arguments)["city"] in {"Paris", "Rome"}
     result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
     turns = [{"role": "user", "content": ASK}, *first.output, result]
-    second = client.responses.create(model=MODEL, input=turns, tools=[WEATHER], max_output_tokens=20)
+    second = client.responses.create(model=MODEL, input=turns, tools=[tool], max_output_tokens=20)
     assert second.status in {"completed", "incomplete"}
+    return call
+
+
+@step("tools, there and back")
+def tools():
+    assert json.loads(there_and_back(WEATHER).arguments)["city"] in {"Paris", "Rome"}
 
 
 @step("answers as a pydantic type")
@@ -92,16 +95,8 @@ def web_search():
 
 @step("tools in a namespace, there and back")
 def namespace():
-    group = {"type": "namespace", "name": "sky", "description": "What the sky does.", "tools": [WEATHER]}
-    first = client.responses.create(
-        model=MODEL, input=ASK, tools=[group], tool_choice="required", max_output_tokens=100
-    )
-    call = next(item for item in first.output if item.type == "function_call")
+    call = there_and_back({"type": "namespace", "name": "sky", "description": "The sky.", "tools": [WEATHER]})
     assert (call.namespace, call.name) == ("sky", "weather")
-    result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
-    turns = [{"role": "user", "content": ASK}, *first.output, result]
-    second = client.responses.create(model=MODEL, input=turns, tools=[group], max_output_tokens=20)
-    assert second.status in {"completed", "incomplete"}
 
 
 @step("a web search and nothing else", cannot="OpenAI runs it itself; bring your own", error="400")

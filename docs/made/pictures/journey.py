@@ -18,8 +18,8 @@ STEPS = (
 
 def journey() -> str:
     """The steps, and the time to the first token in three states of the engine."""
-    gateway_ms = _cell("gateway.md", "case", ("unary, 1", "Parlance"), 5)
-    alone_ms, among_ms = (_cell("chat.md", "streams", (streams, "Parlance"), 4) for streams in ("1", "16"))
+    gateway_ms = _cell("gateway.md", "case", ("unary, 1", "Parlance"), 4)
+    alone_ms, among_ms = (_cell("chat.md", "streams", (streams, "Parlance"), 3) for streams in ("1", "16"))
     start = rows(SPEED / "cold_start.md", "with the fork server | first answer s")[0]
     phases_s = [numbers(start[column])[0] for column in (2, 3, 4, 5)]
     drawing = Drawing(
