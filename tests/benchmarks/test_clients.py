@@ -87,6 +87,11 @@ def test_in_ci_what_could_not_be_tried_has_failed(
     assert is_well(held) is well
 
 
+def test_without_node_its_programs_are_not_run(runner: Runner) -> None:
+    node = next(program for program in PROGRAMS if not program.is_python)
+    assert {(one.passed, one.says) for one in runner.run(node)} == {(None, "no Node here")}
+
+
 def test_a_client_that_is_a_part_of_the_service_runs_in_its_environment(tmp_path: Path) -> None:
     runner = Runner("http://127.0.0.1:1", "a-key", tmp_path / "no/python", None)
     assert tried(runner, tmp_path, f"{NEVER}run()\n", is_ours=True) == [("never", True, "")]

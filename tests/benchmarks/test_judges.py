@@ -70,7 +70,7 @@ def test_two_who_speak_at_once_share_a_row_and_invented_text_has_its_own() -> No
 
 
 def test_time_is_counted_once() -> None:
-    assert union([(3, 4), (0, 2), (1, 3)]) == [(0, 4)]
+    assert union([(3, 4), (0, 2), (1, 3), (0.2, 0.5)]) == [(0, 4)]
     assert within([(0, 2), (5, 6)], [(1, 5.5)]) == 1.5
 
 

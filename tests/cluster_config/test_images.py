@@ -52,6 +52,14 @@ def test_nobody_is_root_each_tells_how_it_is_and_what_installs_stays_behind() ->
         assert not re.search(r"\b(pip install|make|git clone)\b", text), target
 
 
+def test_what_is_copied_is_there() -> None:
+    copied = re.findall(r"^COPY (?!--from)(\S+) \S+$", TEXT, re.MULTILINE)
+    assert copied
+    assert all((ROOT / path).exists() for path in copied)
+    from_stages = re.findall(r"^COPY --from=(\S+) ", TEXT, re.MULTILINE)
+    assert set(from_stages) <= STAGES.keys()
+
+
 def test_only_what_is_listed_reaches_an_image() -> None:
     lines = [line for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if not line.startswith("#")]
     assert lines[0] == "*"
