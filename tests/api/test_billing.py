@@ -178,6 +178,24 @@ async def test_a_limit_of_the_user_ends_its_streams_only(api: Api, pass_cache_ti
         assert '"user_spend_limit"' in (await asking).text
 
 
+async def test_a_limit_with_room_is_held_against_and_lets_the_stream_go_on(
+    api: Api, pass_cache_time: Callable[[], None]
+) -> None:
+    asking = await streaming(api)
+    await api.limit(10**9)
+    pass_cache_time()
+    async with asyncio.timeout(15):
+        while not (await api.spend())["held_micro_eur"]:
+            assert not asking.done()
+    asking.cancel()
+    await asyncio.wait([asking])
+    async with asyncio.timeout(15):
+        while (spend := await api.spend())["held_micro_eur"]:
+            assert asking.done(), "its bill is still being written"
+    (line,) = await api.usage()
+    assert (spend["spent_micro_eur"], spend["held_micro_eur"]) == (line.cost_micro_eur, 0)
+
+
 async def test_a_key_that_is_revoked_ends_its_streams(api: Api, pass_cache_time: Callable[[], None]) -> None:
     key = await api.key(Scope.CHAT)
     asking = await streaming(api, key)

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from contract.errors import STATE_UNAVAILABLE, ApiError
-from contract.limits import MIB, UPLOAD_BYTES, UPLOAD_S, UPLOADS_OF_ORGANISATION
+from contract.limits import MIB, SPARE_BYTES, UPLOAD_BYTES, UPLOAD_S, UPLOADS_OF_ORGANISATION
 from contract.transcription.uploads import RECORDING_TYPES
 from deployments.ingress.front.bodies import with_stall_limit
 from deployments.ingress.routes import files
@@ -280,9 +280,12 @@ async def test_503_more_uploads_at_once_than_a_process_may(api: Api) -> None:
             refused(await put(api, fourth), 503, "overloaded")
 
 
-async def test_503_a_disk_that_takes_nothing(api: Api, tmp_path: Path) -> None:
-    """One that is full: tests/state/test_tickets.py."""
-    ticket = await ticket_of(api)
+async def test_503_a_disk_that_fills_up_while_a_recording_comes_or_takes_nothing(api: Api, tmp_path: Path) -> None:
+    ticket, left = await ticket_of(api, 300), iter([SPARE_BYTES + 100, SPARE_BYTES + 99])
+    api.state.blobs = FolderBlobs(tmp_path / "bytes", lambda folder: next(left))
+    reply = await put(api, ticket, in_pieces(bytes(100), bytes(100), bytes(100)))
+    refused(reply, 503, "state_unavailable", says="disk for recordings is full")
+    assert (await state_of(api, ticket), stored(tmp_path)) == ("issued", [])
     api.state.blobs = FolderBlobs(tmp_path / "bytes")
     (tmp_path / "bytes" / UNFINISHED).rmdir()
     refused(await put(api, ticket), 503, "state_unavailable")
