@@ -35,7 +35,7 @@ CAPABILITIES = sorted(frozenset(Scope) - OPERATORS)
 PANELS = [
     (name, row, panel) for name in ("overview", "capabilities") for row in DASHBOARDS[name] for panel in row.panels
 ]
-"""Without those of GPUs: tests/models/llm/test_process_engine.py has what they ask for."""
+"""Without those of GPUs: tests/models/llm/test_engine.py has what they ask for."""
 
 
 def asked(row: Row, expression: str) -> Iterator[str]:

@@ -1,15 +1,14 @@
-"""Gemma 4 with tiny random weights, in the folder that vLLM loads: `python -m tests.twins.gemma4 FOLDER VARIANT`.
+"""Gemma 4 with tiny random weights, in the folder that vLLM loads.
 
 Every part is there and is of its true class: attention over a window beside attention over all, the experts, the part
 that sees, the processor, a tokenizer of Gemma's kind. Only sizes differ, and the vocabulary is letters.
 
-VARIANT is `unified`, which sees and hears without a part of its own for it (12B), or `experts` (26B A4B).
+A variant is `unified`, which sees and hears without a part of its own for it (12B), or `experts` (26B A4B).
 The chat template is ours, in the form that Google documents; the published one comes with the published weights.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,3 @@ def tokenizer() -> Any:
     words.add_special_tokens({"additional_special_tokens": list(CONTROL)})
     words.chat_template = Path(__file__).with_name("gemma4.jinja").read_text("utf-8")
     return words
-
-
-if __name__ == "__main__":
-    make(Path(sys.argv[1]), sys.argv[2])

@@ -10,9 +10,7 @@ The stanza is the one of production, as `on_cpu` leaves it; the adapter is the o
 from __future__ import annotations
 
 import asyncio
-import base64
 import gc
-import io
 import json
 import sys
 import traceback
@@ -31,7 +29,9 @@ from contract.wires import contents
 from models.chat import adapter
 from models.llm.plain_text import PlainText
 from models.options import adapter_of, check
+from tests.models.chat.smollm2.asking import calls_of, text_of
 from tests.models.decisions.tiny_scorers import QUESTIONS, job
+from tests.models.pictures import address, flat
 from tests.twins import gemma4, qwen35
 from tests.twins.on_cpu import on_cpu
 from tests.twins.recorded import RECORDED, TOOLS, Recorded
@@ -57,11 +57,7 @@ def family(model: Any) -> str:
 
 
 def picture(colour: str) -> str:
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.new("RGB", (96, 96), colour).save(file, "png")
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    return address(flat(colour, (96, 96)))
 
 
 def ask(model: ChatModel, content: Any, **fields: Any) -> ChatJob:
@@ -158,7 +154,12 @@ async def recorded(engine: Any, model: ChatModel, one: Recorded) -> dict[str, An
             "calls": [call["function"] for call in message.get("tool_calls", [])],
             "finish_reason": whole["finish_reason"],
         },
-        "streamed": added_up(streamed),
+        "streamed": {
+            "content": text_of(streamed),
+            "reasoning": text_of(streamed, field="reasoning_content") or None,
+            "calls": calls_of(streamed),
+            "finish_reason": streamed[-1]["choices"][0]["finish_reason"],
+        },
     }
 
 
@@ -177,21 +178,6 @@ async def written(engine: Any, text: str, given: Any, params: Any) -> AsyncItera
         yield RequestOutput(
             "recorded", None, list(given["prompt_token_ids"]), None, [output], last, num_cached_tokens=0
         )
-
-
-def added_up(events: list[dict[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {"content": None, "reasoning": None, "calls": [], "finish_reason": None}
-    for choice in (choice for event in events for choice in event["choices"]):
-        delta = choice["delta"]
-        for name, field in (("content", "content"), ("reasoning", "reasoning_content")):
-            if delta.get(field):
-                made[name] = (made[name] or "") + delta[field]
-        for part in delta.get("tool_calls", []):
-            if part["index"] == len(made["calls"]):
-                made["calls"].append({"name": part["function"]["name"], "arguments": ""})
-            made["calls"][part["index"]]["arguments"] += part["function"].get("arguments") or ""
-        made["finish_reason"] = choice["finish_reason"] or made["finish_reason"]
-    return made
 
 
 async def decision_facts(engine: Any, model: DecisionModel) -> dict[str, Any]:

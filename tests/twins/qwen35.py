@@ -1,4 +1,4 @@
-"""Qwen3.5 with tiny random weights, in the folder that vLLM loads: `python -m tests.twins.qwen35 FOLDER`.
+"""Qwen3.5 with tiny random weights, in the folder that vLLM loads.
 
 Every part is there and is of its true class: linear attention beside attention over all, the part that sees, the
 processor, a tokenizer of Qwen's kind. Only sizes differ, and the vocabulary is letters. Qwen3.8 27B is taken to be of
@@ -9,7 +9,6 @@ The chat template is ours, in the family's form; the published one comes with th
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,3 @@ def tokenizer() -> Any:
     words.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in MARKS])
     words.chat_template = Path(__file__).with_name("qwen35.jinja").read_text("utf-8")
     return words
-
-
-if __name__ == "__main__":
-    make(Path(sys.argv[1]))

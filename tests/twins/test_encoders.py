@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import configs
 import models
 from benchmarks.speed import asks
 from benchmarks.speed.asks import ASKS
-from contract.catalog import Model
+from contract.catalog import EmbeddingModel, Model
 from contract.embeddings import Embeddings, EmbeddingsJob
 from contract.rerank import RerankJob
 from models.embeddings import TransformerEmbedder
@@ -22,8 +23,6 @@ from models.rerank import CrossEncoderReranker
 from tests.twins import supertonic, whisper
 from tests.twins.encoders import make
 from tests.twins.on_cpu import on_cpu
-
-pytestmark = pytest.mark.usefixtures("libraries")
 
 CATALOG = configs.load("production")
 EMBEDDINGS = [model for model in CATALOG.embeddings.values() if model.serving]
@@ -35,6 +34,18 @@ def start(model: Model, folder: Path) -> Any:
     check(model)
     assert model.serving
     return adapter_of(model)(on_cpu(model), make(folder / model.id, str(model.serving.weights)))
+
+
+@pytest.fixture(scope="module")
+def libraries() -> None:
+    """torch and the heavy half of transformers, imported once. To look for garbage meanwhile takes some seconds."""
+    gc.disable()
+    try:
+        import torch  # noqa: F401
+        from transformers import AutoModel, GenerationMixin  # noqa: F401
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +61,11 @@ def matrix(found: Embeddings) -> np.ndarray:
     return np.frombuffer(found.vectors, "<f4").reshape(-1, found.dimensions)
 
 
-@pytest.mark.parametrize("id", [model.id for model in EMBEDDINGS])
-async def test_vectors_are_as_the_catalogue_says(engines: dict[str, Any], id: str) -> None:
-    model, engine = CATALOG.embeddings[id], engines[id]
+@pytest.mark.parametrize("model", EMBEDDINGS, ids=lambda model: model.id)
+async def test_vectors_are_as_the_catalogue_says_and_a_text_beyond_the_window_is_cut(
+    engines: dict[str, Any], model: EmbeddingModel
+) -> None:
+    engine = engines[model.id]
     assert isinstance(engine, TransformerEmbedder)
     found = matrix(await engine.embed(EmbeddingsJob(tuple(TEXTS))))
     assert found.shape == (len(TEXTS), model.dimensions)
@@ -61,12 +74,15 @@ async def test_vectors_are_as_the_catalogue_says(engines: dict[str, Any], id: st
     alone = np.concatenate([matrix(await engine.embed(EmbeddingsJob((text,)))) for text in TEXTS])
     assert (found * alone).sum(1).min() > 0.999, "a neighbour's padding moves no vector"
     assert (found[0] * found[2]).sum() < 0.999
+    (item,) = await engine.sentences.encoder.encode(["a1" * model.context_window])
+    assert len(item) == model.context_window
+    assert item.cut > 0
 
 
-@pytest.mark.parametrize(("id", "pooling"), [("bge-m3", "cls"), ("nomic-embed-code", "lasttoken")])
-def test_pooling_is_the_published_one(engines: dict[str, Any], id: str, pooling: str) -> None:
-    head = engines[id].sentences.head
-    assert (head.pooling, head.normalise) == (pooling, True)
+def test_pooling_is_the_published_one(engines: dict[str, Any]) -> None:
+    for id, pooling in (("bge-m3", "cls"), ("nomic-embed-code", "lasttoken")):
+        head = engines[id].sentences.head
+        assert (head.pooling, head.normalise) == (pooling, True)
 
 
 async def test_the_prompt_of_a_query_is_read(engines: dict[str, Any]) -> None:
@@ -80,14 +96,6 @@ async def test_the_prompt_of_a_query_is_read(engines: dict[str, Any]) -> None:
     assert (with_prompt * without).sum() < 0.999
 
 
-@pytest.mark.parametrize("id", [model.id for model in EMBEDDINGS])
-async def test_a_text_beyond_the_window_is_cut(engines: dict[str, Any], id: str) -> None:
-    encoder = engines[id].sentences.encoder
-    (item,) = await encoder.encode(["a1" * CATALOG.embeddings[id].context_window])
-    assert len(item) == CATALOG.embeddings[id].context_window
-    assert item.cut > 0
-
-
 async def test_a_reranker_reads_query_and_document_together(engines: dict[str, Any]) -> None:
     engine = engines["bge-reranker-base"]
     assert isinstance(engine, CrossEncoderReranker)
@@ -99,13 +107,13 @@ async def test_a_reranker_reads_query_and_document_together(engines: dict[str, A
     assert engine.encoder.window == CATALOG.rerank["bge-reranker-base"].context_window
 
 
-@pytest.mark.parametrize("id", [model.id for model in (*EMBEDDINGS, *RERANKERS)])
-async def test_what_is_asked_on_a_gpu_can_be_asked(engines: dict[str, Any], id: str) -> None:
-    model = CATALOG.embeddings.get(id) or CATALOG.rerank[id]
-    kinds = ["documents"] if id in CATALOG.rerank else ["passages", "query"]
-    assert [one.what for one in await ASKS[model.noun](engines[id], model, None)] == kinds
+async def test_what_is_asked_on_a_gpu_can_be_asked(engines: dict[str, Any]) -> None:
+    for model in (*EMBEDDINGS, *RERANKERS):
+        kinds = ["documents"] if model in RERANKERS else ["passages", "query"]
+        assert [one.what for one in await ASKS[model.noun](engines[model.id], model, None)] == kinds, model.id
 
 
+@pytest.mark.usefixtures("libraries")
 async def test_twins_of_speech_and_transcription_answer_what_is_asked_on_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

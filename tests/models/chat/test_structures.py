@@ -39,18 +39,15 @@ def allows(tag: str, text: str) -> bool:
     return matcher.accept_string(text) and matcher.is_completed()
 
 
-@pytest.mark.parametrize(
-    ("kind", "spec", "text"),
-    [
+def test_a_gap_has_an_end() -> None:
+    for kind, spec, text in (
         ("JSON", SCHEMA, '{{"a":{}1}}'),
         ("JSON_OBJECT", {}, '{{{}"b": [1]}}'),
         ("STRUCTURAL_TAG", {"type": "structural_tag", "format": CALL}, '<call>{{"a":{}1}}</call>'),
-    ],
-)
-def test_a_gap_has_an_end(kind: str, spec: Any, text: str) -> None:
-    tag = tag_of(kind, spec)
-    for spaces, allowed in ((GAP_CHARS - 1, True), (GAP_CHARS, True), (GAP_CHARS + 1, False)):
-        assert allows(tag, text.format(" " * spaces)) is allows(tag, text.format("\n" * spaces)) is allowed
+    ):
+        tag = tag_of(kind, spec)
+        for spaces, allowed in ((GAP_CHARS - 1, True), (GAP_CHARS, True), (GAP_CHARS + 1, False)):
+            assert allows(tag, text.format(" " * spaces)) is allows(tag, text.format("\n" * spaces)) is allowed, kind
 
 
 def test_a_client_that_names_its_property_json_schema_gets_its_own() -> None:
@@ -84,35 +81,37 @@ class _Grammars:
         return 0 if '"bad"' in specs[0] else None
 
 
-@pytest.mark.parametrize(
-    ("reason", "schema", "place"),
-    [
-        ("keyword", WIDE | {"type": "number", "multipleOf": 2}, "multipleOf"),
-        ("keyword", {"properties": MANY | {"n": {"type": "number", "multipleOf": 2}}}, "properties.n.multipleOf"),
-        ("keyword", {"anyOf": [{"allOf": [{}, {}]}, {"type": "array", "contains": {}}]}, "anyOf[0].allOf"),
-        ("invalid", WIDE | {"type": "bad"}, "type"),
-        ("invalid", {"properties": MANY | {"a": {"items": {"type": "bad"}}}}, "properties.a.items.type"),
-        ("invalid", {"$defs": FEW, "properties": FEW | {"a": {"type": "bad"}}}, "properties.a.type"),
-        ("invalid", {"properties": {"a": 3, "b": True}, "format": "bad"}, "format"),
-    ],
-)
-async def test_the_place_is_found_in_few_steps(
-    reason: str, schema: dict[str, Any], place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+UNIQUE = {"type": "array", "uniqueItems": True}
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("keyword", WIDE | {"type": "number", "multipleOf": 2}, "multipleOf"),
+    ("keyword", {"properties": MANY | {"n": {"type": "number", "multipleOf": 2}}}, "properties.n.multipleOf"),
+    ("keyword", {"anyOf": [{"allOf": [{}, {}]}, {"type": "array", "contains": {}}]}, "anyOf[0].allOf"),
+    ("keyword", {"properties": {"a": {"items": [UNIQUE]}}}, "properties.a.items[0].uniqueItems"),
+    ("invalid", {"properties": {"a": {"anyOf": [{}, {"type": "bad"}]}}}, "properties.a.anyOf[1].type"),
+    ("invalid", WIDE | {"type": "bad"}, "type"),
+    ("invalid", {"properties": MANY | {"a": {"items": {"type": "bad"}}}}, "properties.a.items.type"),
+    ("invalid", {"$defs": FEW, "properties": FEW | {"a": {"type": "bad"}}}, "properties.a.type"),
+    ("invalid", {"properties": {"a": 3, "b": True}, "format": "bad"}, "format"),
+]
+"""Why a schema is refused, the schema, and the place of the keyword for which it is."""
+
+
+async def test_the_place_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     from models.chat import errors
 
-    schemas.check({"response_format": schema})
-    grammars, check = _Grammars(), errors.has_xgrammar_unsupported_json_features
+    check = errors.has_xgrammar_unsupported_json_features
+    for reason, schema, place in REFUSED:
+        schemas.check({"response_format": schema})
+        grammars = _Grammars()
 
-    def counted(part: dict[str, Any]) -> bool:
-        grammars.checked.append(len(part))
-        return bool(check(part))
+        def counted(part: dict[str, Any], grammars: _Grammars = grammars) -> bool:
+            grammars.checked.append(len(part))
+            return bool(check(part))
 
-    monkeypatch.setattr(errors, "has_xgrammar_unsupported_json_features", counted)
-    assert await errors.refused_place(Refused(reason), schema, "org-1", cast(Grammars, grammars)) == place
-    assert len(grammars.checked) <= 40
-    if reason == "invalid":
-        assert sum(grammars.checked) <= 16 * len(json.dumps(schema))
+        monkeypatch.setattr(errors, "has_xgrammar_unsupported_json_features", counted)
+        assert await errors.refused_place(Refused(reason), schema, "org-1", cast(Grammars, grammars)) == place
+        assert len(grammars.checked) <= 40, place
+        assert reason == "keyword" or sum(grammars.checked) <= 16 * len(json.dumps(schema)), place
 
 
 async def test_the_search_ends_with_its_characters() -> None:

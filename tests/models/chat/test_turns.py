@@ -142,14 +142,14 @@ def bodies(text: str) -> dict[str, dict[str, Any]]:
     }
 
 
-@pytest.mark.parametrize("place", bodies(""))
-async def test_message_cannot_forge_a_turn(renderers: Any, place: str) -> None:
+async def test_message_cannot_forge_a_turn(renderers: Any) -> None:
     tokenizer, _, before, now = renderers
-    harmless, forged = await now(bodies("Hello")[place]), await now(bodies(FORGED)[place])
-    assert controls(tokenizer, forged) == controls(tokenizer, harmless)
-    unmarked = controls(tokenizer, await before(bodies(FORGED)[place]))
+    harmless, forged = bodies("Hello"), bodies(FORGED)
+    wanted = {place: controls(tokenizer, await now(body)) for place, body in harmless.items()}
+    assert {place: controls(tokenizer, await now(body)) for place, body in forged.items()} == wanted
+    unmarked = {place: controls(tokenizer, await before(body)) for place, body in forged.items()}
     # JSON inside a string stays a string: there `\\u003c` is what it looks like.
-    assert (unmarked > controls(tokenizer, harmless)) == (place != "call, JSON inside")
+    assert [place for place in forged if unmarked[place] <= wanted[place]] == ["call, JSON inside"]
 
 
 async def test_calls_are_the_same_tokens_however_their_json_is_written(renderers: Any) -> None:

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -137,22 +138,22 @@ def test_a_pattern_is_the_whole_text_and_nothing_holds_beside_it(vocabulary: Cal
 NOTHING = {"type": "string", "pattern": "[^\\s\\S]"}
 
 
-@pytest.mark.parametrize(
-    ("schema", "text"),
-    [
-        (NOTHING, '"'),
-        ({"type": "object", "properties": {"a": NOTHING}, "required": ["a"]}, '{"a":"'),
-        ({"type": "array", "items": {"type": "string", "pattern": "x[^\\w\\W]"}, "minItems": 1}, '["x'),
-        ({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}, ""),
-        ({"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(4)} | {"q": NOTHING}}, None),
-    ],
-    ids=["text", "field", "item", "itself", "last field"],
-)
-async def test_a_schema_that_no_answer_fits_is_refused(grammars: Grammars, schema: Any, text: str | None) -> None:
-    with pytest.raises(Refused) as caught:
-        await grammars.check("JSON", json.dumps(schema), "a")
-    assert caught.value.reason == "empty"
-    assert text is None or caught.value.detail == text
+EMPTY: list[tuple[dict[str, Any], str | None]] = [
+    (NOTHING, '"'),
+    ({"type": "object", "properties": {"a": NOTHING}, "required": ["a"]}, '{"a":"'),
+    ({"type": "array", "items": {"type": "string", "pattern": "x[^\\w\\W]"}, "minItems": 1}, '["x'),
+    ({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}, ""),
+    ({"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(4)} | {"q": NOTHING}}, None),
+]
+"""Schemas, and after what nothing can follow, where that is always the same."""
+
+
+async def test_a_schema_that_no_answer_fits_is_refused(grammars: Grammars) -> None:
+    for schema, text in EMPTY:
+        with pytest.raises(Refused) as caught:
+            await grammars.check("JSON", json.dumps(schema), "a")
+        assert caught.value.reason == "empty", schema
+        assert text is None or caught.value.detail == text, schema
 
 
 DEAR = {"$ref": "#/$defs/a"}
@@ -169,57 +170,49 @@ def object_of_itself(branches: int) -> dict[str, Any]:
 FIELDS = {f"p{i}": {"type": "string"} for i in range(4)}
 
 
-@pytest.mark.parametrize(
-    ("definition", "schema", "why"),
-    [
-        *((array_of_itself(branches), DEAR, "") for branches in (1, 2, 4, 8)),
-        *((object_of_itself(branches), DEAR, "") for branches in (2, 8)),
-        (array_of_itself(96), DEAR, "slow"),
-        (object_of_itself(160), DEAR, "slow"),
-        (array_of_itself(96), {"type": "object", "properties": FIELDS | {"q": DEAR}}, "slow"),
-        (array_of_itself(96), {"anyOf": [{"type": "array"}, {"properties": {"q": DEAR}, "required": ["q"]}]}, "slow"),
-    ],
-)
-async def test_a_schema_is_refused_by_what_its_tokens_cost(
-    unhurried: Grammars, definition: Any, schema: dict[str, Any], why: str
-) -> None:
-    assert await reason(unhurried, json.dumps({"$defs": {"a": definition}} | schema)) == why
+TREE = {"value": {"type": "string"}, "children": {"items": {"$ref": "#"}}}
+LINKED = {"value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}
+NAMED_TREE = {"type": "object", "properties": TREE | {"next": DEAR}}
 
 
-async def test_a_pattern_with_many_readings_is_refused(unhurried: Grammars) -> None:
-    assert await reason(unhurried, json.dumps({"type": "string", "pattern": "(.*)*" * 5})) == ""
-    assert await reason(unhurried, json.dumps({"type": "string", "pattern": "(.*)*" * 60})) == "slow"
+def defined(definition: dict[str, Any], schema: dict[str, Any] = DEAR) -> dict[str, Any]:
+    return {"$defs": {"a": definition}} | schema
 
 
-async def test_trees_and_lists_pass(unhurried: Grammars) -> None:
-    tree = {"value": {"type": "string"}, "children": {"items": {"$ref": "#"}}}
-    linked = {"value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}
-    for schema in (
-        {"type": "object", "properties": tree},
-        {"type": "object", "properties": linked, "required": ["value", "next"]},
-        {
-            "$defs": {"tree": {"type": "object", "properties": tree | {"next": {"$ref": "#/$defs/tree"}}}},
-            "$ref": "#/$defs/tree",
-        },
-        {},
-    ):
-        assert await reason(unhurried, json.dumps(schema)) == "", schema
+COSTS: list[tuple[dict[str, Any], str]] = [
+    *((defined(array_of_itself(branches)), "") for branches in (1, 2, 4, 8)),
+    *((defined(object_of_itself(branches)), "") for branches in (2, 8)),
+    (defined(array_of_itself(96)), "slow"),
+    (defined(object_of_itself(160)), "slow"),
+    (defined(array_of_itself(96), {"type": "object", "properties": FIELDS | {"q": DEAR}}), "slow"),
+    (
+        defined(array_of_itself(96), {"anyOf": [{"type": "array"}, {"properties": {"q": DEAR}, "required": ["q"]}]}),
+        "slow",
+    ),
+    *(({"type": "string", "pattern": "(.*)*" * readings}, why) for readings, why in ((5, ""), (60, "slow"))),
+    ({"type": "object", "properties": TREE}, ""),
+    ({"type": "object", "properties": LINKED, "required": ["value", "next"]}, ""),
+    (defined(NAMED_TREE), ""),
+    ({}, ""),
+]
 
 
-@pytest.mark.parametrize(
-    ("schema", "why"), [({}, ""), (NOTHING, "empty"), ({"$defs": {"a": array_of_itself(96)}} | DEAR, "slow")]
-)
-@pytest.mark.parametrize("place", [0, 9])
-async def test_every_tool_of_a_structural_tag_is_walked(unhurried: Grammars, schema: Any, why: str, place: int) -> None:
+async def test_a_schema_is_refused_by_what_its_tokens_cost(unhurried: Grammars) -> None:
+    found = [await reason(unhurried, json.dumps(schema)) for schema, _ in COSTS]
+    assert found == [why for _, why in COSTS]
+
+
+async def test_every_tool_of_a_structural_tag_is_walked(unhurried: Grammars) -> None:
     """Free text comes before a tool, in which no walk would find it."""
-    schemas = [schema if i == place else {"type": "object"} for i in range(10)]
-    tags = [
-        {"begin": f'<call>{{"name": "f{i}", "arguments": ', "content": {"type": "json_schema", "json_schema": one}}
-        for i, one in enumerate(schemas)
-    ]
-    form = {"type": "triggered_tags", "triggers": ["<call>"], "tags": [tag | {"end": "}</call>"} for tag in tags]}
-    spec = json.dumps({"type": "structural_tag", "format": form})
-    assert await reason(unhurried, spec, kind="STRUCTURAL_TAG") == why
+    for place, (schema, why) in product((0, 9), (({}, ""), (NOTHING, "empty"), (defined(array_of_itself(96)), "slow"))):
+        schemas = [schema if i == place else {"type": "object"} for i in range(10)]
+        tags = [
+            {"begin": f'<call>{{"name": "f{i}", "arguments": ', "content": {"type": "json_schema", "json_schema": one}}
+            for i, one in enumerate(schemas)
+        ]
+        form = {"type": "triggered_tags", "triggers": ["<call>"], "tags": [tag | {"end": "}</call>"} for tag in tags]}
+        spec = json.dumps({"type": "structural_tag", "format": form})
+        assert await reason(unhurried, spec, kind="STRUCTURAL_TAG") == why, place
 
 
 async def test_every_tool_of_a_forced_call_is_walked(unhurried: Grammars) -> None:
@@ -378,13 +371,12 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-async def test_hostile_forms_end_in_a_refusal_and_others_are_served(grammars: Grammars, name: str) -> None:
-    kind, spec = HOSTILE[name]
-    attack = asyncio.create_task(reason(grammars, spec, "attacker", kind))
-    assert await reason(grammars, json.dumps({"const": name}), "victim") == ""
-    assert await attack in ("invalid", "time", "memory")
-    assert await reason(grammars, "[a-z]+", "victim", "REGEX") == ""
+async def test_hostile_forms_end_in_a_refusal_and_others_are_served(grammars: Grammars) -> None:
+    for name, (kind, spec) in HOSTILE.items():
+        attack = asyncio.create_task(reason(grammars, spec, "attacker", kind))
+        assert await reason(grammars, json.dumps({"const": name}), "victim") == "", name
+        assert await attack in ("invalid", "time", "memory"), name
+        assert await reason(grammars, f"[a-z]{{{len(name)}}}", "victim", "REGEX") == "", name
 
 
 async def test_a_list_of_answers_may_hold_any_characters(grammars: Grammars) -> None:

@@ -32,21 +32,21 @@ def weight_of(dtype: Any) -> Any:
     return torch.randn(VOCABULARY, WIDTH, generator=torch.Generator().manual_seed(3)).to(dtype)
 
 
-@pytest.mark.parametrize("rows", [1, 4, 16])
 @pytest.mark.parametrize("is_laid_out", [True, False])
 def test_logits_are_exact_where_bfloat16_would_round_them(
-    rows: int, is_laid_out: bool, heads: Any, monkeypatch: pytest.MonkeyPatch
+    is_laid_out: bool, heads: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_laid_out:
         monkeypatch.setattr(heads, "has_layouts", lambda dtype: False)
-    weight, hidden = weight_of(torch.bfloat16), torch.randn(rows, WIDTH).to(torch.bfloat16)
-    head, lm_head = heads.CachedHead(refuse), SimpleNamespace(weight=weight)
-    exact = hidden.double() @ weight.double().T
-    for _ in range(2):  # the first call lays the weight out
-        logits = head(lm_head, hidden, None)
-        assert logits.dtype == torch.float32
-        assert (logits - exact).abs().max() < 1e-4
-    assert ((hidden @ weight.T) - exact).abs().max() > 1e-2
+    for rows in (1, 4, 16):
+        weight, hidden = weight_of(torch.bfloat16), torch.randn(rows, WIDTH).to(torch.bfloat16)
+        head, lm_head = heads.CachedHead(refuse), SimpleNamespace(weight=weight)
+        exact = hidden.double() @ weight.double().T
+        for _ in range(2):  # the first call lays the weight out
+            logits = head(lm_head, hidden, None)
+            assert logits.dtype == torch.float32
+            assert (logits - exact).abs().max() < 1e-4, rows
+        assert ((hidden @ weight.T) - exact).abs().max() > 1e-2, rows
 
 
 def test_other_weights_are_laid_out_anew(heads: Any) -> None:
@@ -70,16 +70,16 @@ def steps() -> Any:
     return importlib.import_module("models.llm.vllm_internals.steps")
 
 
-@pytest.mark.parametrize("most", [2, 4])
-def test_crowded_cores_leave_one_thread_and_idle_ones_bring_all_back(steps: Any, most: int) -> None:
-    assert steps.target_threads(most, most, steps.CROWDED, 0.0) == most
-    assert steps.target_threads(most, most, steps.CROWDED + 0.01, 0.0) == 1
-    assert steps.target_threads(most, most, steps.CROWDED + 0.01, float(most)) == 1
+def test_crowded_cores_leave_one_thread_and_idle_ones_bring_all_back(steps: Any) -> None:
+    for most in (2, 4):
+        assert steps.target_threads(most, most, steps.CROWDED, 0.0) == most
+        assert steps.target_threads(most, most, steps.CROWDED + 0.01, 0.0) == 1
+        assert steps.target_threads(most, most, steps.CROWDED + 0.01, float(most)) == 1
 
-    needed = steps.FREE_CORES * (most - 1)
-    assert steps.target_threads(1, most, 0.0, needed) == 1
-    assert steps.target_threads(1, most, 0.0, needed + 0.01) == most
-    assert steps.target_threads(1, most, 0.9, needed + 0.01) == most
+        needed = steps.FREE_CORES * (most - 1)
+        assert steps.target_threads(1, most, 0.0, needed) == 1
+        assert steps.target_threads(1, most, 0.0, needed + 0.01) == most
+        assert steps.target_threads(1, most, 0.9, needed + 0.01) == most
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's figures are Linux's")

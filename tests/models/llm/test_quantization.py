@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from types import SimpleNamespace
@@ -116,52 +117,47 @@ def test_only_known_decoders_are_turned() -> None:
 SGL = {"avx512_vnni": True, "avx512_bf16": True, "avx2": True, "fma3": True}
 
 
-@pytest.mark.parametrize(
-    ("features", "dtype", "device", "kernel"),
-    [
-        (SGL, "bfloat16", "cpu", "sgl"),
-        (SGL, "float32", "cpu", "fbgemm"),
-        (SGL | {"avx512_bf16": False}, "bfloat16", "cpu", None),
-        ({"avx2": True, "fma3": True}, "float32", "cpu", "fbgemm"),
-        ({"avx2": True}, "float32", "cpu", None),
-        (SGL, "float16", "cpu", None),
-        (SGL, "bfloat16", "cuda", None),
-    ],
-)
+KERNELS = [
+    (SGL, "bfloat16", "cpu", "sgl"),
+    (SGL, "float32", "cpu", "fbgemm"),
+    (SGL | {"avx512_bf16": False}, "bfloat16", "cpu", None),
+    ({"avx2": True, "fma3": True}, "float32", "cpu", "fbgemm"),
+    ({"avx2": True}, "float32", "cpu", None),
+    (SGL, "float16", "cpu", None),
+    (SGL, "bfloat16", "cuda", None),
+]
+
+
 def test_the_kernel_for_8_bits_is_one_that_was_measured_on_such_a_processor(
-    features: dict[str, bool],
-    dtype: str,
-    device: str,
-    kernel: str | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features)
-    assert cpu.int8_kernel(device, dtype) == kernel
-    arguments, quantized = {"dtype": dtype}, tmp_path / "int8"
+    quantized = tmp_path / "int8"
     quantized.mkdir()
-    with caplog.at_level(logging.INFO, LOGGER):
+    caplog.set_level(logging.INFO, LOGGER)
+    for features, dtype, device, kernel in KERNELS:
+        caplog.clear()
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda features=features: features)
+        assert cpu.int8_kernel(device, dtype) == kernel, (features, dtype)
         (quantized / "config.json").write_text("{}")
-        assert quantization.fitting_folder(tmp_path, arguments, device) == tmp_path
+        assert quantization.fitting_folder(tmp_path, {"dtype": dtype}, device) == tmp_path
         (quantized / "config.json").write_text(json.dumps({quantization.TURNS: {"down_proj": 256}}))
-        assert quantization.fitting_folder(tmp_path, arguments, device) == (quantized if kernel else tmp_path)
-    assert caplog.text.count("no kernel for 8 bits") == (0 if kernel else 2)
-    assert caplog.text.count("delete that folder and run `make weights`") == (1 if kernel else 0)
+        fitting = quantization.fitting_folder(tmp_path, {"dtype": dtype}, device)
+        assert fitting == (quantized if kernel else tmp_path), (features, dtype)
+        assert caplog.text.count("no kernel for 8 bits") == (0 if kernel else 2)
+        assert caplog.text.count("delete that folder and run `make weights`") == (1 if kernel else 0)
 
 
-@pytest.mark.parametrize("rows", [1, 5])
-@pytest.mark.parametrize("has_bias", [True, False])
-def test_a_product_in_8_bits_rounds_each_row_by_its_own_largest(rows: int, has_bias: bool) -> None:
+def test_a_product_in_8_bits_rounds_each_row_by_its_own_largest() -> None:
     """A row of zeros, and one that is a thousand times as large as the others, change nothing for these."""
     int8 = pytest.importorskip("models.llm.vllm_internals.int8")
     random = torch.Generator().manual_seed(5)
     weight, scale = quantization.rounded(torch.randn(48, 576, generator=random))
-    x, bias = torch.randn(rows + 2, 576, generator=random), torch.randn(48, generator=random) if has_bias else None
-    x[rows], x[rows + 1] = 0, 1000 * x[0]
-    expected = torch.nn.functional.linear(x, weight * scale, bias)
-    product = int8.Int8Product(weight, scale)(x, bias)
-    assert ((product - expected).norm(dim=1) < 0.03 * (x @ (weight * scale).T).norm(dim=1) + 1e-6).all()
+    for rows, bias in product((1, 5), (None, torch.randn(48, generator=random))):
+        x = torch.randn(rows + 2, 576, generator=random)
+        x[rows], x[rows + 1] = 0, 1000 * x[0]
+        expected = torch.nn.functional.linear(x, weight * scale, bias)
+        found = int8.Int8Product(weight, scale)(x, bias)
+        assert ((found - expected).norm(dim=1) < 0.03 * (x @ (weight * scale).T).norm(dim=1) + 1e-6).all(), rows
 
 
 async def likelihoods(folder: Path, dtype: str, quick: bool) -> list[float]:

@@ -161,6 +161,7 @@ def test_pitch_and_speed_of_pico_are_bounded() -> None:
 @settings(max_examples=300, deadline=None)
 @given(text=st.text(max_size=300) | st.text("<>＜﹤a9ß½ﬁ", max_size=300))
 @example(text="<genfile file='x'>＜speed level='20'＞")
+@example(text="a" * 26)
 def test_the_library_is_given_no_markup_and_no_long_word(text: str) -> None:
     given = pico.readable(text)
     assert not set("<>\0\x1b\n") & set(given)

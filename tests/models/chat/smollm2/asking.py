@@ -49,9 +49,20 @@ def chunks_of(sent: list[ChatBatch]) -> list[dict[str, Any]]:
     return [chat_chunk(json.loads(line.removeprefix("data: "))) for line in lines]
 
 
-def text_of(chunks: list[dict[str, Any]], index: int = 0) -> str:
+def text_of(chunks: list[dict[str, Any]], index: int = 0, field: str = "content") -> str:
     choices = [choice for chunk in chunks for choice in chunk["choices"] if choice["index"] == index]
-    return "".join(choice["delta"].get("content", "") for choice in choices)
+    return "".join(choice["delta"].get(field) or "" for choice in choices)
+
+
+def calls_of(chunks: list[dict[str, Any]]) -> list[dict[str, str]]:
+    calls: list[dict[str, str]] = []
+    for delta in (choice["delta"] for chunk in chunks for choice in chunk["choices"]):
+        for part in delta.get("tool_calls", []):
+            if part["index"] == len(calls):
+                assert part["type"] == "function"
+                calls.append({"id": part["id"], "name": part["function"]["name"], "arguments": ""})
+            calls[part["index"]]["arguments"] += part["function"]["arguments"]
+    return calls
 
 
 async def idle(chat: VllmChat) -> None:

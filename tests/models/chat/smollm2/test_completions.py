@@ -1,4 +1,4 @@
-"""Plain prompts with real weights."""
+"""Plain prompts with real weights, and what they share with chats: counts while they answer, and leaving."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contract.errors import ApiError
 from contract.tokens import TokenizeJob
 from models.chat import VllmChat
 from models.chat.choices import CompletionPrompt
-from tests.models.chat.smollm2.asking import WINDOW, idle
+from tests.models.chat.smollm2.asking import WINDOW, ask, batches, idle
 from tests.models.refusals import refused
 from tests.sdk import completion_chunk
 from tests.waiting import until
@@ -33,9 +33,9 @@ def texts(reply: CompletionReply) -> list[str]:
 
 
 async def streamed(chat: VllmChat, job: CompletionJob) -> tuple[list[ChatBatch], list[dict[str, Any]]]:
-    batches = [batch async for batch in chat.write_stream(job)]
-    events = b"".join(batch.events for batch in batches).decode().split("\n\n")
-    return batches, [completion_chunk(json.loads(event.removeprefix("data: "))) for event in events if event]
+    sent = [batch async for batch in chat.write_stream(job)]
+    events = b"".join(batch.events for batch in sent).decode().split("\n\n")
+    return sent, [completion_chunk(json.loads(event.removeprefix("data: "))) for event in events if event]
 
 
 async def test_a_prompt_is_continued(chat: VllmChat) -> None:
@@ -69,7 +69,7 @@ async def test_answers_stand_in_the_order_of_their_prompts(chat: VllmChat) -> No
 async def test_a_stream_says_the_same(chat: VllmChat) -> None:
     asked = job([CAPITALS, "One, two, three,"], n=2, echo=True, logprobs=1, stream_options={"include_usage": True})
     whole = await chat.write(asked)
-    batches, events = await streamed(chat, asked)
+    sent, events = await streamed(chat, asked)
     *chunks, last = events
     for choice in whole.body["choices"]:
         parts = [part for chunk in chunks for part in chunk["choices"] if part["index"] == choice["index"]]
@@ -82,20 +82,24 @@ async def test_a_stream_says_the_same(chat: VllmChat) -> None:
             assert joined == values or member in ("token_logprobs", "top_logprobs")
     assert all(chunk["usage"] is None and chunk["id"] == last["id"] for chunk in chunks)
     assert (last["choices"], last["usage"]["completion_tokens"]) == ([], 16)
-    counts = [batch.completion_tokens for batch in batches]
+    counts = [batch.completion_tokens for batch in sent]
     assert counts == sorted(counts)
-    assert batches[-1].prompt_tokens == whole.prompt_tokens
+    assert sent[-1].prompt_tokens == whole.prompt_tokens
 
 
 @pytest.mark.usefixtures("often")
 async def test_whole_answers_say_how_far_they_are(chat: VllmChat) -> None:
-    asked = job([CAPITALS, "One, two, three,"], max_tokens=40)
-    *counts, reply = [count async for count in chat.counted(asked)]
-    assert isinstance(reply, CompletionReply)
-    assert texts(reply) == texts(await chat.write(asked))
-    so_far = [count.completion_tokens for count in counts]
-    assert 0 < so_far[0] <= so_far[-1] <= reply.completion_tokens
-    assert so_far == sorted(so_far)
+    for asked, answer in (
+        (job([CAPITALS, "One, two, three,"], max_tokens=40), chat.write),
+        (ask("Count to a thousand.", max_tokens=40), chat.complete),
+    ):
+        *counts, reply = [count async for count in chat.counted(asked)]
+        whole = await answer(asked)
+        assert (type(reply), reply.body["choices"]) == (type(whole), whole.body["choices"])
+        so_far = [count.completion_tokens for count in counts]
+        assert sorted({*so_far}) == so_far
+        assert 0 < so_far[0] <= so_far[-1] <= reply.completion_tokens
+        assert {count.prompt_tokens for count in counts} == {reply.prompt_tokens}
 
 
 async def test_the_score_of_a_prompt_is_what_another_library_computes(
@@ -201,15 +205,21 @@ async def test_what_an_organisation_sent_before_is_cached_for_it_alone(chat: Vll
     assert again.cached_tokens > 50
 
 
+@pytest.mark.usefixtures("often")
 async def test_a_client_that_leaves_frees_the_engine(chat: VllmChat) -> None:
-    stream = chat.write_stream(job(["Once"] * 20, max_tokens=200, temperature=1))
-    await anext(stream)
-    await stream.aclose()
-    await idle(chat)
-    waiting = asyncio.create_task(chat.write(job(["Once"] * 20, max_tokens=200, temperature=1)))
-    await until(lambda: chat.unfinished > 0)
-    assert chat.unfinished <= 8, "one request fills the engine"
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    await idle(chat)
+    long, plain = ask("Count to a thousand.", max_tokens=400), job(["Once"] * 20, max_tokens=200, temperature=1)
+    several = ask("Count to a thousand.", n=2, max_tokens=400)
+    for parts in (chat.stream(several), chat.counted(long), chat.write_stream(plain)):
+        while (await anext(parts)).completion_tokens < 4:
+            pass
+        assert chat.unfinished
+        await parts.aclose()
+        await idle(chat)
+    for answer in (chat.complete(long), batches(chat, long), chat.write(plain)):
+        waiting = asyncio.ensure_future(answer)
+        await until(lambda: chat.unfinished > 0)
+        assert chat.unfinished <= 8, "one request fills the engine"
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await idle(chat)

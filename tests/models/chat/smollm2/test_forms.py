@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import threading
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
 from openai.types.chat import ChatCompletion
 
-from contract.chat.engine import ChatJob
-from contract.errors import ApiError
 from models.chat import VllmChat
-from models.llm.grammars import CHILDREN, OWNER_WAITING
+from models.llm.grammars import CHILDREN, QueueFull, Refused
 from tests.contract.bodies import tool
-from tests.models.chat.smollm2.asking import WEATHER, ask, batches, chunks_of, said, said_in_pieces
+from tests.models.chat.smollm2.asking import WEATHER, ask, batches, calls_of, chunks_of, said, said_in_pieces
 from tests.models.refusals import refused
-from tests.waiting import until
 
-
-def calls_of(chunks: list[dict[str, Any]]) -> list[dict[str, str]]:
-    calls: list[dict[str, str]] = []
-    for delta in (choice["delta"] for chunk in chunks for choice in chunk["choices"]):
-        for part in delta.get("tool_calls", []):
-            if part["index"] == len(calls):
-                assert part["type"] == "function"
-                calls.append({"id": part["id"], "name": part["function"]["name"], "arguments": ""})
-            calls[part["index"]]["arguments"] += part["function"]["arguments"]
-    return calls
+SCHEMA = {
+    "type": "object",
+    "properties": {"capital": {"type": "string", "maxLength": 12}, "size": {"enum": ["small", "big"]}},
+    "required": ["capital", "size"],
+    "additionalProperties": False,
+}
+CAPITAL = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}
 
 
 async def test_an_answer_follows_its_schema(chat: VllmChat) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"capital": {"type": "string", "maxLength": 12}, "size": {"enum": ["small", "big"]}},
-        "required": ["capital", "size"],
-        "additionalProperties": False,
-    }
-    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-    answer = json.loads(await said(chat, ask(response_format=form, max_tokens=80)))
+    answer = json.loads(await said(chat, ask(response_format=CAPITAL, max_tokens=80)))
     assert set(answer) == {"capital", "size"}
     assert answer["size"] in ("small", "big")
 
@@ -68,20 +55,17 @@ async def test_a_forced_tool_is_called(chat: VllmChat, choice: Any, reason: str)
     assert chunks[-1]["choices"][0]["finish_reason"] == reason
 
 
-@pytest.mark.parametrize(
-    ("parameters", "strict"),
-    [(None, None), ({}, False), ({"description": "none"}, None), ({"type": "object", "properties": {}}, None)],
-)
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "now"}}])
-async def test_a_function_that_takes_nothing_is_called_with_an_empty_object(
-    chat: VllmChat, parameters: Any, strict: bool | None, choice: Any
-) -> None:
-    tools = [tool("now", description="The time in Rome", parameters=parameters, strict=strict)]
-    job = ask("What time is it in Rome?", tools=tools, tool_choice=choice, parallel_tool_calls=False, max_tokens=48)
-    (answer,) = (await chat.complete(job)).body["choices"]
-    (call,) = answer["message"]["tool_calls"]
-    (streamed,) = calls_of(chunks_of(await batches(chat, job)))
-    assert json.loads(call["function"]["arguments"]) == json.loads(streamed["arguments"]) == {}
+async def test_a_function_that_takes_nothing_is_called_with_an_empty_object(chat: VllmChat) -> None:
+    nothing = (None, None), ({}, False), ({"description": "none"}, None), ({"type": "object", "properties": {}}, None)
+    choices: tuple[Any, ...] = "required", {"type": "function", "function": {"name": "now"}}
+    for (parameters, strict), choice in product(nothing, choices):
+        tools = [tool("now", description="The time in Rome", parameters=parameters, strict=strict)]
+        job = ask("What time is it in Rome?", tools=tools, tool_choice=choice, parallel_tool_calls=False, max_tokens=48)
+        (answer,) = (await chat.complete(job)).body["choices"]
+        (call,) = answer["message"]["tool_calls"]
+        (streamed,) = calls_of(chunks_of(await batches(chat, job)))
+        arguments = call["function"]["arguments"], streamed["arguments"]
+        assert [*map(json.loads, arguments)] == [{}, {}], (parameters, strict, choice)
 
 
 async def test_an_answer_that_is_cut_amid_its_calls_has_those_that_a_stream_has(chat: VllmChat) -> None:
@@ -132,20 +116,17 @@ async def test_a_custom_tool_is_called_with_text(chat: VllmChat, choice: Any) ->
     assert "".join(part["custom"]["input"] for part in sent) == call.custom.input
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+async def test_a_tools_answer_is_read(chat: VllmChat) -> None:
+    for call in (
         {"type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}},
         {"type": "custom", "custom": {"name": "run_code", "input": 'print("snowy")'}},
-    ],
-)
-async def test_a_tools_answer_is_read(chat: VllmChat, call: dict[str, Any]) -> None:
-    turns = [
-        {"role": "user", "content": "What is the weather in Paris?"},
-        {"role": "assistant", "tool_calls": [{"id": "c1"} | call]},
-        {"role": "tool", "tool_call_id": "c1", "content": "The weather in Paris is snowy."},
-    ]
-    assert "snow" in await said(chat, ask(messages=turns, tools=[CODE, WEATHER]))
+    ):
+        turns = [
+            {"role": "user", "content": "What is the weather in Paris?"},
+            {"role": "assistant", "tool_calls": [{"id": "c1"} | call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "The weather in Paris is snowy."},
+        ]
+        assert "snow" in await said(chat, ask(messages=turns, tools=[CODE, WEATHER])), call["type"]
 
 
 async def test_an_answer_follows_a_regular_expression_or_is_one_of_several(chat: VllmChat) -> None:
@@ -167,70 +148,62 @@ async def test_a_regular_expression_that_cannot_be_followed_is_the_clients_fault
             await chat.complete(ask(structured_outputs={"regex": regex}))
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "nonsense"},
-        {"properties": {"a": {"type": "string", "minLength": 3, "maxLength": 2}}},
+TOO_LONG = {"type": "string", "minLength": 3, "maxLength": 2}
+UNFOLLOWABLE: list[tuple[dict[str, Any], str]] = [
+    ({"type": "nonsense"}, " is not supported at `type`"),
+    ({"properties": {"a": TOO_LONG}}, " is not supported at `properties.a.maxLength`"),
+    (
+        {"$defs": {"d": TOO_LONG}, "properties": {"e": {"$ref": "#/$defs/d"}}},
+        " is not supported at `$defs.d.maxLength`",
+    ),
+    (
+        {"properties": {"a": {"$ref": "#"}, "b": {"type": "string", "pattern": "(a"}}},
+        " is not supported at `properties.b.pattern`",
+    ),
+    (
         {"properties": {"a": {"type": "string", "pattern": "[^\\s\\S]"}}, "required": ["a"]},
+        " has a part that no answer",
+    ),
+    (
         {
             "properties": {"a": {"$ref": "#/$defs/a"}},
             "$defs": {"a": {"anyOf": [{"items": {"$ref": "#/$defs/a"}}] * 96}},
         },
-    ],
-    ids=["no type", "no length", "no answer", "many readings"],
-)
-async def test_a_schema_that_cannot_be_followed_is_the_clients_fault(chat: VllmChat, schema: dict[str, Any]) -> None:
-    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"} | schema}}]
-    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
-    for param, fields in {
-        "tools": {"tools": tools, "tool_choice": "required"},
-        "response_format": {"response_format": form},
-    }.items():
-        for call in (chat.complete(ask(**fields)), batches(chat, ask(**fields)), anext(chat.counted(ask(**fields)))):
-            with refused(400) as caught:
-                await call
-            assert str(caught.value.param).startswith(param)
+        " is too slow to apply",
+    ),
+]
+"""Schemas, and what is said of them."""
+
+
+async def test_a_schema_that_cannot_be_followed_is_the_clients_fault_and_its_place_is_named(chat: VllmChat) -> None:
+    for members, why in UNFOLLOWABLE:
+        schema = {"type": "object"} | members
+        tools = [{"type": "function", "function": {"name": "f", "parameters": schema}}]
+        form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+        for param, fields in {
+            "tools[0].function.parameters": {"tools": tools, "tool_choice": "required"},
+            "response_format": {"response_format": form},
+        }.items():
+            job = ask(**fields)
+            for call in (chat.complete(job), batches(chat, job), anext(chat.counted(job))):
+                with refused(400, param=param) as caught:
+                    await call
+                assert caught.value.message.startswith(f"the JSON schema in `{param}`{why}")
     assert "Paris" in await said(chat, ask())
 
 
-async def test_the_schema_that_cannot_be_followed_is_named(chat: VllmChat) -> None:
+async def test_of_several_schemas_the_one_that_cannot_be_followed_is_named_unless_it_need_not_be(
+    chat: VllmChat,
+) -> None:
     schemas = [{"type": "object"}, {"type": "object", "properties": {"a": {"type": "nonsense"}}}]
     tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": s}} for i, s in enumerate(schemas)]
-    with pytest.raises(ApiError) as caught:
+    with refused(400, r"not supported at `properties\.a\.type`", param="tools[1].function.parameters"):
         await chat.complete(ask(tools=tools, tool_choice="required"))
-    assert caught.value.param == "tools[1].function.parameters"
-    assert (
-        caught.value.message
-        == "the JSON schema in `tools[1].function.parameters` is not supported at `properties.a.type`"
-    )
     tools[1]["function"]["strict"] = False
     assert await chat.complete(ask(tools=tools, tool_choice="required", max_tokens=48))
-
-
-OTHER = {"$defs": {"d": {"type": "string", "minLength": 3, "maxLength": 2}}, "properties": {"e": {"$ref": "#/$defs/d"}}}
-
-
-@pytest.mark.parametrize(
-    ("schema", "place"),
-    [
-        ({"type": "integer", "multipleOf": 5}, "multipleOf"),
-        (
-            {"properties": {"a": {"items": [{"type": "array", "uniqueItems": True}]}}},
-            "properties.a.items[0].uniqueItems",
-        ),
-        ({"properties": {"a": {"anyOf": [{}, {"type": "nonsense"}]}}}, "properties.a.anyOf[1].type"),
-        (OTHER, "$defs.d.maxLength"),
-        ({"properties": {"a": {"$ref": "#"}, "b": {"type": "string", "pattern": "(a"}}}, "properties.b.pattern"),
-    ],
-)
-async def test_a_keyword_that_cannot_be_followed_is_named_with_its_place(
-    chat: VllmChat, schema: dict[str, Any], place: str
-) -> None:
-    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"} | schema}}
-    with refused(400, param="response_format") as caught:
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "integer", "multipleOf": 5}}}
+    with refused(400, "in `response_format` is not supported at `multipleOf`", param="response_format"):
         await chat.complete(ask(response_format=form))
-    assert caught.value.message == f"the JSON schema in `response_format` is not supported at `{place}`"
 
 
 async def test_a_reference_with_escapes_is_followed(chat: VllmChat) -> None:
@@ -243,38 +216,24 @@ async def test_a_reference_with_escapes_is_followed(chat: VllmChat) -> None:
     assert json.loads(await said(chat, ask(response_format=form))) == {"x": "yes"}
 
 
-async def test_json_mode_answers_beside_schema_bombs(chat: VllmChat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat._grammars, "_cpu_s", 3)
+async def test_what_takes_too_long_too_much_memory_or_waits_in_a_crowd_is_told_apart(
+    chat: VllmChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners = []
+    for failure, by, says in (
+        (Refused("time"), 400, "in `response_format` takes longer than 10 s to compile"),
+        (Refused("memory"), 400, "in `response_format` takes too much memory to compile"),
+        (QueueFull(), "BUSY", "too many grammars wait to be compiled"),
+    ):
 
-    def bomb(i: int) -> ChatJob:
-        fields = {f"f{k}": {"type": "string", "maxLength": 300 + 20 * i + k} for k in range(15)}
-        schema = {"type": "object", "properties": fields}
-        form = {"type": "json_schema", "json_schema": {"name": "bomb", "schema": schema}}
-        return replace(ask(response_format=form), owner="attacker")
+        async def check(_kind: str, _spec: str, owner: str, failure: Exception = failure) -> None:
+            owners.append(owner)
+            raise failure
 
-    async def other() -> None:
-        assert await chat.complete(ask(response_format={"type": "json_object"}, max_tokens=1))
-
-    await other()
-    bombs = [asyncio.create_task(chat.complete(bomb(i))) for i in range(100)]
-    await until(lambda: sum(task.done() for task in bombs) >= 100 - OWNER_WAITING - 1)  # the others were refused
-    before = sum(task.done() for task in bombs)
-    for _ in range(10):
-        await other()
-    gone = sum(task.done() for task in bombs) - before
-    assert gone <= 4, f"{gone} bombs were given up while ten others were answered: they had to wait for them"
-    assert not all(task.done() for task in bombs)
-    sent_away = [task.exception() for task in bombs if task.done()]
-    statuses = {error.fault.status for error in sent_away if isinstance(error, ApiError)}
-    assert 429 in statuses
-    assert statuses <= {400, 429}  # on a slow machine the first of those that have a turn have been given up by now
-    with refused(400, param="response_format") as caught:
-        await bombs[0]
-    assert "longer than 10 s to compile" in caught.value.message
-    for task in bombs:
-        task.cancel()
-    await asyncio.gather(*bombs, return_exceptions=True)
-    assert "Paris" in await said(chat, ask())
+        monkeypatch.setattr(chat._grammars, "check", check)
+        with refused(by, says):
+            await chat.complete(replace(ask(response_format=CAPITAL), owner="org-1"))
+    assert owners == ["org-1"] * 3, "organisations wait apart"
 
 
 async def test_long_compilations_leave_room_for_short_ones(chat: VllmChat) -> None:

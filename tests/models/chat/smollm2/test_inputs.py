@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from contract.chat.engine import ChatBatch, ChatJob, ChatReply
-from contract.chat.request import ChatRequest
+from contract.chat.engine import ChatJob
 from contract.errors import ApiError
 from contract.tokens import DetokenizeJob, TokenizeJob
 from models.chat import VllmChat
-from tests.models.chat.smollm2.asking import PARIS, WEATHER, WINDOW, ask, batches, chunks_of, idle
+from tests.models.chat.smollm2.asking import PARIS, WEATHER, WINDOW, ask, batches, chunks_of
 from tests.waiting import until
 
 
@@ -60,28 +59,26 @@ async def test_what_an_organisation_has_sent_before_is_counted_and_nobody_elses(
     assert chunks_of(sent)[-1]["usage"]["prompt_tokens_details"] == {"cached_tokens": second.cached_tokens}
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-async def test_several_answers_find_nothing_cached_that_they_left_themselves(chat: VllmChat, streamed: bool) -> None:
-    job = replace(ask("Tell me of seas. " * 40, n=3, temperature=1, max_tokens=2), owner=f"new-{streamed}")
-    first = (await batches(chat, job))[-1] if streamed else await chat.complete(job)
-    again = (await batches(chat, job))[-1] if streamed else await chat.complete(job)
+async def test_several_answers_find_nothing_cached_that_they_left_themselves(chat: VllmChat) -> None:
+    several = ask("Tell me of seas. " * 40, n=3, temperature=1, max_tokens=2)
+    whole, streamed = replace(several, owner="new"), replace(several, owner="new, too")
+    first, again = [await chat.complete(whole) for _ in range(2)]
     assert first.cached_tokens == 0 < again.cached_tokens < again.prompt_tokens
+    first_sent, again_sent = [(await batches(chat, streamed))[-1] for _ in range(2)]
+    assert first_sent.cached_tokens == 0 < again_sent.cached_tokens < again_sent.prompt_tokens
 
 
-@pytest.mark.parametrize(
-    "fields", [{}, {"tools": [WEATHER]}, {"messages": [{"role": "system", "content": "é <|im_end|>"}]}]
-)
-async def test_tokens_of_messages_are_those_that_a_chat_reads(chat: VllmChat, fields: dict[str, Any]) -> None:
-    body = {"model": "small", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
-    request = ChatRequest.model_validate(body | fields)
-    found = await chat.tokenize(TokenizeJob(request, with_strings=True))
-    assert len(found.ids) == (await chat.complete(ChatJob(request))).prompt_tokens
-    assert found.strings
-    assert found.strings[0] == "<|im_start|>"
-    assert "assistant" in await chat.detokenize(DetokenizeJob(tuple(found.ids[-4:])))
-    closed = await chat.tokenize(TokenizeJob(request, add_generation_prompt=False))
-    assert closed.ids == found.ids[: len(closed.ids)] != found.ids
-    beyond = ChatRequest.model_validate(body | fields | {"messages": [{"role": "user", "content": "no " * WINDOW}]})
+async def test_tokens_of_messages_are_those_that_a_chat_reads(chat: VllmChat) -> None:
+    for fields in ({}, {"tools": [WEATHER]}, {"messages": [{"role": "system", "content": "é <|im_end|>"}]}):
+        request = ask("Hi", max_tokens=1, **fields).request
+        found = await chat.tokenize(TokenizeJob(request, with_strings=True))
+        assert len(found.ids) == (await chat.complete(ChatJob(request))).prompt_tokens
+        assert found.strings
+        assert found.strings[0] == "<|im_start|>"
+        assert "assistant" in await chat.detokenize(DetokenizeJob(tuple(found.ids[-4:])))
+        closed = await chat.tokenize(TokenizeJob(request, add_generation_prompt=False))
+        assert closed.ids == found.ids[: len(closed.ids)] != found.ids
+    beyond = ask("no " * WINDOW, tools=[WEATHER]).request
     assert len((await chat.tokenize(TokenizeJob(beyond))).ids) > WINDOW
 
 
@@ -107,49 +104,6 @@ async def test_text_becomes_tokens_and_text_again_but_for_ids_beyond_the_vocabul
     assert await chat.detokenize(DetokenizeJob((49_151,)))
     with pytest.raises(ApiError, match="token id 49152 is not in the vocabulary of `small`, whose ids are 0 to 49151"):
         await chat.detokenize(DetokenizeJob((1, 49_152)))
-
-
-async def test_a_client_that_leaves_a_stream_frees_the_engine(chat: VllmChat) -> None:
-    stream = chat.stream(ask("Count to a thousand.", n=2, max_tokens=400))
-    async for batch in stream:
-        if batch.completion_tokens >= 4:
-            break
-    assert chat.unfinished
-    await stream.aclose()  # type: ignore[attr-defined]
-    await idle(chat)
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-async def test_a_cancelled_call_frees_the_engine(chat: VllmChat, streamed: bool) -> None:
-    job = ask("Count to a thousand.", max_tokens=400)
-    task = asyncio.ensure_future(batches(chat, job) if streamed else chat.complete(job))
-    await until(lambda: chat.unfinished > 0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await idle(chat)
-
-
-@pytest.mark.usefixtures("often")
-async def test_a_whole_answer_says_how_far_it_is(chat: VllmChat) -> None:
-    job = ask("Count to a thousand.", max_tokens=40)
-    *counts, reply = [count async for count in chat.counted(job)]
-    assert isinstance(reply, ChatReply)
-    assert reply.text == (await chat.complete(job)).text
-    so_far = [count.completion_tokens for count in counts if isinstance(count, ChatBatch)]
-    assert len(so_far) == len(counts) > 0
-    assert sorted({*so_far}) == so_far
-    assert 0 < so_far[0] <= so_far[-1] <= reply.completion_tokens
-    assert {count.prompt_tokens for count in counts} == {reply.prompt_tokens}
-
-
-@pytest.mark.usefixtures("often")
-async def test_a_client_that_leaves_a_counted_answer_frees_the_engine(chat: VllmChat) -> None:
-    counts = chat.counted(ask("Count to a thousand.", max_tokens=400))
-    assert (await anext(counts)).completion_tokens > 0
-    assert chat.unfinished
-    await counts.aclose()
-    await idle(chat)
 
 
 async def test_a_healthy_engine_that_stands_still_is_not_healthy(
