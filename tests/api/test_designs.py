@@ -1,6 +1,6 @@
 """The way of a draft over the real app: ordered, polled, heard, adopted; and what is refused, with which code.
 
-What becomes of a draft in each state: tests/contract/test_voice_design.py, tests/state/test_draft_ends.py.
+What becomes of a draft in each state: tests/contract/test_voice_design.py, tests/state/test_drafts.py.
 """
 
 from __future__ import annotations
