@@ -1,7 +1,7 @@
 """Drafts of voices over the real app: ordered, polled, heard, adopted, refused; and the work on them and its bills.
 
 What becomes of a draft in each state, and among several processes: tests/contract/test_voice_design.py,
-tests/state/test_draft_ends.py, tests/state/test_draft_processes.py.
+tests/state/test_drafts.py, tests/state/test_draft_processes.py.
 """
 
 from __future__ import annotations

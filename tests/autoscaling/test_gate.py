@@ -147,6 +147,15 @@ async def test_a_start_that_fails_ends_waits_and_is_told_until_the_engine_runs(c
     assert not at.gate.waker.has_failed
 
 
+async def test_client_that_leaves_does_not_take_the_warm_call_with_it(cold: Make) -> None:
+    at = cold(when_cold="wait")
+    first, second = (asyncio.create_task(ask(at)) for _ in range(2))
+    await asyncio.sleep(0.01)
+    first.cancel()
+    assert await second == "item 0"
+    assert at.ingresses[0].asked.count("warm") == 1
+
+
 FAULTS = (
     (views.EngineBusy("engine"), "BUSY"),
     (BackPressureError(0, 1), "BUSY"),

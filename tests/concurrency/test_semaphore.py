@@ -147,33 +147,6 @@ async def test_where_all_wait_that_may_the_last_of_the_longest_line_makes_room(
     assert (visitors.semaphore.free, visitors.semaphore.waiting) == (1, 0)
 
 
-async def test_who_is_sent_away_at_the_moment_of_leaving_gives_no_place_back() -> None:
-    visitors = Visitors(FairSemaphore(1, 8, 2))
-    await visitors.come("a1", "a2", "a3")
-    coming = asyncio.ensure_future(visitors.semaphore._acquire("b"))
-    await asyncio.sleep(0)  # it has come, and what it did to the line has not been heard there yet
-    visitors.tasks["a3"].cancel()
-    await settled()
-    assert (visitors.semaphore.free, visitors.semaphore._holders, visitors.semaphore.waiting) == (0, {"a": 1}, 2)
-    coming.cancel()
-    await visitors.send("a1", "a2")
-
-
-async def test_who_goes_at_the_moment_of_being_let_in_passes_the_place_on() -> None:
-    visitors = Visitors(FairSemaphore(1, 8, 64))
-    await visitors.come("a1", "b1", "c1")
-    visitors.sent["a1"].set()
-    while "a1" in visitors.inside:  # noqa: ASYNC110
-        await asyncio.sleep(0)
-    visitors.tasks["b1"].cancel()
-    await settled()
-    assert visitors.inside == ["c1"]
-    await visitors.send("c1")
-    await visitors.come("d1")
-    assert visitors.inside == ["d1"]
-    await visitors.send("d1")
-
-
 async def test_whatever_happens_no_place_is_lost() -> None:
     semaphore, seen = FairSemaphore(2, 4, 8), 0
     holders = semaphore._holders = Watched(semaphore)

@@ -118,42 +118,39 @@ def test_a_worker_that_ray_did_not_name_a_folder_for_starts_without_a_server(nod
     assert told["argv"] == [str(node.program), "--worker-type=WORKER"]
 
 
-def imports_until(gate: Path) -> str:
-    """The source of a module that is imported once `gate` exists."""
-    return f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)"
-
-
-def test_a_worker_waits_for_a_server_that_was_started_with_the_graph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "gated.py").write_text(imports_until(tmp_path / "gate"))
+@pytest.fixture
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that the import of the module `gated` waits for."""
+    gate = tmp_path / "gate"
+    (tmp_path / "gated.py").write_text(f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return gate
+
+
+def test_a_worker_waits_for_a_server_that_was_started_with_the_graph(gate: Path) -> None:
     with running("gated") as node, node.start_server() as server:
         eventually(lambda: AT_ONCE in lock_text(node), why=lambda: "it does not import")
         with node.popen() as worker:
             assert worker.stdout
             eventually(lambda: waits(worker.pid), why=lambda: "the worker does not wait")
-            (tmp_path / "gate").touch()
+            gate.touch()
             assert node.reason(json.loads(worker.stdout.readline())) == ""
         node.raylet.kill()
         server.wait(timeout=30)
 
 
-def test_a_worker_does_not_wait_for_a_server_that_ended_amid_its_imports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "gated.py").write_text(imports_until(tmp_path / "gate"))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+@pytest.mark.usefixtures("gate")
+def test_a_worker_does_not_wait_for_a_server_that_ended_amid_its_imports() -> None:
     with running("gated") as node, node.start_server() as server:
         eventually(lambda: AT_ONCE in lock_text(node), why=lambda: "it does not import")
         server.kill()
         assert node.reason(node.start()) == "no fork server is running yet"
 
 
-def test_a_worker_does_not_wait_for_a_server_that_a_worker_left(tmp_path: Path) -> None:
-    (tmp_path / "gated.py").write_text(imports_until(tmp_path / "gate"))
+@pytest.mark.usefixtures("gate")
+def test_a_worker_does_not_wait_for_a_server_that_a_worker_left() -> None:
     with running("gated") as node:
-        node.start(PYTHONPATH=str(tmp_path))
+        node.start()
         eventually(lambda: lock_text(node), why=lambda: "it does not import")
         assert node.reason(node.start()) == "no fork server is running yet"
 

@@ -1,14 +1,34 @@
-"""Workers that were forked, beside workers that were not: what they have, and what they must not have in common."""
+"""Workers of a server that lives on: what a fork has, what is refused, and the way around `setup_worker.py`."""
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import ray
+from ray._private.runtime_env.context import RuntimeEnvContext
+from ray.core.generated.common_pb2 import Language
 
-from deployments.fork_server import footprint, server
-from tests.fork_server.node import Node
+from deployments.fork_server import footprint, server, shortcut
+from deployments.fork_server.worker import MOST_BYTES
+from tests.fork_server.node import ENTER, ROOT, Node, is_alive, running
+from tests.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with running("numpy", "torch", "no_such_module_at_all", GIVEN="by the plan") as node:
+        assert node.reason(node.start()) == "no fork server is running yet"
+        node.await_server()
+        yield node
 
 
 def test_a_fork_has_what_was_imported_and_no_reason(node: Node) -> None:
@@ -94,3 +114,183 @@ def test_a_server_ends_that_nobody_has_asked_for_a_day(tmp_path: Path, monkeypat
     with server.listen(str(tmp_path / "socket")) as listener:
         assert not server.serve(listener, raylet, lambda connection: pytest.fail("nobody asks"))
     os.close(raylet)
+
+
+def good(node: Node, **changes: Any) -> dict[str, Any]:
+    """A request as `enter.py` makes it."""
+    request = {
+        "version": node.place.version,
+        "argv": node.argv,
+        "environ": {"PATH": os.environ["PATH"]},
+        "cwd": str(node.folder),
+        "oom_score_adj": 0,
+    }
+    return request | changes
+
+
+def reply_to(node: Node, body: bytes, *, says_size: int | None = None, files: int = 3) -> bytes:
+    """What the server answers to `body`: a pid, or nothing."""
+    return reply_and_output(node, body, says_size=says_size, files=files)[0]
+
+
+def reply_and_output(node: Node, body: bytes, *, says_size: int | None = None, files: int = 3) -> tuple[bytes, bytes]:
+    """The same, and all that a fork has written until it ended."""
+    reader, writer = os.pipe()
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(30)
+            connection.connect(node.place.socket)
+            size = len(body) if says_size is None else says_size
+            socket.send_fds(connection, [size.to_bytes(4, "big")], [writer] * files)
+            connection.sendall(body)
+            connection.shutdown(socket.SHUT_WR)  # so a fork is told nothing, and ends
+            reply = connection.recv(16)
+    except (BrokenPipeError, ConnectionResetError):
+        reply = b""
+    finally:
+        os.close(writer)
+    with open(reader, "rb") as output:
+        return reply, output.read()
+
+
+def test_a_good_request_is_answered(node: Node) -> None:
+    assert int(reply_to(node, json.dumps(good(node)).encode())) > 0
+
+
+REFUSED: tuple[dict[str, Any], ...] = (
+    {"argv": ["/bin/sh", "-c", "true"]},
+    {"argv": []},
+    {"argv": "default_worker.py"},
+    {"argv": None},
+    {"argv": [1, 2]},
+    {"environ": {"A": 1}},
+    {"environ": ["A=1"]},
+    {"environ": {"A=B": "1"}},
+    {"environ": {"": "1"}},
+    {"environ": {"A": "1\0"}},
+    {"cwd": 3},
+    {"cwd": "/no/such/folder"},
+    {"oom_score_adj": "0"},
+    {"oom_score_adj": True},
+    {"oom_score_adj": 1001},
+    {"oom_score_adj": -1001},
+)
+"""Another program, and fields of other types."""
+
+
+def test_another_program_and_fields_of_other_types_are_refused(node: Node) -> None:
+    bodies = [json.dumps(good(node, **changes)).encode() for changes in REFUSED]
+    bodies += [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b"null"]
+    assert [body[:200] for body in bodies if reply_to(node, body) or node.reason(node.start())] == []
+
+
+@pytest.mark.parametrize("files", [0, 2, 4])
+def test_files_that_are_not_three_are_refused_and_closed(node: Node, files: int) -> None:
+    (server,) = node.server_pids()
+    body = json.dumps(good(node)).encode()
+    before = len(os.listdir(f"/proc/{server}/fd"))
+    for _ in range(3):
+        assert reply_to(node, body, files=files) == b""
+    eventually(lambda: len(os.listdir(f"/proc/{server}/fd")) == before, why=lambda: "the server keeps files open")
+
+
+@pytest.mark.parametrize(("size", "reason"), [(MOST_BYTES, "ends after"), (MOST_BYTES + 1, "at most")])
+def test_a_request_has_a_longest_length(node: Node, size: int, reason: str) -> None:
+    before = len(node.log)
+    assert reply_to(node, b"{}", says_size=size) == b""
+    eventually(lambda: reason in node.log[before:], why=lambda: node.log)
+
+
+def test_who_says_nothing_holds_nobody_up_for_long(node: Node) -> None:
+    before = len(node.log)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(node.place.socket)
+        eventually(lambda: "it cannot be read: timed out" in node.log[before:], why=lambda: node.log)
+    assert node.start()["pid"]
+
+
+def test_a_fork_whose_asker_has_gone_ends_and_has_run_nothing(node: Node) -> None:
+    pid, output = reply_and_output(node, json.dumps(good(node)).encode())
+    assert output == b""
+    eventually(lambda: not is_alive(int(pid)), why=lambda: "a fork runs that nobody wants")
+
+
+SETUP = Path(ray.__file__).parent / "_private/workers/setup_worker.py"
+PYTHON = shlex.join(["/a path/python", "-I", "-S", str(ENTER), json.dumps({"modules": ["a b", "it's"]})])
+WORKER = ["/ray/default_worker.py", "--node-id=0123", "--name=with a blank"]
+
+
+def arguments(python: str = PYTHON, language: str = "PYTHON", **context: Any) -> list[str]:
+    """Of `setup_worker.py`, as raylet writes them."""
+    serialized = RuntimeEnvContext(py_executable=python, **context).serialize()
+    return [WORKER[0], f"--serialized-runtime-env-context={serialized}", f"--language={language}", *WORKER[1:]]
+
+
+def test_ray_would_have_run_the_same_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setattr(os, "execvp", lambda _, args: ran.append(args))
+    RuntimeEnvContext(py_executable=PYTHON).exec_worker(list(WORKER), Language.PYTHON)
+    ((*_, line),) = ran
+    assert shlex.split(line) == ["exec", *(shortcut.command_of(arguments()) or ())]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        arguments(env_vars={"A": "b"}),
+        arguments(command_prefix=["nice"]),
+        arguments(override_worker_entrypoint="/other.py"),
+        arguments(java_jars=["a.jar"]),
+        arguments("/usr/bin/python"),
+        arguments("podman run -v /a:/a image python"),
+        arguments(language="JAVA"),
+        [WORKER[0], "--language=PYTHON"],
+        [],
+    ],
+)
+def test_what_is_not_exactly_ours_is_left_to_ray(others: list[str]) -> None:
+    assert shortcut.command_of(others) is None
+    shortcut.take(others)
+
+
+def test_what_cannot_be_read_is_left_to_ray() -> None:
+    shortcut.take([WORKER[0], "--serialized-runtime-env-context={", "--language=PYTHON"])
+    shortcut.take(arguments("/no/such/python -I -S " + str(ENTER)))
+
+
+PATHS = f"{ROOT}{os.pathsep}{ROOT / 'deployments/fork_server/site'}"
+
+
+def started(node: Node, **environ: str) -> subprocess.CompletedProcess[str]:
+    """A worker as raylet starts it, on a machine without the shell that Ray's own way needs."""
+    python = shlex.join([sys.executable, "-I", "-S", str(ENTER), node.plan])
+    serialized = RuntimeEnvContext(py_executable=python).serialize()
+    first, *more = node.argv
+    command = [sys.executable, str(SETUP), first, f"--serialized-runtime-env-context={serialized}", *more]
+    environment = os.environ | {"RAY_RAYLET_PID": str(node.raylet.pid), "PATH": "/nowhere"} | environ
+    return subprocess.run(
+        [*command, "--language=PYTHON"], env=environment, capture_output=True, text=True, cwd=node.folder, check=False
+    )
+
+
+def test_a_worker_is_forked_without_a_python_that_imports_ray(node: Node) -> None:
+    worker = json.loads(started(node, PYTHONPATH=PATHS).stdout)
+    assert worker["argv"] == node.argv
+    assert node.reason(worker) == ""
+
+
+def test_without_the_repository_on_the_path_ray_goes_its_own_way(node: Node) -> None:
+    assert "bash" not in started(node, PYTHONPATH=PATHS).stderr
+    assert "FileNotFoundError" in started(node, PYTHONPATH="").stderr
+
+
+def test_other_pythons_import_next_to_nothing() -> None:
+    listed = "import sys; print([name for name in sys.modules if name.startswith(('deployments', 'ray'))])"
+    told = subprocess.run(
+        [sys.executable, "-c", listed],
+        env=os.environ | {"PYTHONPATH": PATHS},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == "[]"

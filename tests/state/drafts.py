@@ -9,14 +9,15 @@ from typing import Any
 from sqlalchemy import select
 
 from contract.access import Caller
+from contract.limits import DRAFT_S
 from contract.speech.voices import Voice
-from contract.voice_design.draft import VoiceSpec
+from contract.voice_design.draft import DraftEvent, VoiceSpec
 from state.blobs.base import Blobs
 from state.database.base import Database
 from state.database.tables import drafts, reservations
 from state.drafts import Adoption, DesignedVoice, Draft, DraftClaim, Drafts
 from state.voices import OwnVoice, Voices, check_slug, insert_voice
-from tests.state.books import make_caller, money, rows
+from tests.state.books import fault_of, make_caller, money, rows
 from tests.waiting import ManualClock
 
 HOLD = 60
@@ -117,6 +118,26 @@ class Workshop:
         if state == "discarded":
             await self.discard(draft)
         return draft
+
+    async def meet(self, draft: Draft, event: DraftEvent) -> None:
+        """Lets the event happen to a draft in whatever state."""
+        query = select(drafts.c.worker).where(drafts.c.id == draft.id)
+        worker: str | None = await self.database.run(lambda connection: connection.execute(query).scalar_one())
+        claim = DraftClaim(draft, worker or "nobody")
+        match event:
+            case "finish":
+                await self.finish(claim)
+            case "fail":
+                await self.store.fail(claim, "x")
+            case "expire":
+                self.clock.now_s += DRAFT_S
+                await self.store.expire()
+            case "adopt" if (await self.find(draft)).state == "ready":
+                await self.adopt(draft)
+            case "adopt":
+                assert await fault_of(self.adopt(draft)) == "INVALID_REQUEST"
+            case "discard":
+                await self.discard(draft)
 
     async def adopt(self, draft: Draft, **wish: Any) -> tuple[Draft, OwnVoice]:
         return await self.store.adopt(self.caller.org_id, draft.id, replace(ADOPTION, **wish))
