@@ -109,6 +109,13 @@ def praat_hz(samples: np.ndarray, sample_rate: int) -> float:
     return float(np.median(frequencies[frequencies > 0]))
 
 
+def test_styles_are_as_high_as_praat_says(designer: KokoroDesigner) -> None:
+    for style in ("am_onyx", "bm_lewis", "af_heart", "jf_tebukuro"):
+        sound = designer._kokoro.speak(CATALOG.sentences["en"], "en", KokoroVoice(styles={style: 1}))
+        pitch = pitch_of(sound, designer.sample_rate)
+        assert pitch.f0_hz == pytest.approx(praat_hz(sound, designer.sample_rate), rel=0.03), style
+
+
 ORDERED = (
     *(("en", "m", 105), ("en", "f", 195), ("fr", "f", 200), ("de", "m", 115)),
     *(("de", "f", 210), ("ru", "m", 115), ("ru", "f", 210)),
