@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 CODE_LINES = {
     "contract": 5887,
     "models": 6685,
-    "deployments": 5862,
+    "deployments": 5861,
     "state": 4254,
     "autoscaling": 2052,
     "text": 1087,
