@@ -29,7 +29,7 @@ from models.llm.engine import _uncollected, fitted
 from models.weights import store as weights
 from models.weights.files import WeightsError
 from tests.docs.pages import ROOT
-from tests.waiting import until
+from tests.waiting import WITHIN_S, until
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -192,7 +192,7 @@ async def stopped(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
-    llm.shutdown()
+    llm.shutdown(timeout=WITHIN_S)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ import pytest
 from models.llm import engine
 from models.llm.engine import prepare_environment
 from tests.twins import decoders
-from tests.waiting import until
+from tests.waiting import WITHIN_S, until
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def embedding(loading: Any, request: pytest.FixtureRequest, tmp_path_factory: py
         llm = engine.start(engine.EngineSpec(folder, 256, arguments, threads=2))
     (model,) = llm.engine_core.collective_rpc("apply_model", None, (lambda model: model,))
     yield SimpleNamespace(file=file, part=model.model.embed_tokens, head=model.lm_head, laid_out=laid_out)
-    llm.shutdown()
+    llm.shutdown(timeout=WITHIN_S)
 
 
 def test_an_embedding_is_read_from_its_file(embedding: Any) -> None:
@@ -263,7 +263,7 @@ async def llm(cache: Any, tmp_path: Path) -> AsyncIterator[Any]:
     spec = engine.EngineSpec(decoders.qwen2(tmp_path), 256, arguments, threads=2, rest_s=REST_S)
     llm = await asyncio.to_thread(engine.start, spec)
     yield llm
-    llm.shutdown()
+    llm.shutdown(timeout=WITHIN_S)
 
 
 async def test_an_engine_at_rest_gives_its_cache_back_and_answers_as_before(

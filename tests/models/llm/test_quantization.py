@@ -20,6 +20,7 @@ from models.llm import engine, quantization
 from models.llm.quantization import rotation
 from tests.models.conftest import Fetched
 from tests.twins import decoders
+from tests.waiting import WITHIN_S
 
 torch = pytest.importorskip("torch")
 
@@ -175,7 +176,7 @@ async def likelihoods(folder: Path, dtype: str, quick: bool) -> list[float]:
             steps = zip(last.prompt_token_ids[1:], last.prompt_logprobs[1:], strict=True)
             figures += [step[token].logprob for token, step in steps]
     finally:
-        llm.shutdown()
+        llm.shutdown(timeout=WITHIN_S)
     return figures
 
 

@@ -18,6 +18,7 @@ from models.llm import engine
 from tests.models import tiny_models
 from tests.models.conftest import Fetched
 from tests.twins import decoders
+from tests.waiting import WITHIN_S
 
 Other = pytest.importorskip("torch").nn.Identity
 """A part that no decoder has."""
@@ -56,7 +57,7 @@ async def started(folder: Path, **spec: Any) -> AsyncIterator[Any]:
     try:
         yield llm
     finally:
-        llm.shutdown()
+        llm.shutdown(timeout=WITHIN_S)
 
 
 async def read(llm: Any, prompts: list[list[int]], tokens: int) -> tuple[list[list[int]], list[float]]:
@@ -140,7 +141,7 @@ def decoder_of(llm: Any) -> Any:
 def quick(twin: Twin) -> Iterator[Any]:
     llm = engine.start(engine.EngineSpec(twin("llama"), 256, ARGUMENTS | {"dtype": "float32"}, threads=2))
     yield llm
-    llm.shutdown()
+    llm.shutdown(timeout=WITHIN_S)
 
 
 OF_LAYERS = [
