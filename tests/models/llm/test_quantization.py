@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 from statistics import fmean
 from types import SimpleNamespace
@@ -148,17 +147,18 @@ def test_the_kernel_for_8_bits_is_one_that_was_measured_on_such_a_processor(
         assert caplog.text.count("delete that folder and run `make weights`") == (1 if kernel else 0)
 
 
-def test_a_product_in_8_bits_rounds_each_row_by_its_own_largest() -> None:
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_a_product_in_8_bits_rounds_each_row_by_its_own_largest(rows: int, has_bias: bool) -> None:
     """A row of zeros, and one that is a thousand times as large as the others, change nothing for these."""
     int8 = pytest.importorskip("models.llm.vllm_internals.int8")
     random = torch.Generator().manual_seed(5)
     weight, scale = quantization.rounded(torch.randn(48, 576, generator=random))
-    for rows, bias in product((1, 5), (None, torch.randn(48, generator=random))):
-        x = torch.randn(rows + 2, 576, generator=random)
-        x[rows], x[rows + 1] = 0, 1000 * x[0]
-        expected = torch.nn.functional.linear(x, weight * scale, bias)
-        found = int8.Int8Product(weight, scale)(x, bias)
-        assert ((found - expected).norm(dim=1) < 0.03 * (x @ (weight * scale).T).norm(dim=1) + 1e-6).all(), rows
+    x, bias = torch.randn(rows + 2, 576, generator=random), torch.randn(48, generator=random) if has_bias else None
+    x[rows], x[rows + 1] = 0, 1000 * x[0]
+    expected = torch.nn.functional.linear(x, weight * scale, bias)
+    product = int8.Int8Product(weight, scale)(x, bias)
+    assert ((product - expected).norm(dim=1) < 0.03 * (x @ (weight * scale).T).norm(dim=1) + 1e-6).all()
 
 
 async def likelihoods(folder: Path, dtype: str, quick: bool) -> list[float]:
