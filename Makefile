@@ -73,7 +73,7 @@ check: setup-dev ## format, lint, types, import rules, size and wording
 	@PYTHONPATH=. $(BIN)/lint-imports
 	@$(BIN)/python requirements/house.py
 
-bench: setup-dev weights $(if $(QUICK),,$(PEERS:%=.venv/peers/%/done)) ## benchmarks beside the peers, tables in var/benchmarks.md (QUICK=1: what slid, in four minutes)
+bench: setup-dev weights $(if $(QUICK),,$(PEERS:%=.venv/peers/%/done)) ## benchmarks beside the peers, tables in var/benchmarks.md (QUICK=1: what slid, in six minutes)
 	@$(RUN) benchmarks.speed$(if $(QUICK),.quick)
 
 evaluate: setup-dev ## how often the decision models are right; writes the tables, and what the plot is drawn from

@@ -20,7 +20,7 @@ voice_design.py    how often a designed voice comes out at the pitch that was or
 decisions.py       beside `vllm serve`, by its own decisions and by chat calls
 gpu.py             whether every model of production runs on the GPU that is there; asks.py: what each is asked
 growth.py          what more clients and longer prompts cost
-quick.py           the ratios of some of these in four minutes, beside those of `ratios.toml`
+quick.py           the ratios of some of these in six minutes, beside those of `ratios.toml`
 
 What they work with:
 

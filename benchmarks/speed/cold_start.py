@@ -97,8 +97,7 @@ def graph(folder: Path, way: str) -> Iterator[tuple[Server, Path]]:
     file = folder / "graph.yaml"
     file.write_text(yaml.safe_dump(config))
     with parlance(folder, file, PARLANCE_IDLE_S=str(IDLE_S)) as server:
-        home = max(folder.glob("home-*"), key=lambda made: made.stat().st_mtime_ns)
-        yield server, (home / "ray/session_latest").resolve()
+        yield server, Path(server.home, "ray/session_latest").resolve()
 
 
 def graph_turn(folder: Path, way: str, engines: Sequence[str], rounds: int, starts: Starts) -> list[float]:

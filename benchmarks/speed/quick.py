@@ -1,7 +1,7 @@
 """What has slid: a short run of the benchmarks that have a comparison, beside the ratios of `ratios.toml`.
 
     make bench QUICK=1
-    python -m benchmarks.speed.quick                  all, in some four minutes on two cores
+    python -m benchmarks.speed.quick                  all, in some six minutes on two cores
     python -m benchmarks.speed.quick gateway chat     these only
     python -m benchmarks.speed.quick --keep           writes what it measures into ratios.toml
 
@@ -47,6 +47,7 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    # argparse holds the empty list, which stands for no name, against the choices, too.
     parser.add_argument("names", nargs="*", metavar="NAME", choices=[*BENCHMARKS, []], help=", ".join(BENCHMARKS))
     parser.add_argument("--keep", action="store_true", help="write the ratios of this run into ratios.toml")
     parser.add_argument("--one", choices=BENCHMARKS, help=argparse.SUPPRESS)

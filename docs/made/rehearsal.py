@@ -15,7 +15,7 @@ RESULTS = {
     "first start": "head and two ingress pods are ready; one of engines follows",
     "upload of 100 MiB": "and one byte more is refused",
     "engines reach their memory limit": "streams end with an error event, or with that pod's proxy; all comes back",
-    "head gone and back": "chat goes on; the new head has another address, and its controller finds both ingress replicas",
+    "head gone and back": "chat goes on; a head at another address finds both ingress replicas",
     "full emptyDir": "every capability answers",
     "rolling restart": "no call failed",
     "backup and restore into a second cluster": "nothing of the list above is lost",

@@ -44,7 +44,7 @@ FIRST = {
     (ORDERS, "plan", "budget"): (403, "voice_not_in_plan"),
     (ORDERS, "repeated", "budget"): (409, "idempotency_in_progress"),
 }
-"""What is answered where two things are wrong: the first one decides."""
+"""Answers where two things are wrong: the first one decides."""
 
 
 async def test_body_model_plan_repetition_and_budget_are_looked_at_in_this_order(api: Api) -> None:

@@ -242,7 +242,7 @@ NOT_READ = frozenset({"metadata", "json_schema_input_schema", "serialization"})
 
 
 def request_types() -> dict[str, Any]:
-    """What each route and each tool takes, by the name of that type."""
+    """Types that routes and tools take, by their names."""
     routes = (route for router in (*ROUTERS, *VERSIONED_ROUTERS, *OPEN_ROUTERS) for route in router.routes)
     bodies = (body for route in routes if (body := (getattr(route, "openapi_extra", None) or {}).get("requestBody")))
     found = [openapi._types[body["content"]["application/json"]["schema"][openapi._TYPE]] for body in bodies]
@@ -269,7 +269,7 @@ def parts(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def is_data(schema: dict[str, Any]) -> bool:
-    """Whether no item can be wrong. Then only the bounds of the body hold for it."""
+    """Says if no item can be wrong. Then only the bounds of the body hold for it."""
     item = schema.get("items_schema") or schema.get("values_schema") or {"type": "any"}
     return isinstance(item, dict) and item["type"] == "any"
 

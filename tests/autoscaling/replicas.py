@@ -103,7 +103,7 @@ class Work:
 
 
 class Response:
-    """What `.remote()` gives: its call is on its way to a replica from then on."""
+    """The result of `.remote()`: its call is on its way to a replica from then on."""
 
     def __init__(self, ingress: Ingress, job: Job) -> None:
         self._ingress = ingress

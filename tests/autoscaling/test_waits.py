@@ -101,7 +101,7 @@ def test_a_place_gets_worse_only_by_others_who_come_or_have_ended(steps: list[st
 def test_calls_begin_in_the_order_of_their_places_and_those_who_are_expected_have_none(
     owners: list[str], slots: int
 ) -> None:
-    """Where the oldest ends first, and no other comes."""
+    """The oldest ends first, and no other comes."""
 
     async def play() -> None:
         room = Room(slots)

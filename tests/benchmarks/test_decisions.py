@@ -118,7 +118,7 @@ def _words(text: str) -> set[str]:
 
 
 def test_the_fitting_sets_are_others() -> None:
-    """What fits must not judge: no state of a preset or of the development set is here, nor one nearly the same."""
+    """No state of a preset or of the development set is here, nor one nearly the same: what fits must not judge."""
     fitting = [state_text(example.state) for preset in PRESETS.values() for example in preset.examples]
     fitting += [case.state for case in load(PRESETS, DEVELOPMENT)]
     for case in CASES:

@@ -102,6 +102,7 @@ class Cluster:
     def start_head(self, cpus: int, more: str = "") -> None:
         """The page's line; without processors the head runs no engine, as in `cluster/`."""
         line = marked(PAGE, "run on two nodes: head").replace("redis:6379", self.redis)
+        # Both start outside the checkout: workers import from that folder first, before the new code of an upgrade.
         # A machine that starts has an empty /tmp; from this file, and the other node's processes, Ray would take it
         # that the head still runs.
         (self.folder / "ray/ray_current_cluster").unlink(missing_ok=True)

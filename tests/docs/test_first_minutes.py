@@ -1,4 +1,4 @@
-"""What `python -m launch` tells a first user, once the graph is ready."""
+"""The message of `python -m launch` to a first user, once the graph is ready."""
 
 from __future__ import annotations
 

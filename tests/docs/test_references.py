@@ -1,4 +1,4 @@
-"""What pages refer to is there: links, pictures, files, folders, tests and attacks."""
+"""Links, pictures, files, folders, tests and attacks that pages refer to are there."""
 
 from __future__ import annotations
 

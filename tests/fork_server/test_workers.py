@@ -129,7 +129,7 @@ def good(node: Node, **changes: Any) -> dict[str, Any]:
 
 
 def reply_to(node: Node, body: bytes, *, says_size: int | None = None, files: int = 3) -> bytes:
-    """What the server answers to `body`: a pid, or nothing."""
+    """The answer of the server to `body`: a pid, or nothing."""
     return reply_and_output(node, body, says_size=says_size, files=files)[0]
 
 

@@ -1,4 +1,4 @@
-"""What a start decides and does before anything of Ray runs: models, weights, engines that are woken."""
+"""Decisions of a start before anything of Ray runs: models, weights, engines that are woken."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ TIMES: list[tuple[dict[str, Any], bool, list[Any]]] = [
 
 @of_transcripts
 async def test_times_are_those_of_segments_or_of_words_in_sentences_of_the_text(load: Load) -> None:
-    """Where there are no times of words, there are those of segments."""
+    """Times of segments take the place of times of words."""
     for wire, (times, asked, words) in product(WIRES, TIMES):
         part = await heard(load(wire=wire, **times), words=asked)
         assert (part.duration_s, part.done_s) == (SECONDS, SECONDS)

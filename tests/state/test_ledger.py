@@ -213,7 +213,7 @@ async def budget_rows(database: Database, caller: Caller) -> dict[str | None, Ro
 
 
 async def spent(time: VirtualTime, caller: Caller) -> tuple[int, int]:
-    """What counts as spent, and what is held, once the books were proved to add up."""
+    """The spent and the held amount, once the books were proved to add up."""
     assert await time.database.run(audit.faults) == []
     row = (await budget_rows(time.database, caller))[None]
     return row.spent_micro_eur, row.held_micro_eur

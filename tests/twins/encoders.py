@@ -72,7 +72,7 @@ def code(folder: Path) -> None:
 
 
 def write_head(folder: Path, pooling: dict[str, Any], *further: str) -> None:
-    """What follows an encoder: its pooling with these settings, and modules of the kinds in `further`."""
+    """The parts behind an encoder: its pooling with these settings, and modules of the kinds in `further`."""
     kinds = ("Transformer", "Pooling", *further)
     modules = [
         {"path": f"{number}_{kind}" if number else "", "type": f"sentence_transformers.models.{kind}"}

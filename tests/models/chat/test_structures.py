@@ -93,7 +93,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("invalid", {"$defs": FEW, "properties": FEW | {"a": {"type": "bad"}}}, "properties.a.type"),
     ("invalid", {"properties": {"a": 3, "b": True}, "format": "bad"}, "format"),
 ]
-"""Why a schema is refused, the schema, and the place of the keyword for which it is."""
+"""Reasons of a refusal, the schema, and the place of the keyword that is refused."""
 
 
 async def test_the_place_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
