@@ -27,6 +27,7 @@ MARKERS = {
 }
 
 FIRST = (
+    "tests/cluster/test_idle.py",
     "tests/models/chat/",
     "tests/twins/",
     "tests/fork_server/",
@@ -40,7 +41,8 @@ FIRST = (
     "tests/state/",
     "tests/api/",
 )
-"""What takes longest, longest first, so that no process is left alone with it at the end."""
+"""What takes longest, longest first, so that no process is left alone with it at the end. Of a graph, what is measured
+before others have sent it anything: a process keeps memory that it once needed, such as that of bodies under attack."""
 
 ON_VLLM = (
     "tests/models/chat/",

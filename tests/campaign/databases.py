@@ -392,7 +392,7 @@ FAULTS: dict[str, tuple[str, Fault, str]] = {
 
 
 async def outcomes(seed: int, is_short: bool, place: Path) -> AsyncIterator[Outcome]:
-    """Each fault once, or twenty times."""
+    """Each fault once, or five times."""
     async with AsyncExitStack() as stack:
         postgres = stack.enter_context(run_server(Postgres, *ON_DISK, in_memory=False))
         redis = stack.enter_context(run_server(Redis))
@@ -404,7 +404,7 @@ async def outcomes(seed: int, is_short: bool, place: Path) -> AsyncIterator[Outc
         stack.enter_context(mock.patch.dict(os.environ, bucket.environment | {SECRET_VARIABLE: secrets.token_hex(32)}))
         await migrate(await asyncio.to_thread(postgres.fresh, TEMPLATE))
         for name in FAULTS:
-            yield await _tried(servers, name, 1 if is_short else 20)
+            yield await _tried(servers, name, 1 if is_short else 5)
 
 
 async def _tried(place: Place, name: str, times: int) -> Outcome:

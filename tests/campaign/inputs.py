@@ -30,7 +30,7 @@ from tests.campaign.graph import Graph
 from tests.campaign.record import Outcome
 
 SCHEMATHESIS = Path(".venv/campaign/bin/schemathesis").absolute()
-LONG_S, SHORT_S = 600, 15
+LONG_S, SHORT_S = 120, 15
 """For each kind of input."""
 EXAMPLES = (6_000, 400)
 MUTATIONS = (200, 12)

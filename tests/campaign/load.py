@@ -81,7 +81,7 @@ async def _starts(graph: Graph, crowd: Crowd) -> int:
 
 async def streams(graph: Graph, crowd: Crowd, chance: random.Random, is_short: bool) -> Outcome:
     """Streams at the same time, again and again."""
-    count, duration_s = (50, 30.0) if is_short else (200, 600.0)
+    count, duration_s = (50, 30.0) if is_short else (200, 180.0)
     crowd.begin(["stream"] * count)
     await asyncio.sleep(duration_s)
     await crowd.end()
@@ -90,7 +90,7 @@ async def streams(graph: Graph, crowd: Crowd, chance: random.Random, is_short: b
 
 async def overload(graph: Graph, crowd: Crowd, chance: random.Random, is_short: bool) -> Outcome:
     """Arrivals at three times the capacity of an engine; what it cannot do is refused at once."""
-    duration_s = 15.0 if is_short else 300.0
+    duration_s = 15.0 if is_short else 120.0
     await call(crowd, "say hi", "full")
     peak = await _peak(crowd, duration_s / 2)
     strange, refused = 0, Counter[str]()
@@ -230,7 +230,7 @@ async def _upload(crowd: Crowd, number: int, content: bytes) -> Seen:
 
 async def mixed(graph: Graph, crowd: Crowd, chance: random.Random, is_short: bool) -> Outcome:
     """All kinds of clients for a long time, of which some leave early and some read slowly; nothing grows."""
-    duration_s = 60.0 if is_short else 3600.0
+    duration_s = 60.0 if is_short else 1200.0
     kinds = ["call", "stream", "live", "recording"]
     over, seen = asyncio.Event(), Counter[str]()
 

@@ -31,7 +31,7 @@ MANNERS = (
     chat("exact", max_ongoing_requests=2, when_busy="refuse"),
     chat("queued", max_ongoing_requests=1, max_queued=2),
     chat("late", deadline_s=1),
-    chat("elsewhere", deployment=ALTERNATIVES),
+    chat("elsewhere", deployment=ALTERNATIVES, idle_s=2),
     chat("broken", "BrokenChat", wait_s=60),
     chat("hanging", deadline_s=40, deployment=FEW_CPUS | LOOKED_AFTER),
     chat("left", max_ongoing_requests=4, deployment=LARGE),

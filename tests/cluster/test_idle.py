@@ -34,8 +34,8 @@ ALWAYS = {
 }
 """What runs while nothing is asked, beside the fork server. Ray's Python processes are 50 to 150 MiB each."""
 
-MOST_MIB = 900
-"""Of all these together, as PSS: 650 after a start, and more once tests have filled the caches of the ingress."""
+MOST_MIB = 750
+"""Of all these together, as PSS, on a graph that has served nothing yet."""
 
 OF_ENGINES = ("libtorch", "onnxruntime", "ctranslate2")
 """Libraries of hundreds of megabytes."""
