@@ -33,12 +33,11 @@ import psutil
 
 from benchmarks.servers import working_folder
 from tests.campaign.graph import running
-from tests.campaign.record import Outcome, Record
+from tests.campaign.record import LOG, Outcome, Record
 
 WITHOUT_GRAPH = ("disks", "databases")
 ON_A_GRAPH = ("deaths", "load", "inputs", "tenants", "reloads")
 PARTS = WITHOUT_GRAPH + ON_A_GRAPH
-LOG = Path(__file__).parents[2] / "var/campaign.log"
 PUBLISHED = Path(__file__).parents[2] / "docs/made/campaign.json"
 
 Part = Callable[[int, bool, Any], AsyncIterator[Outcome]]

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.campaign.record import Outcome
+from tests.campaign.record import LOG, Outcome
 from tests.state.crashing import Job, Run, running
 from tests.state.power import Disk, Entry, notes, read_trace
 from tests.state.remains import CHECKS, WITHOUT_DATABASE, prepare
@@ -40,7 +40,8 @@ FOR_EVER = 1_000_000_000
 async def outcomes(seed: int, is_short: bool, place: Path) -> AsyncIterator[Outcome]:
     """Losses of power and failing calls, for each kind of work."""
     chance = random.Random(seed)
-    with running() as run:
+    # What the children log of each fault would hide the rows.
+    with LOG.open("a") as log, running(log) as run:
         for work, name in WORKS.items():
             bench = _Bench(run, work, place / work, chance)
             await bench.lose_power(*((1, 30) if is_short else (10, 100)))

@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+LOG = Path(__file__).parents[2] / "var/campaign.log"
+
 
 @dataclass(frozen=True)
 class Outcome:

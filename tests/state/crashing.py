@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from sqlalchemy import Engine, event
@@ -294,8 +294,11 @@ async def _in_pieces(name: str) -> AsyncGenerator[bytes, None]:
 
 
 @contextmanager
-def running() -> Iterator[Run]:
-    """Runs jobs for the block, each in a child; returns its exit code. Without a C compiler the test is skipped."""
+def running(log: IO[str] | None = None) -> Iterator[Run]:
+    """Runs jobs for the block, each in a child; returns its exit code. Without a C compiler the test is skipped.
+
+    What the children log goes to `log`, or to this process's stderr.
+    """
     compiler = shutil.which("cc")
     if compiler is None:
         reason = "needs a C compiler for the failpoints"
@@ -309,6 +312,7 @@ def running() -> Iterator[Run]:
             env=os.environ | {"LD_PRELOAD": str(library)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=log,
             text=True,
         )
         jobs, codes = server.stdin, server.stdout
