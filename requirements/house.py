@@ -1,4 +1,4 @@
-"""Counts the size and the wording of the product, and fails where a count is above its ceiling.
+"""Counts the size of the tree and the wording of the product, and fails where a count is above its ceiling.
 
     python requirements/house.py        prints the table (`make check` runs it)
     python requirements/house.py -v     lists the places behind the counts, too
@@ -35,6 +35,12 @@ CODE_LINES = {
     "graph.py": 52,
     "benchmarks/capacity": 843,
 }
+BESIDE = {
+    "lines of tests": ("tests", "", 65100),
+    "lines of benchmarks": ("benchmarks", ".py", 10850),
+    "words in Markdown": ("", ".md", 69500),
+}
+"""Where each is counted, in which files, and its ceiling."""
 WORDING = {
     "docstrings that begin with a clause": 0,
     "words with a standard term": 17,
@@ -77,13 +83,27 @@ class File(NamedTuple):
         return next(room for room in CODE_LINES if is_in(self.name, room))
 
 
+def names() -> list[str]:
+    """The files that git does not ignore, by their paths from the root."""
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    output = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [name for name in output.splitlines() if (ROOT / name).is_file()]
+
+
 def product() -> Iterator[File]:
-    """The files of the rooms that have a ceiling, those that git does not ignore."""
-    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"]
-    for name in subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split():
-        if any(is_in(name, room) for room in CODE_LINES) and (ROOT / name).exists():
+    """The files of the rooms that have a ceiling."""
+    for name in names():
+        if name.endswith(".py") and any(is_in(name, room) for room in CODE_LINES):
             source = (ROOT / name).read_text("utf-8")
             yield File(name, source, ast.parse(source))
+
+
+def beside() -> Iterator[tuple[str, int, int]]:
+    """Counts of what stands beside the product, with their ceilings."""
+    for kind, (place, suffix, ceiling) in BESIDE.items():
+        files = [ROOT / name for name in names() if name.endswith(suffix) and (not place or is_in(name, place))]
+        texts = (file.read_bytes() for file in files)
+        yield kind, sum(len(text.split()) if "words" in kind else text.count(b"\n") for text in texts), ceiling
 
 
 def is_in(name: str, room: str) -> bool:
@@ -161,6 +181,7 @@ def main() -> int:
     places = wording(files)
     rows = [(f"code lines: {room}", by_room[room], ceiling) for room, ceiling in CODE_LINES.items()]
     rows += [("code lines: all", by_room.total(), sum(CODE_LINES.values()))]
+    rows += beside()
     rows += [(kind, len(places[kind]), ceiling) for kind, ceiling in WORDING.items()]
     for kind, count, ceiling in rows:
         print(f"{kind:<40} {count:>6} of {ceiling:>6}{'  ABOVE' if count > ceiling else ''}")

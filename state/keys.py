@@ -135,6 +135,7 @@ def open_secrets(home: Path, environ: Mapping[str, str] = os.environ, *, is_shar
     if not path.exists():
         home.mkdir(parents=True, exist_ok=True)
         _write_once(path, secrets.token_hex(MIN_BYTES))
+    sync_folder(home)  # a process that wrote the file may have died before it did
     if path.stat().st_mode & 0o077:
         raise ValueError(
             f"other users can read {path}; run `chmod 600` on it, and rotate the secret if they may have read it"
@@ -176,7 +177,6 @@ def _write_once(path: Path, text: str) -> None:
         pass
     finally:
         fresh.unlink()
-    sync_folder(path.parent)
 
 
 def write_private(path: Path, text: str) -> None:

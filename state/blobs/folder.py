@@ -1,4 +1,9 @@
-"""Bytes in a local folder. Written beside, synced, then renamed: after a crash a blob is whole or absent."""
+"""Bytes in a local folder. Written beside, synced, then renamed: after a crash a blob is whole or absent.
+
+Every put and delete syncs all folders on the way to its name, those that are there already, too: another call may have
+made them, or removed the name, and not have synced that, be it that it is still at work, that it failed or that its
+process died.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +51,8 @@ class FolderBlobs:
         self._folder = folder
         self._free_bytes = free_bytes
         self._unfinished = folder / UNFINISHED
-        _make(self._unfinished)
+        for made in _make(self._unfinished):
+            sync_folder(made.parent)
         folder.chmod(0o700)
         _remove_orphans(self._unfinished)
 
@@ -59,7 +65,7 @@ class FolderBlobs:
                     await _in_thread(_write_all if isinstance(data, bytes) else self._write, file, chunk)
                     size += len(chunk)
                 await _in_thread(os.fsync, file.fileno())
-            await _in_thread(_give_name, fresh, target)
+            await _in_thread(self._give_name, fresh, target)
         finally:
             fresh.unlink(missing_ok=True)
         return size
@@ -79,10 +85,10 @@ class FolderBlobs:
         return await _in_thread(self._path(name).is_file)
 
     async def delete(self, name: str) -> None:
-        await _in_thread(_remove, self._path(name), os.unlink)
+        await _in_thread(self._remove, self._path(name), os.unlink)
 
     async def delete_all(self, folder: str) -> None:
-        await _in_thread(_remove, self._path(folder), shutil.rmtree)
+        await _in_thread(self._remove, self._path(folder), shutil.rmtree)
 
     async def drop_unfinished(self) -> None:
         await _in_thread(_remove_orphans, self._unfinished)
@@ -99,6 +105,25 @@ class FolderBlobs:
             log.warning("the disk for recordings is full: uploads must leave %d bytes of it free", SPARE_BYTES)
             raise STORE_FULL()
         _write_all(file, data)
+
+    def _give_name(self, fresh: Path, target: Path) -> None:
+        _make(target.parent)
+        fresh.replace(target)
+        self._sync_names(target)
+
+    def _remove(self, path: Path, remove: Callable[[Path], None]) -> None:
+        # Somebody else may be doing the same.
+        with suppress(FileNotFoundError):
+            remove(path)
+        self._sync_names(path)
+
+    def _sync_names(self, path: Path) -> None:
+        """Makes it durable that `path` is there, or is not."""
+        for folder in path.parents:
+            with suppress(FileNotFoundError):
+                sync_folder(folder)
+            if folder == self._folder:
+                return
 
     def _path(self, name: str) -> Path:
         return self._folder / checked(name)
@@ -123,30 +148,18 @@ def _remove_orphans(folder: Path) -> None:
                 path.unlink()
 
 
-def _remove(path: Path, remove: Callable[[Path], None]) -> None:
-    # Somebody else may be doing the same.
-    with suppress(FileNotFoundError):
-        remove(path)
-        sync_folder(path.parent)
-
-
 def _write_all(file: BinaryIO, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
 
 
-def _give_name(fresh: Path, target: Path) -> None:
-    _make(target.parent)
-    fresh.replace(target)
-    sync_folder(target.parent)
-
-
-def _make(folder: Path) -> None:
-    """Makes a folder and those above it that are missing, all of them durable."""
-    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
-        missing.mkdir(mode=0o700, exist_ok=True)
-        sync_folder(missing.parent)
+def _make(folder: Path) -> list[Path]:
+    """Makes a folder and those above it that are missing, for this user alone. Returns the missing ones."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
+    return missing
 
 
 async def _once(data: bytes) -> AsyncGenerator[bytes, None]:

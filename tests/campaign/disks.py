@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.campaign.record import LOG, Outcome
 from tests.state.crashing import Job, Run, running
-from tests.state.power import Disk, Entry, notes, read_trace
+from tests.state.power import FAILING, Disk, Entry, notes, read_trace
 from tests.state.remains import CHECKS, WITHOUT_DATABASE, prepare
 
 WORKS = {
@@ -30,10 +30,8 @@ WORKS = {
 ACKNOWLEDGED = "What was acknowledged survives a loss of power, and the books add up."
 ANSWERED = "A disk that fails or is full is answered with an error of the table; nothing acknowledged is lost."
 HELD_POWER = "test_what_was_acknowledged_survives_death_and_a_loss_of_power"
-HELD_FULL = "test_a_full_disk_refuses_the_group_and_recovers"
+HELD_FULL = "test_what_is_stored_after_a_sync_that_failed_survives_a_loss_of_power"
 ERRORS = (errno.EIO, errno.ENOSPC)
-FAILING = "wsrc"
-"""Kinds of entries whose calls can fail: write, sync, rename, create."""
 FOR_EVER = 1_000_000_000
 
 
@@ -111,7 +109,7 @@ class _Bench:
             await CHECKS[self.work](f"sqlite:///{home / 'parlance.db'}", acknowledged)
         except Exception as error:  # of any kind: what cannot be opened is lost as well
             self.lost += 1
-            print(f"{self.work}, loss {self.lost}: {error!r}", file=sys.stderr)
+            print(f"{self.work}, loss {self.lost}: {error!r} after {acknowledged[-20:]}", file=sys.stderr)
 
     def _count_answers(self, told: list[str]) -> None:
         """Counts what came instead of success, and as lost what no client should see, or sees once all is well."""
@@ -120,8 +118,13 @@ class _Bench:
             match line.split():
                 case ["answered", name]:
                     self.seen[name] += 1
-                    self.lost += name == "STATE_UNAVAILABLE" and number > healed
+                    self._lose_if(name == "STATE_UNAVAILABLE" and number > healed, told[: number + 1])
                 case ["raised", name]:
                     # No server starts on a disk that fails; once it runs, nothing but an answer may come.
                     self.seen[f"ended by {name}"] += 1
-                    self.lost += name not in ("ApiError", "OSError") or number > healed
+                    self._lose_if(name not in ("ApiError", "OSError") or number > healed, told[: number + 1])
+
+    def _lose_if(self, is_lost: bool, told: list[str]) -> None:
+        if is_lost:
+            self.lost += 1
+            print(f"{self.work}, loss {self.lost}: {told[-20:]}", file=sys.stderr)

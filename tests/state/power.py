@@ -14,6 +14,8 @@ from random import Random
 from typing import NamedTuple
 
 BLOCK_BYTES = 512
+FAILING = "wsrc"
+"""Kinds of entries whose calls `failpoints.c` can fail: write, sync, rename, create."""
 
 
 class Entry(NamedTuple):

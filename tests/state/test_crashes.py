@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from state.database.open import connect
 from state.database.tables import budgets
 from tests.state.books import make_caller, money, pass_time, reserve
 from tests.state.crashing import DIED, WORKERS, Job, Run, running
-from tests.state.power import Disk, notes, read_trace
+from tests.state.power import FAILING, Disk, Entry, notes, read_trace
 from tests.state.remains import CHECKS, LIMIT, WITHOUT_DATABASE, books_are_right, costs, prepare
 from tests.state.servers import Postgres, temporary_folder
 from tests.waiting import until
@@ -49,6 +51,24 @@ async def test_what_was_acknowledged_survives_death_and_a_loss_of_power(run: Run
     assert run(Job(work, f"sqlite:///{home / 'parlance.db'}", str(trace), str(home), seed)) == 0
     for acknowledged in disk.losses(read_trace(trace), random.Random(seed), LOSSES[work], after):
         await CHECKS[work](f"sqlite:///{after / 'parlance.db'}", acknowledged)
+
+
+async def test_what_is_stored_after_a_sync_that_failed_survives_a_loss_of_power(run: Run, folder: Path) -> None:
+    """The call that failed has left folders and names, and nobody knows whether they are on the disk."""
+    home, after, trace = folder / "home", folder / "after", folder / "trace"
+
+    def entries_of(fail: tuple[int, int, int]) -> tuple[Disk, list[Entry]]:
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir()
+        disk = Disk(home)
+        run(Job("keep", f"sqlite:///{home / 'parlance.db'}", str(trace), str(home), fail=fail))
+        return disk, read_trace(trace)
+
+    calls = [entry.kind for entry in entries_of((0, 0, 0))[1] if entry.kind in FAILING]
+    for number in [number for number, kind in enumerate(calls) if kind == "s"]:
+        disk, entries = entries_of((number, number + 1, errno.EIO))
+        for acknowledged in disk.losses(entries, random.Random(number), 20, after):
+            await CHECKS["keep"](f"sqlite:///{after / 'parlance.db'}", acknowledged)
 
 
 @pytest.mark.parametrize("deaths", [2, pytest.param(10, marks=pytest.mark.crashes)])
