@@ -23,7 +23,7 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import ClauseElement, Connection, Dialect, Executable
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
-from contract.errors import STATE_UNAVAILABLE
+from contract.errors import STATE_UNAVAILABLE, ApiError
 from state.database.base import WAIT_S, RowRefused
 from state.database.driver import driver, open_file
 
@@ -153,6 +153,8 @@ class SqliteDatabase:
                     self._inbox.deliver([job])
             raw.commit()  # does nothing where the only one has failed
             self._healthy = True
+            if any(isinstance(job.error, ApiError) and job.error.fault is STATE_UNAVAILABLE for job in jobs):
+                self._give_up_connection()  # such as one that SQLite opened to read only, as it could not do otherwise
             return True
         except Exception as error:
             # Of any kind: if this thread ended, every waiter would wait for ever.
@@ -164,9 +166,9 @@ class SqliteDatabase:
             return False
 
     def _give_up_connection(self) -> None:
-        """Rolls back what it has begun; the next group opens another."""
+        """Rolls back what it has begun, and closes the file; the next group opens another."""
         with suppress(Exception):  # KeyError where there is none
-            self.__dict__.pop("_connection").close()
+            self.__dict__.pop("_connection").invalidate()
 
 
 class _DirectConnection(Connection):

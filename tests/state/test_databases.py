@@ -16,7 +16,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from contract.errors import ApiError
@@ -49,6 +49,11 @@ def insert(number: int):
         return number
 
     return transaction
+
+
+async def reconnect(database: SqliteDatabase) -> None:
+    """Fails in a way after which no connection is trusted."""
+    assert await fault_of(database.run(lambda c: c.exec_driver_sql("SELECT n FROM nowhere"))) == "STATE_UNAVAILABLE"
 
 
 def rows(path: Path) -> list[int]:
@@ -207,17 +212,33 @@ async def test_an_early_answer_comes_before_the_commit_and_is_seen_by_the_next(n
 
 
 async def test_after_a_failed_commit_nobody_gets_an_early_answer(numbers: SqliteDatabase, tmp_path: Path) -> None:
-    await numbers.run(insert(0))
-    connection = numbers._engine.pool.connect().dbapi_connection
-    connection.set_authorizer(lambda _, what, *__: driver.SQLITE_DENY if what == "COMMIT" else driver.SQLITE_OK)
+    is_broken = True
+
+    @event.listens_for(numbers._engine, "connect")
+    def refuse(raw: Any, _record: object) -> None:
+        raw.set_authorizer(lambda _, what, *__: driver.SQLITE_DENY if is_broken and what == "COMMIT" else driver.SQLITE_OK)
+
+    await reconnect(numbers)
     # Whether the first of them has its answer before its commit fails is a race.
     await asyncio.gather(numbers.run(insert(1), durable=False), return_exceptions=True)
     for number in (2, 3):
         assert await fault_of(numbers.run(insert(number), durable=False)) == "STATE_UNAVAILABLE"
-    connection.set_authorizer(None)
+    is_broken = False
     assert await numbers.run(insert(4), durable=False) == 4
     await numbers.run(insert(5))
-    assert rows(tmp_path / "numbers.db") == [0, 4, 5]
+    assert rows(tmp_path / "numbers.db") == [4, 5]
+
+
+async def test_a_connection_that_can_only_read_is_not_kept(numbers: SqliteDatabase, tmp_path: Path) -> None:
+    """SQLite opens a file to read where it cannot open it to write: where the process had no descriptor left, once."""
+
+    @event.listens_for(numbers._engine, "do_connect", once=True)
+    def read_only(*_: object) -> Any:
+        return driver.connect(f"file:{tmp_path / 'numbers.db'}?mode=ro", uri=True, check_same_thread=False)
+
+    await reconnect(numbers)
+    assert await fault_of(numbers.run(insert(1))) == "STATE_UNAVAILABLE"
+    assert await numbers.run(insert(2)) == 2
 
 
 COUNT = text("UPDATE t SET n = n + 1 WHERE id = 1")
