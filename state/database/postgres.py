@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import asyncpg
-from sqlalchemy import URL, Connection
+from sqlalchemy import URL, Connection, ExceptionContext, event
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -25,7 +25,7 @@ POOL_SIZE = 8
 
 PATIENT_POOL_SIZE = 2
 
-TOO_MANY_CONNECTIONS = "53300"
+TOO_MANY_CONNECTIONS, READ_ONLY = "53300", "25006"
 """https://www.postgresql.org/docs/current/errcodes-appendix.html"""
 RETRY_S = 0.1
 
@@ -127,7 +127,14 @@ def _engine(address: URL, wait_s: float, statement_s: float, synchronous_commit:
     settings = {"synchronous_commit": synchronous_commit}
     creator = _opener(address, timeout=wait_s, command_timeout=statement_s, server_settings=settings)
     pool: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": wait_s}
-    return create_async_engine("postgresql+asyncpg://", async_creator=creator, hide_parameters=True, **pool)
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=creator, hide_parameters=True, **pool)
+    event.listen(engine.sync_engine, "handle_error", _drop_what_only_reads)
+    return engine
+
+
+def _drop_what_only_reads(error: ExceptionContext) -> None:
+    """A connection to a standby, made while a primary was being replaced, counts as dead."""
+    error.is_disconnect |= getattr(error.original_exception, "sqlstate", None) == READ_ONLY
 
 
 def _opener(address: URL, **settings: Any) -> Callable[[], Awaitable[asyncpg.Connection]]:

@@ -314,6 +314,20 @@ async def test_a_server_that_was_restarted_unnoticed_is_not_noticed(counter: Dat
     assert await asyncio.gather(*(counter.run(count, row=1) for _ in range(8))) == list(range(9, 17))
 
 
+async def test_a_connection_that_can_only_read_is_replaced(url: str, postgres: Postgres) -> None:
+    """As one to a standby, which was opened while the primary was away."""
+    setting = f"ALTER DATABASE {url.rpartition('/')[2]} {{}} default_transaction_read_only"
+    first, database = connect(url, WAIT_S), connect(url, WAIT_S)
+    await first.run(make_counter)
+    await first.close()
+    await asyncio.to_thread(postgres.run, setting.format("SET") + " = on")
+    assert await fault_of(database.run(count)) == "STATE_UNAVAILABLE"
+    assert await database.run(value) == 0
+    await asyncio.to_thread(postgres.run, setting.format("RESET"))
+    assert await database.run(count) == 1
+    await database.close()
+
+
 async def test_transactions_share_a_connection_where_the_server_has_no_more(
     counter: Database, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
