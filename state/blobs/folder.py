@@ -51,8 +51,7 @@ class FolderBlobs:
         self._folder = folder
         self._free_bytes = free_bytes
         self._unfinished = folder / UNFINISHED
-        for made in _make(self._unfinished):
-            sync_folder(made.parent)
+        _make(self._unfinished)
         folder.chmod(0o700)
         _remove_orphans(self._unfinished)
 
@@ -119,11 +118,9 @@ class FolderBlobs:
 
     def _sync_names(self, path: Path) -> None:
         """Makes it durable that `path` is there, or is not."""
-        for folder in path.parents:
+        for folder in path.parents[: len(path.relative_to(self._folder).parts)]:
             with suppress(FileNotFoundError):
                 sync_folder(folder)
-            if folder == self._folder:
-                return
 
     def _path(self, name: str) -> Path:
         return self._folder / checked(name)
@@ -154,12 +151,11 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
         rest = rest[file.write(rest) :]
 
 
-def _make(folder: Path) -> list[Path]:
-    """Makes a folder and those above it that are missing, for this user alone. Returns the missing ones."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    for path in reversed(missing):
-        path.mkdir(mode=0o700, exist_ok=True)
-    return missing
+def _make(folder: Path) -> None:
+    """Makes a folder and those above it that are missing, all of them durable."""
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(missing.parent)
 
 
 async def _once(data: bytes) -> AsyncGenerator[bytes, None]:

@@ -216,7 +216,8 @@ async def test_after_a_failed_commit_nobody_gets_an_early_answer(numbers: Sqlite
 
     @event.listens_for(numbers._engine, "connect")
     def refuse(raw: Any, _record: object) -> None:
-        raw.set_authorizer(lambda _, what, *__: driver.SQLITE_DENY if is_broken and what == "COMMIT" else driver.SQLITE_OK)
+        answer = {True: driver.SQLITE_DENY, False: driver.SQLITE_OK}
+        raw.set_authorizer(lambda _, what, *__: answer[is_broken and what == "COMMIT"])
 
     await reconnect(numbers)
     # Whether the first of them has its answer before its commit fails is a race.
