@@ -170,7 +170,7 @@ def test_the_secret_survives_a_loss_of_power(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "link", lambda *paths: done.append("named") or link(*paths))
     monkeypatch.setattr(Path, "replace", lambda *paths: done.append("named") or replace(*paths))
     keys.open_secrets(tmp_path, {}) if act == "open" else keys.rotate(tmp_path, {})
-    assert done == ["file", "named", "folder"]
+    assert done[-3:] == ["file", "named", "folder"]
 
 
 NAME = "drafts/3f/sample.mp3"
