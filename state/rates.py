@@ -6,12 +6,11 @@ not answer, each replica allows its share of the limit: it fails open, but bound
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -119,34 +118,28 @@ class Rates:
         """Holds one of the caller's streams while the block runs. Raises RATE_LIMIT_EXCEEDED if all are taken."""
         async with AsyncExitStack() as places:
             for owner in caller.rate_owners:
-                await places.enter_async_context(self._stream_of(owner, caller))
+                await self._open_stream(owner, caller, places)
             self.open_streams += 1
             try:
                 yield
             finally:
                 self.open_streams -= 1
 
-    @asynccontextmanager
-    async def _stream_of(self, owner: RateOwner, caller: Caller) -> AsyncIterator[None]:
+    async def _open_stream(self, owner: RateOwner, caller: Caller, places: AsyncExitStack) -> None:
+        """Takes a place in Redis, where it answers, and one in this process; `places` gives both back."""
         limit = owner.concurrent_streams
-        place = None
+        share = max(1, limit // self._replicas)
         if self._shared_streams is not None and time.monotonic() >= self._paused_until_s:
             try:
                 if (place := await self._shared_streams.take(owner.name, limit)) is None:
                     raise _too_many(owner, caller, limit)
+                places.push_async_callback(self._shared_streams.give_back, owner.name, place)
+                share = limit
             except RedisError as error:
                 self._pause(error)
-        share = max(1, limit // self._replicas) if place is None else limit
         if not self._local_streams.take(owner.name, limit=share):
             raise _too_many(owner, caller, share)
-        try:
-            yield
-        finally:
-            self._local_streams.give_back(owner.name)
-            if place is not None and self._shared_streams is not None:
-                # Should Redis not answer, the place is free when its lease ends.
-                with suppress(RedisError):
-                    await asyncio.shield(self._shared_streams.give_back(owner.name, place))
+        places.callback(self._local_streams.give_back, owner.name)
 
     async def renew(self) -> None:
         """Renews the leases of open streams. Called by the sweeper."""

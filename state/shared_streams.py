@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+from contextlib import suppress
 from typing import Any
+
+from redis.exceptions import RedisError
 
 LEASE_S = 120
 """Renewed every 30 s by the sweeper of the state."""
@@ -45,12 +49,14 @@ class SharedStreams:
         return name
 
     async def give_back(self, key_id: str, name: str) -> None:
-        """The stream of that name has ended."""
+        """The stream of that name has ended. Raises nothing."""
         names = self._names[key_id]
         names.discard(name)
         if not names:
             del self._names[key_id]
-        await self._redis.zrem(_set_of(key_id), name)
+        # Should Redis not answer, the place is free when its lease ends.
+        with suppress(RedisError):
+            await asyncio.shield(self._redis.zrem(_set_of(key_id), name))
 
     async def renew(self) -> None:
         """Renews the leases of every stream that is open here."""

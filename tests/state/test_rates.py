@@ -173,6 +173,19 @@ async def test_open_stream_is_renewed(open_rates: Open, redis: Redis, monkeypatc
         assert (await connection.zrange("parlance:streams:renewed", 0, -1, withscores=True))[0][1] > before + 800
 
 
+async def test_streams_refused_after_redis_forgot_what_is_open_take_no_place_for_ever(
+    open_rates: Open, redis: Redis
+) -> None:
+    rates, of = open_rates(redis.url, replicas=2), caller(key_id="forgotten", streams=2)
+    async with rates.stream(of), rates.stream(of):
+        await rates.connection.flushall()
+        for _ in range(2):
+            await refusal(rates.stream(of).__aenter__())
+    await rates.renew()
+    async with rates.stream(of):
+        pass
+
+
 async def test_without_redis_each_replica_allows_its_share_of_streams(open_rates: Open, redis: Redis) -> None:
     rates, of = open_rates(redis.url, replicas=2), caller(key_id="no redis", streams=4)
     async with rates.stream(of):
