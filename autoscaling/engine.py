@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -76,10 +77,11 @@ class Timings:
         return self.queue + self.load
 
     @contextmanager
-    def measured(self) -> Iterator[Callable[[], None]]:
+    def measured(self) -> Iterator[tuple[Callable[..., Any], Callable[[], None]]]:
         """Counts the block as the engine's time, less what was spent in the router's queue.
 
-        Gives a function that brings the count up to date: the headers of a stream are written long before it ends.
+        Gives a function that makes the call to the replica, given a function and its arguments, and one that brings the
+        count up to date: the headers of a stream are written long before it ends.
         """
         started, queued, before = time.perf_counter(), self.queue, self.engine
 
@@ -91,9 +93,11 @@ class Timings:
         def count() -> None:
             self.engine = before + time.perf_counter() - started - (self.queue - queued)
 
-        views.SENT.set(sent)
+        # In a context of its own: a call that wakes an engine, beside this one or after it, is none of its stages.
+        context = copy_context()
+        context.run(views.SENT.set, sent)
         try:
-            yield count
+            yield context.run, count
         finally:
             count()
             self.enter(Stage.SETTLE)

@@ -125,8 +125,8 @@ class Gate:
         """The answer to `job` by `method` of the capability's protocol. Raises ApiError only."""
         slot, left_s = await self._take_slot(context)
         try:
-            with context.timings.measured(), closing(Deadline(left_s)) as deadline, deadline:
-                answer: R = await self._method(method.__name__).remote(job, *context.carried)
+            with context.timings.measured() as (send, _), closing(Deadline(left_s)) as deadline, deadline:
+                answer: R = await send(self._method(method.__name__).remote, job, *context.carried)
                 return answer
         except Exception as error:
             raise self._failed(error) from None
@@ -141,8 +141,8 @@ class Gate:
         slot, left_s = await self._take_slot(context)
         has_begun = False
         try:
-            with context.timings.measured() as count, closing(Deadline(left_s)) as deadline:
-                response = self._stream_method(method.__name__).remote(job, *context.carried)
+            with context.timings.measured() as (send, count), closing(Deadline(left_s)) as deadline:
+                response = send(self._stream_method(method.__name__).remote, job, *context.carried)
                 try:
                     while True:
                         with deadline:

@@ -125,14 +125,19 @@ class LocalHandle:
         self.asked.append(method)
         if method == "warm":
             return self._start()
+        self._send()
+        return LocalResponse(getattr(self.replica, method)(*job), self)
+
+    def _send(self) -> None:
+        """As the router does when a call goes out to a replica."""
         if sent := views.SENT.get():
             sent()
-        return LocalResponse(getattr(self.replica, method)(*job), self)
 
     async def _start(self) -> Loading:
         if not self.is_there:
             await self.may_start.wait()
             self.is_there = True
+        self._send()
         loading: Loading = await self.replica.warm()
         return loading
 

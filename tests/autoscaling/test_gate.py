@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, aclosing, closing, suppress
 from typing import Any
 
 import pytest
@@ -321,3 +321,13 @@ async def test_wait_for_a_turn_counts_for_the_deadline_and_as_queue(warm: Make) 
     assert await fault_of(third) == "UPSTREAM_TIMEOUT"
     assert await first == "item 0"
     assert await ask(at) == "item 0"
+
+
+@pytest.mark.parametrize("items", [1, 3])
+async def test_warm_call_beside_or_after_a_call_is_no_wait_of_that_call(warm: Make, items: int) -> None:
+    at, timings = warm(slots=2), Timings()
+    async with aclosing(items_of(at, Job((1.0, 2.0)), timings)) as stream:
+        given = [await anext(stream, None) for _ in range(items)]
+        assert given == ["item 0", "item 1", None][:items]
+        await at.gate.waker.warm()
+    assert timings.queue == pytest.approx(0.0, abs=0.01)
