@@ -93,6 +93,6 @@ def answer_of(reply: ChatReply) -> str:
 
 
 def joined(pieces: Sequence[str], answers: Sequence[str]) -> str:
-    """The answers, one after another: a paragraph for each, except where a sentence was cut."""
-    ends = ("\n\n" if ends_sentence(piece) else " " for piece in pieces)
+    """The answers, one after another: a paragraph for each, except where a sentence was cut, or a word of it."""
+    ends = ("\n\n" if ends_sentence(piece) else " " if piece[-1].isspace() else "" for piece in pieces)
     return "".join(answer + end for answer, end in zip(answers, ends, strict=True)).strip()

@@ -2,7 +2,7 @@
 
 prepare(context, request) -> Plan                 the model and what it is asked; everything that can be refused unheard
 transcribe(context, plan, file, answer) -> text   as it is transcribed; `answer` holds what there is so far
-Formatting(context, language, formatter)          the structuring pass beside it
+Formatting(context, formatter)                    the structuring pass beside it
 
 A chat model gets piece after piece as they are transcribed, as if the caller had sent them to POST /chat/completions:
 billed so, refused so. Without a model, rules do it when all is transcribed. Either way the verdict is taken over the
@@ -35,7 +35,7 @@ from contract.errors import (
 from contract.limits import FORMAT_TEXT_S
 from contract.transcription.engine import Segment, TranscriptionEngine, TranscriptionJob, TranscriptUpdate
 from contract.transcription.request import TranscriptionPlan, TranscriptionRequest, choose, plan
-from contract.transcription.transcript import NO_SPACES, Formatted, Transcript
+from contract.transcription.transcript import Formatted, Transcript
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import chat
 from state.billing.reservation import OpenBill
@@ -101,7 +101,7 @@ async def transcribe(
             text = transcript.add(part)
             await bill.progress(audio_seconds=transcript.billed_seconds)
             if formatting:
-                formatting.add(part.segments)
+                formatting.add(part.segments, text)
             if text:
                 yield text
         await bill.settle(audio_seconds=math.ceil(transcript.seconds))
@@ -194,7 +194,7 @@ def _formatting(context: RequestContext, plan: TranscriptionPlan) -> Formatting 
     # The chat model that adds structure, where it is set up and offered to the caller.
     offered = context.offered(context.service.catalog.chat)
     formatter = next((model for model in offered if model.id == plan.model.formatter), None)
-    return Formatting(context, plan.language, formatter)
+    return Formatting(context, formatter)
 
 
 class Formatting:
@@ -202,14 +202,12 @@ class Formatting:
 
     Args:
         context: of the request that is transcribed.
-        language: of the speech, if it is known.
         formatter: a chat model that is set up and open to the caller; None for the rules.
     """
 
-    def __init__(self, context: RequestContext, language: str | None, formatter: ChatModel | None) -> None:
+    def __init__(self, context: RequestContext, formatter: ChatModel | None) -> None:
         self._context = context
         self._formatter = formatter
-        self._space = "" if language in NO_SPACES else " "
         self._segments: list[Segment] = []
         self._rest = ""
         self._pieces: list[str] = []
@@ -220,11 +218,11 @@ class Formatting:
         if formatter:
             context.engine(formatter).warm()
 
-    def add(self, segments: Sequence[Segment]) -> None:
-        """Takes what was transcribed, and begins with what is whole of it."""
+    def add(self, segments: Sequence[Segment], text: str) -> None:
+        """Takes segments, and their text as the transcript continues with it. Begins with the pieces that are whole."""
         self._segments += segments
         if self._formatter:
-            self._rest += "".join(segment.text + self._space for segment in segments if segment.text)
+            self._rest += text
             self._begin(self._formatter, is_last=False)
 
     async def finish(self, transcript: str, wait_s: float = FORMAT_WAIT_S) -> Formatted:
