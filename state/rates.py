@@ -90,6 +90,8 @@ class Rates:
         for owner in caller.rate_owners:
             verdicts.append(await self._count(owner.name, owner.requests_per_minute))
             if not verdicts[-1].allowed:
+                for allowing in caller.rate_owners[: len(verdicts) - 1]:
+                    await self._count(allowing.name, allowing.requests_per_minute, -1)
                 return verdicts[-1]
         return min(verdicts, key=lambda verdict: verdict.remaining)
 
@@ -101,17 +103,17 @@ class Rates:
         """The same for a key that opens nothing: a program with an old key takes nothing from its neighbours."""
         return await self._count(f"wrong keys from {address}", KEYLESS_REQUESTS)
 
-    async def _count(self, who: str, limit: int) -> RateVerdict:
-        """Counts in Redis; in this process where there is none, or it does not answer."""
+    async def _count(self, who: str, limit: int, requests: int = 1) -> RateVerdict:
+        """Counts in Redis; in this process where there is none, or it does not answer. -1 takes a request back."""
         if self._shared is None:
-            return self._local.hit(who, limit)
+            return self._local.hit(who, limit, requests)
         if time.monotonic() >= self._paused_until_s:
             try:
-                return await self._hit(self._shared, limit, who)
+                return await self._hit(self._shared, limit, who, requests)
             except StorageError as error:
                 self._pause(error.storage_error)
         self.fallbacks += 1
-        return self._local.hit(who, max(1, limit // self._replicas))
+        return self._local.hit(who, max(1, limit // self._replicas), requests)
 
     @asynccontextmanager
     async def stream(self, caller: Caller) -> AsyncIterator[None]:
@@ -155,10 +157,10 @@ class Rates:
         if self.connection is not None:
             await self.connection.aclose()
 
-    async def _hit(self, limiter: SlidingWindowCounterRateLimiter, limit: int, who: str) -> RateVerdict:
+    async def _hit(self, limiter: SlidingWindowCounterRateLimiter, limit: int, who: str, requests: int) -> RateVerdict:
         window = _window(limit, self._window_s)
         # Only `hit` decides: with a test before it, concurrent requests would all pass.
-        allowed = await limiter.hit(window, who)
+        allowed = await limiter.hit(window, who, cost=requests)
         stats = await limiter.get_window_stats(window, who)
         reset_s = whole_reset_s(stats.reset_time - time.time(), self._window_s)
         return RateVerdict(limit, stats.remaining, reset_s, allowed, self._window_s)
@@ -179,8 +181,8 @@ class LocalWindows:
     def __len__(self) -> int:
         return len(self._counts) + len(self._earlier)
 
-    def hit(self, who: str, limit: int) -> RateVerdict:
-        """Counts one request of `who`, unless it is beyond `limit`."""
+    def hit(self, who: str, limit: int, requests: int = 1) -> RateVerdict:
+        """Counts requests of `who`, unless they are beyond `limit`; a negative number takes them back."""
         number, spent = divmod(time.time() / self._window_s, 1)
         if number != self._number:
             # Also after the clock was set back.
@@ -188,8 +190,8 @@ class LocalWindows:
             self._number, self._counts = int(number), {}
         earlier, count, left_s = self._earlier.get(who, 0), self._counts.get(who, 0), (1 - spent) * self._window_s
         in_sight = earlier * left_s / self._window_s
-        if is_allowed := math.floor(in_sight + count) < limit:
-            count = self._counts[who] = count + 1
+        if is_allowed := math.floor(in_sight + count) + requests <= limit:
+            count = self._counts[who] = count + requests
         resets_s = [left_s % (self._window_s / earlier)] if earlier else []
         resets_s += [left_s % self._window_s] if count else []
         remaining = max(0, limit - math.floor(in_sight + count))

@@ -236,6 +236,10 @@ async def test_a_derived_credential_has_a_rate_of_its_own_below_its_key(open_rat
     assert await allowed(rates, two, 5) == 2
     assert await allowed(rates, of, 10) == 4
     assert not (await rates.hit(two)).allowed
+    three = derived(caller(1, "small"), "secret-3", 4, 1)
+    assert await allowed(rates, three, 3) == 1
+    large = replace(caller(10, "large"), derived=three.derived)
+    assert await allowed(rates, large, 5) == 3, "what its key refused has not counted"
 
 
 async def test_a_derived_credential_has_streams_of_its_own_below_its_key(open_rates: Open, url: str | None) -> None:
