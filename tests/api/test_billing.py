@@ -81,26 +81,35 @@ async def test_a_line_says_when_its_request_came_and_how_long_it_waited(
     assert (line.took_ms, line.waited_ms) == (12_346, 2_250)
 
 
+async def post(api: Api, path: str, **fields: Any) -> httpx.Response:
+    if path in FORMS:
+        return await api.send("POST", f"/v1{path}", content=FORMS[path], headers={"Content-Type": FORM_TYPE.decode()})
+    return await api.send("POST", f"/v1{path}", json=BODIES[path] | fields)
+
+
 @pytest.mark.parametrize(
-    ("path", "rendering"),
+    ("path", "rendering", "fields"),
     [
-        ("/chat/completions", "deployments.ingress.routes.chat.JSONResponse"),
-        ("/embeddings", "deployments.ingress.routes.embeddings.reply"),
-        ("/rerank", "deployments.ingress.routes.rerank.reply"),
-        ("/decisions", "deployments.ingress.routes.decisions.JSONResponse"),
+        ("/chat/completions", "deployments.ingress.routes.chat.JSONResponse", {}),
+        ("/embeddings", "deployments.ingress.routes.embeddings.reply", {}),
+        ("/rerank", "deployments.ingress.routes.rerank.reply", {}),
+        ("/decisions", "deployments.ingress.routes.decisions.JSONResponse", {}),
+        ("/audio/speech", "deployments.ingress.flows.speech.PreparedSpeech.billed", {}),
+        ("/audio/speech", "deployments.ingress.flows.speech.PreparedSpeech.billed", {"provider": "qwen"}),
+        ("/audio/transcriptions", "deployments.ingress.routes.transcription.reply", {}),
     ],
 )
 async def test_an_answer_that_cannot_be_sent_is_not_billed(
-    api: Api, monkeypatch: pytest.MonkeyPatch, path: str, rendering: str
+    api: Api, monkeypatch: pytest.MonkeyPatch, path: str, rendering: str, fields: dict[str, str]
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise ValueError("out of range")
 
     with monkeypatch.context() as broken:
         broken.setattr(rendering, fail)
-        assert (await api.send("POST", f"/v1{path}", json=BODIES[path])).status_code == 500
+        assert (await post(api, path, **fields)).status_code == 500
     assert await api.usage() == []
-    assert (await api.send("POST", f"/v1{path}", json=BODIES[path])).status_code == 200
+    assert (await post(api, path, **fields)).status_code == 200
     assert len(await api.usage()) == 1
 
 
@@ -119,10 +128,7 @@ async def test_an_answer_that_cannot_be_sent_is_not_billed(
 async def test_a_cost_can_be_computed_again_from_its_usage_line(
     api: Api, path: str, line: str, quantities: dict[str, int]
 ) -> None:
-    if path in FORMS:
-        reply = await api.send("POST", f"/v1{path}", content=FORMS[path], headers={"Content-Type": FORM_TYPE.decode()})
-    else:
-        reply = await api.send("POST", f"/v1{path}", json=BODIES[path])
+    reply = await post(api, path)
     assert reply.status_code == 200, reply.text
     (billed,) = await api.usage()
     assert (billed.line, billed.quantities, billed.quantity) == (line, quantities, sum(quantities.values()))

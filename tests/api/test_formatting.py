@@ -164,8 +164,7 @@ async def test_a_transcript_waits_30_s_for_its_structure(api: Api, monkeypatch: 
     monkeypatch.setattr(loop, "time", lambda: now() + skipped_s)
     api.engine().adapter = stuck
     reply = asyncio.create_task(transcribe(api, SENTENCE, format_text="true"))
-    await until(api.usage)  # all words are there
-    await stuck.asked.wait()
+    await stuck.asked.wait()  # all words are there
     await settled()
     skipped_s = 29.0
     await settled()

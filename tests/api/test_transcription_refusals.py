@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 from unittest.mock import ANY
 
@@ -239,9 +240,11 @@ async def test_who_leaves_pays_for_what_was_heard(api: Api) -> None:
     caller = await api.caller()
     context = RequestContext(Trace(api.service), caller, Timings())
     plan = transcription.prepare(context, TranscriptionRequest())
-    texts = transcription.transcribe(context, plan, b"one\ntwo\nhold 60\nthree", TranscriptionAnswer(Transcript(plan)))
-    assert [await anext(texts), await anext(texts)] == ["one", " two"]
-    await texts.aclose()
+    file, answer = b"one\ntwo\nhold 60\nthree", TranscriptionAnswer(Transcript(plan))
+    with suppress(GeneratorExit):
+        async with transcription.transcribe(context, plan, file, answer) as texts:
+            assert [await anext(texts), await anext(texts)] == ["one", " two"]
+            raise GeneratorExit
     (line,) = await api.usage()
     assert (line.quantity, line.unit) == (2, "audio_seconds")
     assert engine_of(api).under_way == 0

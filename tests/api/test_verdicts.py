@@ -281,6 +281,12 @@ async def test_an_attempt_that_fails_leaves_those_before(api: Api, monkeypatch: 
     assert (reply.status_code, reply.headers["x-voice-attempts"], errors) == (200, "1", [])
 
 
+async def test_a_best_attempt_that_cannot_be_sent_is_not_billed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    recognizing(api, TEXT)
+    monkeypatch.setattr(speech.PreparedSpeech, "billed", {}.__getitem__)
+    assert ((await speak(api, "retry")).status_code, await api.usage()) == (500, [])
+
+
 # --- no recognizer, or one that fails --------------------------------------------------------------------------------
 
 

@@ -156,13 +156,14 @@ async def _in_one_piece(context: RequestContext, prepared: PreparedSpeech) -> As
     model = prepared.choice.model
     async with whole_bill(context, prepared) as (bill, job):
         try:
-            block = await context.engine(model).call(SpeechEngine.speak_whole, job, context=context.call)
+            spoken = await context.engine(model).call(SpeechEngine.speak_whole, job, context=context.call)
         except ApiError as error:
             if error.fault is UPSTREAM_ERROR:
                 raise STREAM_INCOMPLETE() from None
             raise
+        block = prepared.billed(spoken)
         await bill.settle(characters=prepared.characters)
-        yield prepared.billed(block)
+        yield block
 
 
 @asynccontextmanager

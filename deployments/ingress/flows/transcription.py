@@ -1,7 +1,7 @@
 """Writing a recording down, billed by its seconds, and the structure of its text.
 
 prepare(context, request) -> Plan                 the model and what it is asked; everything that can be refused unheard
-transcribe(context, plan, file, answer) -> text   as it is transcribed; `answer` holds what there is so far
+transcribe(context, plan, file, answer) -> texts  as they are transcribed; `answer` holds what there is so far
 Formatting(context, formatter)                    the structuring pass beside it
 
 A chat model gets piece after piece as they are transcribed, as if the caller had sent them to POST /chat/completions:
@@ -77,13 +77,15 @@ def prepare(context: RequestContext, request: TranscriptionRequest) -> Transcrip
     return plan(request, model)
 
 
+@asynccontextmanager
 async def transcribe(
     context: RequestContext, plan: TranscriptionPlan, file: bytes | None, answer: TranscriptionAnswer
-) -> AsyncGenerator[str, None]:
+) -> AsyncIterator[AsyncGenerator[str, None]]:
     """Text as it is transcribed, written into `answer`; without a `file` it is the one that was uploaded.
 
-    A client that leaves early pays for what was transcribed until then. So does one with a stream that a time limit
-    ends: it has the text, and chose how long the recording is. Raises the errors of a transcription.
+    The end of the block is billed, so what fails in it is not. A client that leaves early pays for what was transcribed
+    until then. So does one with a stream that a time limit ends: it has the text, and chose how long the recording is.
+    Raises the errors of a transcription.
     """
     transcript = answer.transcript
     async with (
@@ -95,20 +97,24 @@ async def transcribe(
         _audio(context, plan.request.upload_id, file) as audio,
         aclosing(_segments(context, plan, await _job(context, plan, audio), bill, file is None)) as parts,
     ):
-        async for part in parts:
-            if not transcript.duration_s:
-                await bill.expect(audio_seconds=math.ceil(part.duration_s))
-            text = transcript.add(part)
-            await bill.progress(audio_seconds=transcript.billed_seconds)
+
+        async def texts() -> AsyncGenerator[str, None]:
+            async for part in parts:
+                if not transcript.duration_s:
+                    await bill.expect(audio_seconds=math.ceil(part.duration_s))
+                text = transcript.add(part)
+                await bill.progress(audio_seconds=transcript.billed_seconds)
+                if formatting:
+                    formatting.add(part.segments, text)
+                if text:
+                    yield text
             if formatting:
-                formatting.add(part.segments, text)
-            if text:
-                yield text
+                wait_s = min(FORMAT_WAIT_S, _left_s(context, plan.model))
+                answer.formatted = await formatting.finish(transcript.text, wait_s)
+
+        async with aclosing(texts()) as continuations:
+            yield continuations
         await bill.settle(audio_seconds=math.ceil(transcript.seconds))
-        if formatting:
-            answer.formatted = await formatting.finish(
-                transcript.text, min(FORMAT_WAIT_S, _left_s(context, plan.model))
-            )
 
 
 async def _job(context: RequestContext, plan: TranscriptionPlan, audio: bytes | str) -> TranscriptionJob:

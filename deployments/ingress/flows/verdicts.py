@@ -113,9 +113,9 @@ class SpeechVerification:
                             memory.close()  # of the one before
                             memory.enter_context(context.service.concurrency.reply(context.caller, len(block.data)))
                             best = block, verdict
+            assert best
+            block, verdict = self._prepared.billed(best[0]), replace(best[1], attempts=count)
             await bill.settle(characters=self._prepared.characters)
-        assert best
-        block, verdict = self._prepared.billed(best[0]), replace(best[1], attempts=count)
         self._verdict = self._spawn(self._report(verdict))
         headers |= {"X-Voice-Verdict": verdict.judgement, "X-Voice-Attempts": str(verdict.attempts)}
         yield block

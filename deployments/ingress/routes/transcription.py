@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from functools import partial
 from typing import Annotated
 
@@ -79,18 +78,19 @@ async def _answer(
     context: RequestContext, plan: TranscriptionPlan, file: bytes | None, headers: dict[str, str]
 ) -> Response:
     answer = TranscriptionAnswer(Transcript(plan))
-    async with aclosing(transcription.transcribe(context, plan, file, answer)) as texts:
+    async with transcription.transcribe(context, plan, file, answer) as texts:
         async for _ in texts:
             pass
-    if plan.request.response_format in ("json", "verbose_json"):
-        return JSONResponse(reply(answer.transcript, answer.formatted), headers=headers)
-    text, media_type = plain(answer.transcript, answer.formatted)
-    return Response(text, headers=headers, media_type=media_type)
+        if plan.request.response_format in ("json", "verbose_json"):
+            return JSONResponse(reply(answer.transcript, answer.formatted), headers=headers)
+        text, media_type = plain(answer.transcript, answer.formatted)
+        return Response(text, headers=headers, media_type=media_type)
 
 
 async def _events(context: RequestContext, plan: TranscriptionPlan, file: bytes | None) -> AsyncGenerator[bytes, None]:
     answer = TranscriptionAnswer(Transcript(plan))
-    async with aclosing(transcription.transcribe(context, plan, file, answer)) as texts:
+    async with transcription.transcribe(context, plan, file, answer) as texts:
         async for text in texts:
             yield delta(text)
-    yield done(answer.transcript, answer.formatted)
+        end = done(answer.transcript, answer.formatted)
+    yield end
