@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import gettempdir
 
 import httpx
 import yaml
@@ -30,7 +31,8 @@ BUILD_S = 1800
 def done(*command: str | Path, within_s: float = BUILD_S) -> str:
     """The output of a command, which must not fail."""
     words = [str(word) for word in command]
-    finished = subprocess.run(words, capture_output=True, text=True, timeout=within_s, check=False)
+    # The monitor of a container leaves a file `oom` where podman was started, if the container needs too much memory.
+    finished = subprocess.run(words, capture_output=True, text=True, timeout=within_s, check=False, cwd=gettempdir())
     assert finished.returncode == 0, f"{words}: {finished.stdout[-2000:]}{finished.stderr[-2000:]}"
     return finished.stdout.strip()
 
