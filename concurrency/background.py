@@ -1,18 +1,31 @@
-"""Work that a process does beside its requests, for as long as it runs."""
+"""Work that a process does beside its requests: once, or for as long as it runs."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
+from typing import Any
 
 log = logging.getLogger(f"parlance.{__name__}")
 Step = Callable[[], Awaitable[object]]
 
 PAUSE_S, MAX_PAUSE_S = 1.0, 60.0
 """Between an error and the next attempt, at first and at most. It doubles with each error in a row."""
+
+BACKGROUND_TASKS: set[asyncio.Task[Any]] = set()
+"""Tasks of `in_background`. A loop alone keeps no task alive."""
+
+
+def in_background(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Starts work that continues when the client of the present request has gone."""
+    # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
+    task = asyncio.get_running_loop().create_task(work, context=Context())
+    BACKGROUND_TASKS.add(task)
+    task.add_done_callback(BACKGROUND_TASKS.discard)
+    return task
 
 
 async def attempted(name: str, step: Step) -> bool:
@@ -33,7 +46,7 @@ def supervised(name: str, *steps: Step, every_s: float | None = None, at_once: b
 
     An error is logged, ends no other step, and has them all run again after a pause. Cancel the task to end it.
     """
-    # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
+    # A context of its own, as above. The caller keeps the task alive.
     work = _supervise(name, steps, every_s, at_once)
     return asyncio.get_running_loop().create_task(work, name=name, context=Context())
 

@@ -17,11 +17,10 @@ import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from contextvars import Context
 from typing import TypeVar
 
 from autoscaling.engine import CallContext, Engine, Timings, owner_name
-from concurrency.background import supervised
+from concurrency.background import in_background, supervised
 from contract.catalog import Catalog
 from contract.errors import (
     BUSY,
@@ -102,9 +101,7 @@ class DraftWorker:
         """Does what there is to do for a draft, in the background; nothing if this process does so or has enough."""
         if draft_id in self._working or len(self._working) >= AT_ONCE:
             return
-        # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
-        task = asyncio.get_running_loop().create_task(self._work(draft_id), context=Context())
-        self._working[draft_id] = task
+        self._working[draft_id] = task = in_background(self._work(draft_id))
         task.add_done_callback(lambda _: self._working.pop(draft_id, None))
 
     async def cancel(self, draft_id: str) -> None:

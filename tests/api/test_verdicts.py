@@ -20,6 +20,7 @@ import pytest
 import deployments.ingress.verifier as verification
 from audio.sandbox import NotAudio, QueueFull, SharesExhausted, Sound, TooLong
 from autoscaling.engine import CallContext
+from concurrency.background import BACKGROUND_TASKS
 from contract.access import Scope
 from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR, ApiError
 from contract.limits import BODIES_OF_KEY_BYTES, REQUESTS_PER_STREAM
@@ -30,7 +31,6 @@ from contract.telemetry import VERDICTS
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from deployments.ingress.context import RequestContext, Trace
 from deployments.ingress.flows import speech, verdicts
-from deployments.ingress.flows.verdicts import BACKGROUND_TASKS
 from tests.api.conftest import Api, events, refused
 from tests.api.designs import designer, made
 from tests.api.engines import Acting, LocalEngine

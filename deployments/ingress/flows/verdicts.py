@@ -14,13 +14,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import ExitStack, aclosing
-from contextvars import Context
 from dataclasses import replace
-from typing import Any
 
 from autoscaling.engine import CallContext, Timings
+from concurrency.background import in_background
 from contract.access import Scope
 from contract.errors import NOT_FOUND, ApiError
 from contract.speech.engine import AudioBlock, SpeechEngine, SpeechJob
@@ -31,9 +30,6 @@ from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import speech
 from deployments.ingress.flows.speech import PreparedSpeech
 from deployments.ingress.verifier import SpeechVerifier, verifier_for
-
-BACKGROUND_TASKS: set[asyncio.Task[Any]] = set()
-"""Tasks for requests that may be over. A loop alone keeps no task alive."""
 
 
 class SpeechVerification:
@@ -69,7 +65,7 @@ class SpeechVerification:
                 async with aclosing(speech.blocks(self._context, self._prepared)) as blocks:
                     async for block in blocks:
                         if not has_begun:
-                            self._spawn(self._store(b""))  # a request that is refused leaves nothing
+                            in_background(self._store(b""))  # a request that is refused leaves nothing
                             has_begun = True
                         yield block
                         try:
@@ -84,7 +80,7 @@ class SpeechVerification:
             finally:
                 if has_begun:
                     why: Reason | None = reason if is_whole else reason or "incomplete"
-                    self._verdict = self._spawn(self._judge(bytes(sound), why, memory.pop_all()))
+                    self._verdict = in_background(self._judge(bytes(sound), why, memory.pop_all()))
 
     async def _judge(self, sound: bytes, reason: Reason | None, memory: ExitStack) -> SpeechVerdict:
         """The verdict of sound that is out, and releases its `memory` then.
@@ -116,7 +112,7 @@ class SpeechVerification:
             assert best
             block, verdict = self._prepared.billed(best[0]), replace(best[1], attempts=count)
             await bill.settle(characters=self._prepared.characters)
-        self._verdict = self._spawn(self._report(verdict))
+        self._verdict = in_background(self._report(verdict))
         headers |= {"X-Voice-Verdict": verdict.judgement, "X-Voice-Attempts": str(verdict.attempts)}
         yield block
 
@@ -162,13 +158,6 @@ class SpeechVerification:
     async def _store(self, text: bytes) -> None:
         context = self._context
         await context.service.state.verdicts.keep(context.caller, context.trace.request_id, text)
-
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
-        task = asyncio.get_running_loop().create_task(work, context=Context())
-        BACKGROUND_TASKS.add(task)
-        task.add_done_callback(BACKGROUND_TASKS.discard)
-        return task
 
 
 def _errors(verdict: SpeechVerdict) -> tuple[bool, float]:

@@ -24,11 +24,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from contextvars import Context
 from typing import Any
 
 from starlette.responses import Response
 
+from concurrency.background import in_background
 from contract.errors import without_text
 from deployments.ingress.context import trace_of
 from deployments.ingress.front.admission import Admitted
@@ -52,9 +52,6 @@ ACCEPTS_KEY: dict[str, Any] = {
 }
 """`openapi_extra` of a route that uses `once`."""
 
-_running: set[asyncio.Task[Response]] = set()
-"""Keeps work alive after its client has gone: the event loop itself holds tasks weakly."""
-
 
 async def once(admitted: Admitted, work: Callable[[], Awaitable[Response]], *, keep_body: bool = True) -> Response:
     """The reply of `work`, which runs unless a request with the same `Idempotency-Key` has run it.
@@ -68,10 +65,7 @@ async def once(admitted: Admitted, work: Callable[[], Awaitable[Response]], *, k
     if not values:
         return await work()
     key = ", ".join(values)  # several of them together are one that no pattern allows
-    # A context of its own: Serve cancels the calls that were made in the context of a request when its client goes.
-    task = asyncio.get_running_loop().create_task(_claim_and_run(admitted, key, work, keep_body), context=Context())
-    _running.add(task)
-    task.add_done_callback(_running.discard)
+    task: asyncio.Task[Response] = in_background(_claim_and_run(admitted, key, work, keep_body))
     # What the request holds of the budgets it holds until its reply is sent; until the work is done if its client goes.
     trace = trace_of(admitted.request.scope)
     resources = trace.resources.pop_all()
