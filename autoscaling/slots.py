@@ -111,13 +111,8 @@ class SlotScheduler(Generic[T]):
         return len(self._waiting)
 
     @property
-    def queued(self) -> int:
-        """Calls that wait for their turn at an engine that runs."""
-        return len(self._ready)
-
-    @property
     def lines(self) -> dict[Hashable, int]:
-        """Number of these by owner."""
+        """Number of calls that wait, by owner."""
         return self._waiting.lengths()
 
     @property

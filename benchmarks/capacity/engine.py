@@ -113,7 +113,7 @@ class SimulatedEngine:
     @property
     def calls(self) -> int:
         """Calls that Serve sees at work or waiting; of those that wait for a start it sees the one that wakes."""
-        return self.replicas.working + sum(room.queued for room in self._rooms) + bool(self._cold)
+        return self.replicas.working + self.waiting - max(0, len(self._cold) - 1)
 
     def take(self, call: SimulatedCall) -> None:
         """A call comes."""

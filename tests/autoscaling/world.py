@@ -47,7 +47,7 @@ class AuditedQueue(SlotQueue):
         self._visits_s: dict[Hashable, float] = {}
 
     def try_enter(self, owner: Hashable) -> Slot | None:
-        lined_up = self.queued
+        lined_up = len(self._ready)
         if slot := super().try_enter(owner):
             assert not lined_up, "a newcomer has passed those that wait"
             self._check(owner)
@@ -325,7 +325,7 @@ class World:
         for ingress in self.ingresses:
             gate, name = ingress.gate, ingress.router.app_name
             held[f"{name} slots"] = gate.queue.at_work
-            held[f"{name} waiting"] = gate.queue.waiting + gate.queue.queued
+            held[f"{name} waiting"] = gate.queue.waiting + len(gate.queue._ready)
             held[f"{name} counted"] = ingress.metrics.queued
             held[f"{name} routed"] = len(ingress.router._pending_requests_by_id)
         for replica in (*self.running, *self.leaving):
