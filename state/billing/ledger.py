@@ -269,8 +269,6 @@ class Ledger:
                 del waiting[: len(batch)]
         finally:
             del self._waiting[org_id]
-            for _, outcome in waiting:
-                outcome.cancel()
 
     async def _post(self, org_id: int, batch: list[Posting]) -> Exception | None:
         """Ends each of `batch` with what was charged, or why it was not recorded. Returns why nothing was."""

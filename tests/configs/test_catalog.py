@@ -336,3 +336,7 @@ def test_engines_voices_sentences_traits_and_designers_fit_together(tmp_path: Pa
     changes = [([(old, new)], complaint) for old, new, complaint in WRONG[file]]
     for change, complaint in changes + (NO_CHOICE if file == "speech" else []):
         assert re.match(complaint, sentence := refusal(edited(tmp_path, f"{file}.toml", *change))), sentence
+
+
+def test_a_word_of_24_letters_can_be_matched(tmp_path: Path) -> None:
+    load("embedded", edited(tmp_path, "traits.toml", ('"tieftonig-"', f'"{"t" * 24}-"')))

@@ -20,7 +20,7 @@ from contract.base import ProfileError
 from contract.catalog import Catalog
 from contract.speech.routing import default_engine
 from deployments.ingress.deployment import IngressArgs
-from launch.check import cost
+from launch.check import cost, scaling
 from launch.check.cli import main
 from launch.check.faults import CHECKS, Plan, Site, faults, plan_of, refuse
 from launch.check.scaling import remarks
@@ -383,6 +383,17 @@ def test_what_the_policy_will_do_is_shown_unless_serve_decides(
     file.write_text(yaml.safe_dump(config))
     main([str(file)])
     assert "a start" not in capsys.readouterr().out
+
+
+def test_engines_that_grow_and_that_never_sleep_are_shown() -> None:
+    def cells_of(**autoscaling_config: int) -> list[str]:
+        model = chat("x", target_wait_s=7, deployment={"autoscaling_config": autoscaling_config})
+        ((_, _, more, idle, _),) = scaling.rows(behaving(x=model))
+        return [more, idle]
+
+    assert cells_of(max_replicas=1) == ["-", "30-300 s"]
+    assert cells_of(max_replicas=2) == ["7 s, up to 2", "30-300 s"]
+    assert cells_of(min_replicas=1, max_replicas=1) == ["-", "never sleeps"]
 
 
 def test_targets_that_cannot_be_reached_are_said() -> None:

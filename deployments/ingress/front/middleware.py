@@ -211,16 +211,12 @@ class _ReplySender:
             self.status = message["status"]
             self._add_headers(message)
         length = len(message.get("body", b""))
-        try:
-            if length <= REPLY_PIECE_BYTES:
-                await self._pace.step(length, self._send(message))
-            else:
-                with self._trace.replying(length):
-                    for piece in in_pieces(message):
-                        await self._pace.step(len(piece["body"]), self._send(piece))
-        except TimeoutError:
-            # Another limit of time than the client's own is over.
-            raise BrokenOff from None
+        if length <= REPLY_PIECE_BYTES:
+            await self._pace.step(length, self._send(message))
+        else:
+            with self._trace.replying(length):
+                for piece in in_pieces(message):
+                    await self._pace.step(len(piece["body"]), self._send(piece))
         self.has_ended = message["type"] == "http.response.body" and not message.get("more_body", False)
 
     def _add_headers(self, message: Message) -> None:
