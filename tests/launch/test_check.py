@@ -388,7 +388,7 @@ def test_what_the_policy_will_do_is_shown_unless_serve_decides(
 def test_engines_that_grow_and_that_never_sleep_are_shown() -> None:
     def cells_of(**autoscaling_config: int) -> list[str]:
         model = chat("x", target_wait_s=7, deployment={"autoscaling_config": autoscaling_config})
-        ((_, _, more, idle, _),) = scaling.rows(behaving(x=model))
+        _, _, more, idle, _ = next(row for row in scaling.rows(behaving(x=model)) if row[0] == "chat-x")
         return [more, idle]
 
     assert cells_of(max_replicas=1) == ["-", "30-300 s"]
