@@ -62,6 +62,10 @@ async def test_what_a_purse_holds_is_had_without_the_database(database: Database
     assert watched.ran == 2
     assert await money(database, caller) == (350, 10 * REQUESTS - 350)
     assert await line_count(database) == 50
+    # What was voided, and what was held beyond its cost, is there for others.
+    for number in range(REQUESTS - 35):
+        await reserve(ledger, caller, 10, f"more-{number}")
+    assert watched.ran == 2
 
 
 async def test_a_cost_takes_what_was_held_then_the_purse_then_the_limit(database: Database) -> None:
