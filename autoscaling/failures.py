@@ -19,7 +19,7 @@ def contract_error(error: Exception) -> ApiError:
     Anything else is a fixed text, and what really happened goes to the log.
     """
     if isinstance(error, views.EngineBusy | BackPressureError):
-        return BUSY("all streams of this engine are in use; send the request again shortly")
+        return BUSY("all slots of this engine are in use; send the request again shortly")
     if isinstance(error, DeploymentUnavailableError):
         return ENGINE_FAILED()
     # Over object references Ray wraps what the replica raised; over gRPC it comes as it was raised.
