@@ -31,8 +31,8 @@ class Encoder:
 
     Args:
         format: one of the keys of `CODECS`, or `wav`.
-        sample_rate: of what comes, in Hz. A codec that does not know it gets the next higher rate that it knows.
-        provenance: how the sound was made.
+        sample_rate: samples per second of the input. A codec without it gets its next higher rate.
+        provenance: origin of the sound.
         whole: `add` returns nothing, and `finish` the file, which says how long it is.
     """
 

@@ -106,9 +106,9 @@ async def decode(data: bytes | Path, sample_rate: int, max_seconds: float, owner
 
     Args:
         data: the file, or where it lies.
-        sample_rate: what the sound is to have, in Hz.
+        sample_rate: samples per second of the result.
         max_seconds: longest sound that is taken. Memory and time follow it, not what the file says.
-        owner: for whom; files of one owner are decoded one after the other, and those of others in between.
+        owner: owner of the file; files of one owner are decoded one after the other, and those of others in between.
 
     Raises:
         NotAudio, TooLong: as the module says.

@@ -31,7 +31,7 @@ class Durations:
 
     Args:
         memory: this many of the last durations count.
-        prior_s: what is expected until one was seen; None: nothing is.
+        prior_s: expected duration until one was seen; None: unknown.
     """
 
     def __init__(self, memory: int, prior_s: float | None = None) -> None:

@@ -43,7 +43,7 @@ class Timings:
     Attributes:
         waited_behind: calls that waited already when one of this request came to wait; the most of them.
         has_begun: whether the last call has gone out to a replica.
-        stages: those that the request has entered, where anybody wants to know; the first is there from the beginning.
+        stages: stages that the request has entered, if they are recorded; the first is there from the beginning.
         spans: of these stages, where they are recorded.
         watch: receiver of reports on the wait.
     """
@@ -160,9 +160,9 @@ class EngineView:
         waiting: calls that wait for a slot, or for a start.
         used: slots that calls of this process hold.
         slots: of all running replicas.
-        loads: how long its starts take.
+        loads: durations of its starts.
         lines: calls that wait, by owner.
-        last_load_s: how long the last start took that this process has asked for, in seconds; None: it asked for none.
+        last_load_s: duration of the last start that this process has asked for, in seconds; None: it asked for none.
     """
 
     state: EngineState

@@ -28,7 +28,7 @@ class Metrics:
     """The metrics of one process. Used in one event loop.
 
     Attributes:
-        totals: of each counter since the process began. Who counts adds to them.
+        totals: values of each counter since the process began; code that counts adds to them.
         observe: takes a value of a histogram, which leaves at once.
     """
 

@@ -83,7 +83,7 @@ class Observation:
 
 
 def _error_name(error: BaseException) -> str:
-    """A code or the name of a class; who leaves cancels, which is no `Exception`."""
+    """A code or the name of a class. A client that leaves cancels, which is no `Exception`."""
     if isinstance(error, ApiError):
         return error.fault.code
     return type(error).__name__ if isinstance(error, Exception) else CANCELLED

@@ -75,11 +75,11 @@ class SlotScheduler(Generic[T]):
     """Slots of one engine, and entries of type T that wait for them.
 
     Args:
-        slots: how many calls may be at work now.
-        max_waiting: how many more may wait.
+        slots: number of calls that may be at work now.
+        max_waiting: number of further calls that may wait.
         clock: seconds.
         reserves: whether slots are reserved for organisations that hold few.
-        sharers: how many processes schedule the same slots.
+        sharers: number of processes that schedule the same slots.
     """
 
     def __init__(

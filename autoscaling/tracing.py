@@ -91,7 +91,7 @@ class Tracer:
     """Decides which traces this process begins, and sends spans. Used by one thread.
 
     Args:
-        exporter: what sends spans.
+        exporter: sender of spans.
         role: of this process, `ingress` or the name of an engine's deployment.
         lost: called with the number of lost spans, by any thread.
     """

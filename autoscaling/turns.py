@@ -39,7 +39,7 @@ class Line:
         queue: a copy. Each call has a `name`, None if it is not asked for.
         rates: calls a second of each owner, lately.
         working: owners of calls at work and for how many seconds they have been, the oldest first.
-        admission: what says of an owner whether a slot that is free is one for it, by who is at work; None: none is.
+        admission: makes, of the calls at work by owner, a test of owners for a free slot; None where no slot is free.
     """
 
     queue: FairQueue[Any]
@@ -111,11 +111,11 @@ def begins(
 
     Args:
         order: as `turns` says.
-        worked_s: for how long those at work have been.
-        first: how long it takes from a slot to an answer that begins; zero if it is not known.
-        service: how long calls take from a slot to their end.
+        worked_s: times for which the calls at work have been there.
+        first: times from a slot to the start of an answer; zero if unknown.
+        service: times of calls from a slot to their end.
         load_left_s: quantiles of what is left of a start, where no replica runs. No call is at work then.
-        draw: where the futures come from.
+        draw: source of randomness of the futures.
     """
     futures = max(FUTURES[0], min(FUTURES[1], DRAWS // max(1, len(order) + len(worked_s))))
     begun: list[list[float]] = [[] for _ in order]

@@ -87,7 +87,7 @@ class WaitWatch:
 
     Attributes:
         begun: is done once it waits for the first time.
-        due_s: when its answer was to begin by the first promise, by the loop's clock.
+        due_s: time at which its answer was to begin by the first promise, by the loop's clock.
     """
 
     def __init__(self, owner: str) -> None:
@@ -136,8 +136,8 @@ class Forecast:
     """Forecasts of one ingress process for one engine.
 
     Args:
-        calls: what is known of them. Those that want to know are named by their WaitWatch.
-        slots: that there are, or will be once it has started.
+        calls: the queue of calls; a call with a watcher has its WaitWatch as name.
+        slots: number of slots, now or once it has started.
         load_left_s: quantiles of what is left of its start; None where it runs.
 
     Attributes:

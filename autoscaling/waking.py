@@ -29,13 +29,13 @@ class Waker:
         name: of its deployment.
         handle: to it; its replicas have a method `warm`.
         watch: knows whether its start has failed.
-        running: how many replicas run.
-        load_s: how long a start takes, until one was measured.
+        running: number of replicas that run.
+        load_s: duration of a start, until one was measured.
 
     Attributes:
-        loading: what the replica that was woken last says of its start; None where it has not.
-        loads: how long starts take, in seconds.
-        last_load_s: how long the last of these took; None before the first.
+        loading: report of the replica that was woken last on its start; None before it.
+        loads: durations of starts, in seconds.
+        last_load_s: the last of these; None before the first.
     """
 
     def __init__(

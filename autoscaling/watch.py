@@ -1,4 +1,4 @@
-"""Is a cold engine starting, or has its start failed?
+"""Watch over the start of a cold engine, and whether it has failed.
 
 Serve knows; asking costs the controller 10 to 60 ms, and that is what must start the replica. So it is asked in the
 background, only while a request waits for an engine or for the graph, and by one poller of this process however many

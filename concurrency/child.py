@@ -63,7 +63,7 @@ class Child:
         program: file of the program.
         arguments: of its `main`.
         library: the one package that the program can import beside the standard library; None: all that are installed.
-        nice: by how much the child gives way to other processes.
+        nice: increment of the child's nice value.
         environ: variables that it gets beside ENVIRONMENT.
         stdin, stderr: descriptors, or constants of `subprocess`.
     """

@@ -29,7 +29,7 @@ class OwnerCounter(dict[Hashable, int]):
     """Amount of one thing by owner. It forgets owners that have nothing.
 
     Attributes:
-        total: what all owners have together.
+        total: amount of all owners together.
     """
 
     def __init__(self) -> None:

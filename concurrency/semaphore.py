@@ -24,7 +24,7 @@ class FairSemaphore:
     """Slots that callers of several event loops and threads share.
 
     Args:
-        slots: how many callers may hold one at a time.
+        slots: number of callers that may hold one at a time.
         owner_waiting: most callers of one owner that wait.
         all_waiting: most callers of all owners that wait.
         each: most slots that one owner holds at a time.

@@ -36,8 +36,8 @@ class StallDetector:
         now: a clock that never goes back, in seconds.
 
     Attributes:
-        started_s: when each operation under way began, or when the work inside all of them was last seen to go on.
-        progressed_s: when an operation was finished last.
+        started_s: time at which each operation under way began, or at which work inside all of them was last seen.
+        progressed_s: time at which an operation was last finished.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ class _BatchJob(Generic[Item, Result]):
 
 @dataclass(frozen=True, slots=True)
 class _BatchItem(Generic[Item, Result]):
-    """One item on its way through the model, and as long as that."""
+    """One item on its way through the model. Its length is that of the item."""
 
     job: _BatchJob[Item, Result]
     index: int
@@ -101,7 +101,7 @@ class TokenBatcher(Generic[Item, Result]):
     Args:
         run: gives one result per item; called in worker threads, in each one call at a time.
         slice_tokens: most tokens that a worker takes at one time; bounds how long a new caller waits.
-        call_tokens: what one call of the model costs besides its tokens, in tokens.
+        call_tokens: fixed cost of one call of the model, in tokens.
         workers: that work for one owner at a time. Two calls of one core each beat one call of two cores, which waits
             for the slower core where others want one, too.
     """

@@ -1,4 +1,4 @@
-"""What the locks pin, as bills of materials, and what is known against it: `make audit`, in an environment of its own.
+"""Bills of materials of what the locks pin, and its known vulnerabilities: `make audit`, in an environment of its own.
 
 Writes var/sbom/LOCK.json (CycloneDX) for each lock, then asks the index of packages for advisories. Exit 1 if there is
 a vulnerability. An index without advisories is no failure, but it is said: silence must not look like safety.
@@ -16,7 +16,7 @@ from typing import Any
 FOLDER = Path(__file__).parent
 BILLS = FOLDER.parent / "var/sbom"
 LOCKS = sorted(FOLDER.glob("*.lock"), key=lambda lock: lock.stat().st_size)
-"""The smallest first: it tells soonest whether there is anybody to ask."""
+"""The smallest first: it shows soonest whether the index has advisories."""
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def found_in(locks: Sequence[Path]) -> int:
-    """How many vulnerabilities are known; says so, lock by lock, until the index proves to know of none at all."""
+    """Counts known vulnerabilities and prints them, lock by lock, until the index proves to have no advisories."""
     total = 0
     for lock in locks:
         packages = audit(lock)

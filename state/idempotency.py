@@ -69,7 +69,7 @@ class Idempotency:
     """Answers by key.
 
     Args:
-        database: where they are kept; leases are by its clock.
+        database: database of the keys; leases are by its clock.
         keyring: of PURPOSE.
 
     Attributes:

@@ -93,7 +93,7 @@ class State:
         accounts: keys and callers; client_secrets: what stands for a key in browsers.
         rates: requests and streams per key.
         ledger: money.
-        usage: what was billed, by day and model.
+        usage: billed amounts by day and model.
         idempotency: answers to repeated POSTs.
         blobs: bytes by name.
         signatures: signed addresses of those bytes.
@@ -101,7 +101,7 @@ class State:
         tickets: for uploads.
         drafts: of voices.
         verdicts: verdicts on speech.
-        console: what ingress replicas share of it; None where this one is alone.
+        console: data of it that ingress replicas share; None where this one is alone.
         secrets: derives keys for further purposes.
         database: for queries that no repository here covers.
         clock: the database's time, by which signed addresses expire.
@@ -183,7 +183,7 @@ async def open_state(
         database_url: `sqlite:///path` or `postgresql://user@host/name`.
         redis_url: `redis://host`, needed where several replicas share rate limits.
         blobs_url: `s3://bucket/prefix` or `file:///folder`, needed where several replicas share bytes.
-        replicas: how many ingress replicas run.
+        replicas: number of ingress replicas.
         upgrade: whether an older schema is brought up to date, and not refused; None: where it is SQLite, which no
             other server uses.
 

@@ -60,7 +60,7 @@ class Rates:
 
     Args:
         redis_url: shared counters, or None to count in this process.
-        replicas: how many ingress replicas run.
+        replicas: number of ingress replicas.
         window_s: length of the window.
 
     Attributes:

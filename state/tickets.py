@@ -56,7 +56,7 @@ class Ticket:
 
     Attributes:
         id: `upl_` and 128 random bits.
-        size_bytes: that the recording may have.
+        size_bytes: length that the recording may have.
         blob: name of the recording in `State.blobs`; empty until it is uploaded.
         expires_at: seconds since 1970, by the database's clock as all times here.
     """
@@ -83,8 +83,8 @@ class Tickets:
     """The store of tickets.
 
     Args:
-        database: where rows live.
-        blobs: where recordings live.
+        database: database of the rows.
+        blobs: store of recordings.
     """
 
     def __init__(self, database: Database, blobs: Blobs) -> None:

@@ -33,10 +33,10 @@ class OwnVoice:
     Attributes:
         voice: of scope `org`.
         clip_blob, sample_blob: names in `State.blobs`.
-        transcript: what is said in the clip, word for word.
+        transcript: words that are said in the clip.
         created_at: seconds since 1970.
-        recipe: how the engine that runs as `runtime` speaks the voice; None where it imitates the clip.
-        runtime: what designed the voice.
+        recipe: settings by which the engine that runs as `runtime` speaks the voice; None where it imitates the clip.
+        runtime: runtime that designed the voice.
     """
 
     voice: Voice

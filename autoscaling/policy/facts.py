@@ -17,11 +17,11 @@ class Terms:
         slots: calls that one replica works on at once.
         least, most: replicas; `least` is 0 where the engine may be cold.
         target_wait_s: a predicted wait beyond it brings a replica more.
-        load_s: how long a start takes, until one was measured.
+        load_s: duration of a start, until one was measured.
         idle_s: the price of a cold hit, as seconds of one idle replica; and the idle timeout until gaps were learned.
         idle_least_s, idle_most_s: bounds of the idle timeout that is learned.
         places: calls that may wait; None: as many as come.
-        needs: what a replica takes of resources that engines share, by their names in Ray, e.g. `GPU`.
+        needs: amounts of resources that a replica takes, by their names in Ray, e.g. `GPU`; engines share them.
         warm: hours in which one replica stays.
     """
 
@@ -54,10 +54,10 @@ class Facts:
     Attributes:
         running: replicas that take calls.
         target: replicas that were asked for; those above `running` are starting.
-        calls: that wait or are at work, in all.
+        calls: number of calls that wait or are at work.
         ended: calls that ended since the last look; they may be counted in `calls` no more.
         worked_s: seconds of slots that those took, together.
-        load_s: how long the newest start took, from the decision until it ran; None: nothing new.
+        load_s: duration of the newest start, from the decision until it ran; None: nothing new.
     """
 
     running: int = 0

@@ -1,8 +1,8 @@
 """Gaps between requests, by hour of the week, and how long an engine is to stay warm for the next one.
 
-To stay warm is to pay rent, to go is to pay a cold hit: the price of skis that one rents or buys. Who knows nothing of
-the season rents until the rent has reached the price, and pays twice the least at most; that is `idle_s`. Who knows how
-long gaps are at this hour stays for as long as costs least on average.
+This is the ski rental problem: an engine that stays warm pays rent, one that goes pays a cold hit. Without knowledge of
+gaps, renting until the rent has reached the price costs twice the least at most: that is `idle_s`. With the
+distribution of gaps at this hour, an engine stays for as long as costs least on average.
 """
 
 from __future__ import annotations

@@ -35,19 +35,19 @@ class Memory:
 
     Attributes:
         gaps: between its requests.
-        service_s: how long a call holds a slot; None until one ended.
-        load_s: how long a start takes; None until one was measured.
+        service_s: time for which a call holds a slot; None until one ended.
+        load_s: duration of a start; None until one was measured.
         mean_calls: in the system, over the last CALM_S.
         rate: calls that came each second, over the last RATE_S.
         surge: the same, over the last look alone: as many as came almost certainly.
         ended: calls, RECENT at most.
-        looked_s: when the last facts came.
-        active_s: when a call was last seen.
+        looked_s: time at which the last facts came.
+        active_s: time at which a call was last seen.
         waiting_s: since when calls wait for a replica that does not run.
         started_s: since when a replica runs that has ended no call yet.
-        asked_s: when each replica was asked for that does not run yet, the oldest first.
-        grown_s: when load last brought a replica.
-        turned_s: when it first sent one away after that.
+        asked_s: times at which replicas were requested that do not run yet, the oldest first.
+        grown_s: time at which load last brought a replica.
+        turned_s: time at which it first sent one away after that.
     """
 
     gaps: Gaps = field(default_factory=Gaps)

@@ -23,7 +23,7 @@ class Reader:
 
     Attributes:
         terms: the `Terms` of the deployment, as JSON.
-        budget: what engines may take of a resource, by its name, where that is not what the cluster has.
+        budget: amounts of resources, by name, that engines may take where these are not all that the cluster has.
     """
 
     def __init__(self, terms: Mapping[str, Any] | None = None, budget: Mapping[str, float] | None = None) -> None:

@@ -39,7 +39,7 @@ class Wish:
 
     Attributes:
         floor: replicas that work, or that Serve's bounds keep; they are never taken.
-        replicas: that it wishes.
+        replicas: number of replicas that it wishes.
         rank: of the last of them: IDLE, WANTED or PROMISED.
         worth: among those of one rank, the least gives way first. For WANTED the seconds that a request has waited.
     """
@@ -56,7 +56,7 @@ class ScalingPolicy:
 
     Attributes:
         terms: by the name of an engine; engines may come and go between decisions.
-        memories: what was learned, by the same names.
+        memories: learned values, by the same names.
         failures: of the engines for which the last decision failed, by the same names.
     """
 

@@ -26,7 +26,7 @@ class EnginePolicy:
 
     Args:
         terms: its `Terms`, as JSON.
-        budget: what engines may take of a resource, by its name, where that is not what the cluster has.
+        budget: amounts of resources, by name, that engines may take where these are not all that the cluster has.
         is_dry: whether it only says what it would do.
     """
 

@@ -52,8 +52,8 @@ class SharedPolicy:
     """All engines of all applications of a cluster.
 
     Args:
-        resources: what there is in all of each.
-        file: where what is learned is kept; None: nowhere.
+        resources: total of each.
+        file: file of the learned values; None: they are not kept.
         clock: seconds that never go back.
     """
 

@@ -14,8 +14,8 @@ class SimulatedClock:
     """Seconds since the simulation began, and what happens later. Events of one moment happen in their order.
 
     Attributes:
-        now_s: what the clock shows; calling it says the same.
-        next_s: when the next event happens; infinite where none does.
+        now_s: present time; calling the clock returns it too.
+        next_s: time of the next event; infinite if there is none.
     """
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ class Setup:
         config: Serve's options of autoscaling, of the same stanza.
         terms: of the policy, of the same stanza.
         slowdown: by this share of its time alone a call is longer for each other one at the same replica.
-        micro_eur_an_hour: what a replica costs that is there.
+        micro_eur_an_hour: cost of a replica that exists.
         starts_s: seconds of starts that were measured, which come again in turn; empty: those of `serving`.
     """
 
@@ -57,7 +57,7 @@ class SimulatedEngine:
         woken: called when a call comes while no replica runs.
         ingresses: processes that each have a room.
         load_s: gives the seconds of the next start.
-        cluster: where its replicas are.
+        cluster: cluster of its replicas.
     """
 
     def __init__(

@@ -16,9 +16,9 @@ class SimulatedCall:
 
     Attributes:
         number: of its request in the trace.
-        work_s: how long a replica that has nothing else works on it.
+        work_s: time that a replica with nothing else to do works on it.
         slot: its slot, once it has one.
-        began_s: when a replica began to work on it.
+        began_s: time at which a replica began to work on it.
         is_over: whether it was refused or gave up.
     """
 
@@ -37,7 +37,7 @@ class SimulatedReplica:
     Attributes:
         began_s: since when it is there; None while there is no room for it.
         work: calls at work, by the progress at which they end, the first first.
-        progress_s: for how long a call that was here from the beginning would have worked, had it been alone.
+        progress_s: time that a call which was here from the beginning would have worked, had it been alone.
     """
 
     __slots__ = ("began_s", "number", "progress_s", "promised_s", "seen_s", "work")
@@ -54,7 +54,7 @@ class Cluster:
     """Room that engines share; a replica that starts waits until there is enough.
 
     Args:
-        room: what there is of each resource, by Ray's names; of others there is enough.
+        room: amount of each resource, by Ray's names; of others there is enough.
     """
 
     def __init__(self, room: Mapping[str, float]) -> None:
@@ -91,13 +91,13 @@ class Replicas:
         slots: calls that one may work on.
         ended: called with each call that has ended.
         changed: called when replicas have come.
-        cluster, needs: where they are, and what each takes there.
+        cluster, needs: their cluster, and the resources that each takes there.
 
     Attributes:
         running: number of them that take calls.
         starts: number of starts that were begun.
         working: calls at work or in the router's queue.
-        last_load_s: how long the newest start took; None once it was read.
+        last_load_s: duration of the newest start; None once it was read.
         stopped_s: seconds that those which are gone were there.
     """
 

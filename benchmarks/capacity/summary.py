@@ -18,7 +18,7 @@ class Summary:
     """One run.
 
     Attributes:
-        requests: that came; each is answered, refused (`busy`, `warming_up`, `late`) or still `open` at the end.
+        requests: number of requests; each is answered, refused (`busy`, `warming_up`, `late`) or `open` at the end.
         cold_hits: requests that came while no replica ran.
         p50_s, p95_s, p99_s: waits of those that were answered.
         others_p95_s: the same of all organisations but the one that asks most.

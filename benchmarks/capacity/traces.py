@@ -40,7 +40,7 @@ class SimulatedTrace:
         at_s: seconds since `epoch_s`, ascending, float64.
         engine: index into `engines`, int16.
         owner: organisation, int32; from 1.
-        work_s: how long a replica that has nothing else works on it, float32.
+        work_s: time that a replica with nothing else to do works on it, float32.
         epoch_s: Unix time at which the trace begins.
         notes: sentences about what was read and left out.
     """

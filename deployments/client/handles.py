@@ -147,9 +147,9 @@ class DecisionsHandle(Handle[DecisionModel]):
         """Answers by the name of their question, as in the API.
 
         Args:
-            state: what is judged, a text or JSON.
-            questions: those of the API, as dictionaries; or the id of a preset.
-            images: that are judged with it.
+            state: text or JSON that is judged.
+            questions: dictionaries as in the API, or the id of a preset.
+            images: images that are judged with it.
             fields: `policy` and `order` of the API.
         """
         return self.submit(state, questions, images, **fields).result()

@@ -45,7 +45,7 @@ class Place:
         folder: in Ray's folder of the session, for this user only. Its path is short: a socket's may have 107 bytes.
         socket: on which the server listens.
         log: of the server.
-        version: of all that a server is made of; one of another version is of no use.
+        version: version of all files of a server; one of another version cannot be used.
     """
 
     def __init__(self, plan: str, worker: list[str]) -> None:

@@ -41,16 +41,16 @@ class Service:
 
     Attributes:
         header_prefix: of the service's own reply headers.
-        public_url: at which clients reach this server, without a slash at its end; None: as each request says.
+        public_url: address at which clients reach this server, without a slash at its end; None: as each request says.
         proxies: trusted about the origin of a request.
-        allowed_origins: of web pages that may call, `*` for all; empty: none but those of this server.
+        allowed_origins: origins of web pages that may call, `*` for all; empty: only those of this server.
         voice_aliases: other names that requests may use for voices.
         measurements: the last one that each decision model reported.
-        concurrency, live: what requests hold in this process, and may hold; live sessions.
+        concurrency, live: holdings of requests in this process, with their limits; live sessions.
         metrics: metrics of this process's requests and engines; `observation`, of single requests.
         played: samples of fixed voices, by their names in the store. They belong to all.
         recent_disconnects: organisations with clients that left whole answers lately; the next ones are counted.
-        console: what the console shows beside what the database knows; None: there is no console.
+        console: data of the console beside those of the database; None: there is no console.
     """
 
     catalog: Catalog
@@ -100,11 +100,11 @@ class Trace:
         started_s: `time.perf_counter()` when the request came.
         timings: filled by the gate; the reply shows them in `Server-Timing`.
         rate, caller, scope: standing and holder of its key, and what the route demands of it; set by admission.
-        resources: what is given back when the request is over.
+        resources: holdings that are given back when the request is over.
         holder: the holder of the limits that count, set by admission.
         model: the first one that was picked or billed.
-        fault: with which the request has failed, also where its status had gone out.
-        names: by which others know it, where a client or this process traces it or reports it.
+        fault: fault with which the request has failed, also after its status had gone out.
+        names: its ids elsewhere, if a client or this process traces or reports it.
         bills: its reservations, for what was used.
     """
 

@@ -50,10 +50,10 @@ class Example:
     """A stanza of `examples.toml`.
 
     Attributes:
-        see: where docs/api.md describes the route.
+        see: place at which docs/api.md describes the route.
         shell: commands that a reader can paste; curl comes last.
         status: of the last reply.
-        needs: what the example wants beyond a server that has just started.
+        needs: preconditions of the example beyond a server that has just started.
     """
 
     see: str

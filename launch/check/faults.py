@@ -32,7 +32,7 @@ class Plan(NamedTuple):
 
     Attributes:
         only_pinned: every file that is loaded must be pinned by its hash.
-        public_url: at which clients call, where the environment does not say it.
+        public_url: address that clients call, if the environment does not set it.
     """
 
     catalog: Catalog

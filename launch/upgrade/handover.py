@@ -48,7 +48,7 @@ class Handover:
         route: prefix of the requests that move.
 
     Attributes:
-        share: how much of the step under way is done, from 0 to 1.
+        share: completed share of the step under way, from 0 to 1.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class ChoiceBuilder:
 
     Args:
         head: `id`, `object`, `created` and `model` of the reply and of each event.
-        prompts: in the order of the request; their answers have the indices from `n` times their number on.
+        prompts: prompts in the order of the request; their answers have the indices from `n` times their number on.
     """
 
     request: CompletionRequest

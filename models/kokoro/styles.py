@@ -133,7 +133,7 @@ class KokoroVoice(Frozen):
     Attributes:
         styles: weights of style tables by name, e.g. `af_heart`; any positive numbers, kept as shares of 1.
         speed: 1 is the network's own.
-        espeak: how espeak-ng speaks the voice in languages that Kokoro does not; None for one of like height.
+        espeak: espeak-ng's voice for languages that Kokoro does not speak; None for one of like height.
     """
 
     styles: Mixture

@@ -73,7 +73,7 @@ class Refused(ValueError):
 
     Attributes:
         reason: `invalid`, `keyword` where a part of it would be ignored, `empty`, `slow`, `time` or `memory`.
-        detail: what is wrong with an expression, the text that nothing can follow, or what a token costs and may.
+        detail: fault of an expression, the text that nothing can follow, or the cost of a token and its limit.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:

@@ -38,7 +38,7 @@ class Spoken(NamedTuple):
 
     Attributes:
         samples: float32 mono [n], -1 to 1, at the engine's `sample_rate`.
-        characters: of the text, from its beginning, that are spoken with these.
+        characters: number of characters, from the beginning of the text, that are spoken with these.
     """
 
     samples: Samples

@@ -64,7 +64,7 @@ class Prompt:
 
     Attributes:
         file: the recording; the code reads it from a path.
-        transcript: what is said in it, where that is known.
+        transcript: words that are said in it, if known.
         registered: name under which the code knows voice and transcript already.
     """
 

@@ -29,7 +29,7 @@ class StoredVoice(Frozen):
 
     Attributes:
         clip: a sound file, relative to `PARLANCE_HOME`, of at most 30 s.
-        transcript: what is said in it, word for word; None reads it from the file beside it that ends in `.txt`.
+        transcript: words that are said in it; None reads it from the file beside it that ends in `.txt`.
     """
 
     clip: str

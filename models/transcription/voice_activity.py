@@ -49,7 +49,7 @@ class Block(NamedTuple):
     Attributes:
         start: of `samples`.
         samples: float32 [n] at 16 kHz.
-        windows: what is to be transcribed, in order; they do not overlap.
+        windows: ranges to transcribe, in order; they do not overlap.
         done_s: everything before has been looked at, in this block or those before.
     """
 

@@ -55,7 +55,7 @@ class Try(Generic[V]):
 
     Attributes:
         voice: in the designer's own words.
-        pitch: what was measured; None if no voice says the text.
+        pitch: measured pitch; None if no voice says the text.
     """
 
     voice: V

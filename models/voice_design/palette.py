@@ -37,7 +37,7 @@ class StyleSound(Frozen):
     """Sound of a style, or the direction of a trait.
 
     Attributes:
-        brightness, liveliness: how much energy is high up, and how much the pitch moves; 0 is the usual style, and one
+        brightness, liveliness: share of high frequencies, and movement of the pitch; 0 is the usual style, and one
             of three is beyond 1 or -1.
     """
 

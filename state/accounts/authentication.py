@@ -67,7 +67,7 @@ class Accounts:
     """API keys and what they may do.
 
     Args:
-        database: where keys live.
+        database: database of the keys.
         pepper: the keyring of purpose `api-keys`.
         monotonic, wall: clocks in seconds, for the cache, and for the times of last use and expiry.
     """

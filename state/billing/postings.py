@@ -107,7 +107,7 @@ def require_funds(connection: Connection, org_id: int, user_id: int | None) -> N
 
 
 def reserve(connection: Connection, entry: Entry, amount: int, lease_s: int = LEASE_S) -> None:
-    """Holds `amount` micro-EUR for that long. Raises OverLimit; the transaction must then roll back."""
+    """Holds `amount` micro-EUR for `lease_s` seconds. Raises OverLimit; the transaction must then roll back."""
     connection.execute(_RESERVE, columns(entry) | {"held_micro_eur": amount, "lease_s": lease_s})
     hold_budgets(connection, entry, amount)
 

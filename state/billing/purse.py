@@ -53,11 +53,11 @@ class Purse:
     Attributes:
         entry: the row.
         is_open: whether the database may have it.
-        is_gone: it does not hold what it should; nothing may be taken from it.
-        free_micro_eur: what no request has taken.
-        most_micro_eur: what is more than this does not fit into a purse, as far as is known this second.
+        is_gone: whether its row no longer holds its amount; nothing may be taken from it.
+        free_micro_eur: part that no request has taken.
+        most_micro_eur: largest amount that fits into a purse, as far as is known this second.
         filling: the transaction that is filling it.
-        turns, unused: how often it was looked after, and how often since it was last used.
+        turns, unused: number of times that it was looked after, in all and since it was last used.
     """
 
     def __init__(self, owner: Owner) -> None:

@@ -73,8 +73,8 @@ class Reservation:
 
     Attributes:
         held_micro_eur: 0 for callers without a limit.
-        used: what `note` last said, and in the end what was billed.
-        marked: what of that the database has; None before the first time.
+        used: usage that `note` last reported, and in the end the billed one.
+        marked: usage that the database has; None before the first time.
         funds: place of the money; changed by `move` only.
         purse: the purse that may have the money: while funds are PURSE or MOVING.
         waited_s: gives the seconds of its wait for an engine.
@@ -294,8 +294,8 @@ class OpenBill:
 
     def _is_our_fault(self, error: BaseException | None) -> bool:
         if isinstance(error, ApiError):
-            is_by_choice = error.fault in TIME_LIMITS and (self._is_stream or self._is_counted)
-            return error.fault.status >= 500 and not is_by_choice
+            is_time_limit = error.fault in TIME_LIMITS and (self._is_stream or self._is_counted)
+            return error.fault.status >= 500 and not is_time_limit
         return isinstance(error, Exception)
 
 

@@ -70,7 +70,7 @@ class Bill:
         took_ms, waited_ms: milliseconds since the request came, and of these in wait; None if it is not known.
         has_row: whether the request may have a reservation of its own.
         purse_id: the purse that pays where it has none.
-        covered_micro_eur: how much of the cost that purse holds.
+        covered_micro_eur: part of the cost that the purse holds.
         made_s: monotonic time of its making: it may be recorded much later.
     """
 

@@ -43,8 +43,8 @@ class FolderBlobs:
     """A folder, created if missing, that only this user can list and read.
 
     Args:
-        folder: where.
-        free_bytes: what is free where a folder lies.
+        folder: path of the folder.
+        free_bytes: returns the free bytes of a folder's disk.
     """
 
     def __init__(self, folder: Path, free_bytes: Callable[[Path], int] = free_bytes) -> None:

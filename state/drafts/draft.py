@@ -38,9 +38,9 @@ class DesignedVoice(VoiceMeasurement):
 
     Attributes:
         clip_blob, sample_blob: names in `State.blobs` of a WAV and an MP3 file.
-        transcript: what is said in both, word for word.
-        recipe: how the engine that runs as `runtime` speaks the voice; None where it imitates the clip.
-        runtime: what designed the voice.
+        transcript: words that are said in both.
+        recipe: settings by which the engine that runs as `runtime` speaks the voice; None where it imitates the clip.
+        runtime: runtime that designed the voice.
         seconds: length of the clip.
         synthesis_ms: over all attempts; what is billed.
     """
@@ -75,15 +75,15 @@ class Draft:
 
     Attributes:
         id: `vd_` and 128 random bits; its bytes are under it, and its usage line is unique by it.
-        user_id, key_id, request_id, line: who is billed, and as what: the work may go on in another process.
+        user_id, key_id, request_id, line: entry of the bill; the work may continue in another process.
         model: id of the designer.
         created_at: seconds since 1970.
-        work_at: when it needs attention, seconds since 1970: a pending draft once the lease of its worker has
+        work_at: time at which it needs attention, seconds since 1970: a pending draft once the lease of its worker has
             ended, a ready one that is to be adopted by itself. None if there is nothing to do.
         failures: of the designer, so far.
         designed: from `ready` on.
         voice_slug: while it is adopted.
-        error: why it failed, or was not adopted by itself.
+        error: reason why it failed, or was not adopted by itself.
     """
 
     id: str

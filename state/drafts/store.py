@@ -43,8 +43,8 @@ class Drafts:
     """The store of drafts.
 
     Args:
-        database: where rows live.
-        blobs: where clips and samples live.
+        database: database of the rows.
+        blobs: store of clips and samples.
         clock: the database's time, in seconds since 1970.
     """
 

@@ -32,7 +32,7 @@ class Word(NamedTuple):
 
     Attributes:
         text: folded, see `fold`; a run of digits is a word too.
-        is_capital: it was written with a capital.
+        is_capital: whether it was written with a capital.
         opens: a clause begins with it.
         is_joined: only a hyphen, or nothing, is between it and the word before.
     """

@@ -79,7 +79,7 @@ class Token(NamedTuple):
     """A word, a number or a sign.
 
     Attributes:
-        text: in the one spelling in which texts are compared.
+        text: text in the one spelling in which texts are compared.
         kind: `word`, `number` or `sign`.
         start, end: its place in the normalised text.
         before, after: the text up to the neighbouring tokens, which may change. A line begins before the first token.

@@ -207,7 +207,7 @@ class Console:
 
     Args:
         catalog, engines: of the service.
-        shared: what all ingress processes have together; None: this one is alone.
+        shared: store of what ingress processes share; None: this one is alone.
 
     Attributes:
         bundle: the files of the page, by path.

@@ -42,7 +42,7 @@ class RollingMinute:
     """Calls that ended in the last minute, by names of engines and owners, and in all.
 
     Attributes:
-        requests, errors: how many. An error is what failed by the server's fault.
+        requests, errors: numbers of requests, and of those that failed by the server's fault.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Observer:
 
     Args:
         engines: by name.
-        minute: what has ended.
+        minute: requests that ended in the last minute.
     """
 
     def __init__(self, engines: Mapping[str, Engine], minute: RollingMinute) -> None:

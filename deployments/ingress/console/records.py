@@ -39,7 +39,7 @@ class FinishedRequest(NamedTuple):
     Attributes:
         bills: its reservations.
         duration_s: from its first byte to the last of its reply.
-        at_s: when it ended, by `time.time()`.
+        at_s: time of its end, by `time.time()`.
     """
 
     request_id: str
@@ -60,8 +60,8 @@ class Record(NamedTuple):
     """Record of a request. Nothing is rounded or written out before it is read.
 
     Attributes:
-        ended_s: when it ended, in seconds since 1970.
-        queue_s, load_s, engine_s: where its time went, beside the ingress itself.
+        ended_s: time of its end, in seconds since 1970.
+        queue_s, load_s, engine_s: times of its stages, beside that of the ingress.
         stages: of each, in a row: name, engine, `time.perf_counter()` of its begin, what a replica says of its start.
     """
 
@@ -222,8 +222,8 @@ class RecordPage:
     """The page that a caller asks for, while rows come, the newest first. A user's key sees its user's requests.
 
     Attributes:
-        records: those of the page.
-        next_cursor: where the next page begins; None where there is no other.
+        records: records of the page.
+        next_cursor: start of the next page; None on the last one.
     """
 
     def __init__(self, query: RecordQuery, caller: Caller) -> None:

@@ -168,7 +168,7 @@ async def _in_one_piece(context: RequestContext, prepared: PreparedSpeech) -> As
 
 @asynccontextmanager
 async def whole_bill(context: RequestContext, prepared: PreparedSpeech) -> AsyncIterator[tuple[OpenBill, SpeechJob]]:
-    """Around calls for a whole file: who leaves once one has begun pays for all of it."""
+    """Around calls for a whole file: a client that leaves once one has begun pays for all of it."""
     total = prepared.characters
     async with _open_bill(context, prepared.choice.model, total, total) as bill:
         yield bill, await _with_clip(context, prepared)

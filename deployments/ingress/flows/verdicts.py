@@ -52,7 +52,7 @@ class SpeechVerification:
         return self._stream_as_it_comes()
 
     async def verdict(self) -> SpeechVerdict:
-        """The verdict, once the last block was taken. Who leaves this wait does not end the listening."""
+        """The verdict, once the last block was taken. To cancel this wait does not end the transcription."""
         assert self._verdict
         return await asyncio.shield(self._verdict)
 

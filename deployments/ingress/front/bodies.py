@@ -117,8 +117,8 @@ class BodyPace:
     """Least pace of a body.
 
     Args:
-        idle_s: that may pass without a byte.
-        most_s: that all of it may take.
+        idle_s: seconds that may pass without a byte.
+        most_s: seconds that all of it may take.
 
     Attributes:
         length: bytes that have come.
@@ -195,8 +195,8 @@ class ReplyPace:
     """Least pace at which a client takes a reply: its waiting time in all is compared with what was sent.
 
     Args:
-        idle_s: that it may take nothing, at once and beyond its pace.
-        bytes_per_s: that it takes on average.
+        idle_s: seconds for which it may take nothing, at once and beyond its pace.
+        bytes_per_s: pace that it must have on average.
         clock: in seconds.
     """
 

@@ -62,7 +62,7 @@ class AnonymousClient:
     """A client without a key.
 
     Attributes:
-        network: where it is, as an address.
+        network: address of its network.
         org_id: all clients without a key are like one organisation; ids of real ones begin at 1.
         derived: credentials that it has issued, as of a key: none.
     """
@@ -119,12 +119,12 @@ class ConcurrencyLimits:
 
     Attributes:
         most_requests: under way at one time, in all.
-        requests: those under way.
-        calls: those among them that have a key, or need none.
+        requests: number of requests under way.
+        calls: requests among them that have a key, or need none.
         uploads: recordings on their way under tickets, by organisation.
         body_bytes: of bodies that have come and are not done with, and of long replies that are not sent yet.
         reading: turns of organisations to have a long body read in the event loop.
-        refused: how many requests each row of the table of errors has refused.
+        refused: number of requests that each row of the table of errors has refused.
     """
 
     most_requests: int = REQUESTS_OF_PROCESS

@@ -19,7 +19,7 @@ class Proxies:
     """The proxies that are believed. Each of them appends the address of its peer to `X-Forwarded-For`.
 
     Attributes:
-        networks: where the proxies are.
+        networks: networks of the proxies.
         behind_haproxy: whether requests come through HAProxy, with the changes of `deployments/haproxy`. It adds an
             entry to what proxies say, and removes what all others wrote.
     """

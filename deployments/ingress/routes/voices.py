@@ -45,7 +45,7 @@ async def list_voices(admitted: AnyKey) -> Response:
 @open_router.get("/audio/voices/{slug}/samples/{language}.mp3", openapi_extra=documented_audio(None, keyed=False))
 async def play_sample(request: Request, slug: str, language: str) -> Response:
     """Play a fixed voice's sample in one of its languages, as MP3. Without a key, no engine wakes up to make it."""
-    # Who plays samples needs no key; who has one may wake an engine for them.
+    # Samples need no key; a request with one may wake an engine for them.
     caller = (await any_key(request)).context.caller if "authorization" in request.headers else None
     if caller is None:
         await admit_anyone(request, KEYLESS_BODY_BYTES)

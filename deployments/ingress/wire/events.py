@@ -181,7 +181,7 @@ class PassThrough:
     """Events of OpenAI's older wires, which engines make ready."""
 
     def of(self, batch: ChatBatch) -> bytes:
-        """Events of `batch`; none where it is of no news."""
+        """Events of `batch`; empty if it has nothing new."""
         return batch.events
 
     def end(self) -> Iterable[bytes]:

@@ -44,7 +44,7 @@ class TurnTranscriber:
         notifier: receives the texts.
 
     Attributes:
-        plan: how the engine is called; an update of the session changes it.
+        plan: settings of calls of the engine; an update of the session changes it.
     """
 
     def __init__(

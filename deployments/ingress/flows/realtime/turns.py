@@ -91,7 +91,7 @@ class TurnDetector:
     """Finds turns. One without voice activity detection takes all sound for one turn, until it is committed.
 
     Attributes:
-        turn: the one that is open, None in silence.
+        turn: open turn, None in silence.
         position: up to where frames were looked at.
     """
 
