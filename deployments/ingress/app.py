@@ -16,9 +16,9 @@ from starlette.routing import Match, Route
 
 from contract import VERSION
 from contract.errors import INVALID_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, ApiError
-from deployments.ingress.context import Service, trace_of
+from deployments.ingress.context import Service, exchange_of
 from deployments.ingress.front.admission import MARK
-from deployments.ingress.front.middleware import FastRoutes, Row, TraceMiddleware, refusal
+from deployments.ingress.front.middleware import ExchangeMiddleware, FastRoutes, Row, refusal
 from deployments.ingress.routes import (
     chat,
     console,
@@ -91,7 +91,7 @@ def build_app(service: Service, *, has_console: bool = True, has_live: bool = Tr
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_middleware(FastRoutes, table=fast_routes(app))
-    app.add_middleware(TraceMiddleware, service=service)
+    app.add_middleware(ExchangeMiddleware, service=service)
     app.openapi = partial(openapi.document, app)  # type: ignore[method-assign]  # FastAPI's documented way
     return app
 
@@ -133,14 +133,14 @@ def check_routes(app: FastAPI) -> None:
 
 def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
-    return refusal(trace_of(request.scope), error)
+    return refusal(exchange_of(request.scope), error)
 
 
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         fault = METHOD_NOT_ALLOWED(f"{request.scope['path']} does not support {request.method}")
-        reply = refusal(trace_of(request.scope), fault)
+        reply = refusal(exchange_of(request.scope), fault)
         # Methods of all routes at this path; Starlette names those of the first.
         here = [route for route in request.app.routes if isinstance(route, Route)]
         allowed = [route.methods or () for route in here if route.matches(request.scope)[0] is not Match.NONE]
@@ -148,7 +148,7 @@ def _http_error(request: Request, error: Exception) -> Response:
         return reply
     if error.status_code == 404:
         accepts_page = "text/html" in request.headers.get("accept", "") and request.method in ("GET", "HEAD")
-        if request.scope["path"] == "/" and accepts_page and trace_of(request.scope).service.console:
+        if request.scope["path"] == "/" and accepts_page and exchange_of(request.scope).service.console:
             # A browser asks for the bare address.
             return RedirectResponse("console/", headers={"vary": "accept"})
         return _api_error(request, NOT_FOUND(f"there is nothing at {request.scope['path'][:200]}"))

@@ -1,4 +1,4 @@
-"""Without HTTP: the service that one process is, the trace of a request, and the context that flows work with."""
+"""Without HTTP: the service that one process is, the exchange of a request, and the context that flows work with."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Service:
 
 
 @dataclass(slots=True)
-class Trace:
+class Exchange:
     """One request from the first byte to the last, and what it holds of the process until then.
 
     Attributes:
@@ -144,23 +144,23 @@ class Trace:
         return self.service.concurrency.reply(self.holder, byte_count) if self.holder else nullcontext()
 
 
-def trace_of(scope: Mapping[str, Any]) -> Trace:
-    """The trace that the middleware opened for the request or websocket with this ASGI scope."""
-    return cast(Trace, scope["trace"])
+def exchange_of(scope: Mapping[str, Any]) -> Exchange:
+    """The exchange that the middleware opened for the request or websocket with this ASGI scope."""
+    return cast(Exchange, scope["exchange"])
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One admitted request. `timings` are those of its trace, or of a part of its work that is not shown there."""
+    """One admitted request. `timings` are those of its exchange, or of a part of its work that is not shown there."""
 
-    trace: Trace
+    exchange: Exchange
     caller: Caller
     timings: Timings
 
     @property
     def service(self) -> Service:
         """The service that this process is."""
-        return self.trace.service
+        return self.exchange.service
 
     def offered(self, models: Mapping[str, M]) -> list[M]:
         """Those of `models` that are set up here and enabled for the caller's organisation."""
@@ -175,7 +175,7 @@ class RequestContext:
         wanted = default if model_id is None else model_id
         for model in offered:
             if wanted is None or model.id == wanted:
-                self.trace.model = self.trace.model or model
+                self.exchange.model = self.exchange.model or model
                 return model
         names = ", ".join(f"`{model.id}`" for model in offered) or "none"
         missing = f"there is no model `{wanted[:100]}` here" if wanted else "no such model is set up here"
@@ -195,7 +195,7 @@ class RequestContext:
     @property
     def call(self) -> CallContext:
         """Context of every call of an engine for this request."""
-        return CallContext(self.owner, self.timings, self.trace.names)
+        return CallContext(self.owner, self.timings, self.exchange.names)
 
     @contextmanager
     def memory_for(self, reply_bytes: int) -> Iterator[None]:
@@ -226,15 +226,15 @@ class RequestContext:
 
         Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT, STATE_UNAVAILABLE.
         """
-        self.trace.model = self.trace.model or model
+        self.exchange.model = self.exchange.model or model
         state = self.service.state
         cost = model.cost_micro_eur(**estimate)
-        request_id = self.trace.request_id
+        request_id = self.exchange.request_id
         reservation = await state.ledger.reserve(
             self.caller, line=model.billing_key, model=model.id, estimate_micro_eur=cost, request_id=request_id
         )
         reservation.waited_s = self.timings.waited
-        self.trace.bills.append(reservation)
+        self.exchange.bills.append(reservation)
         return OpenBill(
             reservation,
             model,

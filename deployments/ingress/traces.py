@@ -24,7 +24,7 @@ from contract.tracing import (
     incoming,
 )
 from deployments.ingress.console.records import FinishedRequest
-from deployments.ingress.context import Trace
+from deployments.ingress.context import Exchange
 from deployments.ingress.front.origins import is_from_proxy
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -43,26 +43,26 @@ USAGE = {
 Scope = MutableMapping[str, Any]
 
 
-def begin(trace: Trace, scope: Scope, headers: Collection[tuple[bytes, bytes]]) -> None:
+def begin(exchange: Exchange, scope: Scope, headers: Collection[tuple[bytes, bytes]]) -> None:
     """Names a request, by the span that its `headers` name or by one of its own, where it is traced or logged.
 
     A trace that a client names is linked to, and one of a named proxy continued: a client chooses neither what is
     recorded nor under which id.
     """
-    observation, span = trace.service.observation, incoming(headers)
+    observation, span = exchange.service.observation, incoming(headers)
     if tracer := observation.tracer:
         is_trusted = span is not None and is_from_proxy(HTTPConnection(scope))
         parent, link = (span, None) if is_trusted else (None, span)
         span = tracer.begin(parent)
         if span.is_sampled:
-            trace.timings.spans = StageSpans(span, parent, link)
-            trace.timings.stages = [StageEntry(Stage.ADMISSION, trace.started_s)]
+            exchange.timings.spans = StageSpans(span, parent, link)
+            exchange.timings.stages = [StageEntry(Stage.ADMISSION, exchange.started_s)]
     if span or observation.is_on:
-        trace.names = RequestNames(trace.request_id, span)
-        NAMES.set(trace.names)
+        exchange.names = RequestNames(exchange.request_id, span)
+        NAMES.set(exchange.names)
 
 
-def end(trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
+def end(exchange: Exchange, scope: Scope, status: int, outcome: Outcome) -> None:
     """Reports a request that is over; its `status` is 0 if none went out."""
     ended_s = time.perf_counter()
     about = {
@@ -71,27 +71,27 @@ def end(trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
         "http.response.status_code": status,
         "parlance.outcome": str(outcome),
     }
-    if trace.service.observation.has_access_log:
-        _log(trace, about)
-    if trace.scope and trace.timings.spans:
-        _record(trace, trace.timings.spans, about, ended_s, has_failed=outcome is Outcome.FAILED)
+    if exchange.service.observation.has_access_log:
+        _log(exchange, about)
+    if exchange.scope and exchange.timings.spans:
+        _record(exchange, exchange.timings.spans, about, ended_s, has_failed=outcome is Outcome.FAILED)
 
 
-def remember(trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
+def remember(exchange: Exchange, scope: Scope, status: int, outcome: Outcome) -> None:
     """Leaves what the console makes a record of: of requests with a key, but for those of the console itself."""
-    if (console := trace.service.console) and trace.caller and not scope["path"].startswith(CONSOLE_PATHS):
+    if (console := exchange.service.console) and exchange.caller and not scope["path"].startswith(CONSOLE_PATHS):
         ended = FinishedRequest(
-            trace.request_id,
-            trace.caller,
+            exchange.request_id,
+            exchange.caller,
             scope["method"],
             _route(scope),
-            trace.model.id if trace.model else None,
+            exchange.model.id if exchange.model else None,
             status,
             outcome,
-            trace.fault.code if trace.fault else None,
-            trace.timings,
-            trace.bills,
-            time.perf_counter() - trace.started_s,
+            exchange.fault.code if exchange.fault else None,
+            exchange.timings,
+            exchange.bills,
+            time.perf_counter() - exchange.started_s,
             time.time(),
         )
         console.ended.append(ended)
@@ -103,27 +103,27 @@ def _route(scope: Scope) -> str:
     return template
 
 
-def _log(trace: Trace, about: dict[str, Any]) -> None:
-    parts = {name: round(seconds, 6) for name, seconds in trace.parts().items()}
-    model = trace.model.id if trace.model else NO_MODEL
+def _log(exchange: Exchange, about: dict[str, Any]) -> None:
+    parts = {name: round(seconds, 6) for name, seconds in exchange.parts().items()}
+    model = exchange.model.id if exchange.model else NO_MODEL
     times = ", ".join(f"{name} {seconds * 1000:.1f}" for name, seconds in parts.items())
     line = " ".join(str(value) for value in about.values())
     fields = {"parlance.model": model} | {f"parlance.{name}_s": seconds for name, seconds in parts.items()}
     log.info("%s %s, ms: %s", line, model, times, extra=about | fields)
 
 
-def _record(trace: Trace, spans: StageSpans, about: dict[str, Any], ended_s: float, *, has_failed: bool) -> None:
-    tracer, stages = trace.service.observation.tracer, trace.timings.stages
+def _record(exchange: Exchange, spans: StageSpans, about: dict[str, Any], ended_s: float, *, has_failed: bool) -> None:
+    tracer, stages = exchange.service.observation.tracer, exchange.timings.stages
     assert tracer
     assert stages
-    attributes = about | dict(_generation(trace, about)) | {"parlance.request_id": trace.request_id}
+    attributes = about | dict(_generation(exchange, about)) | {"parlance.request_id": exchange.request_id}
     name = " ".join(filter(None, (attributes["gen_ai.operation.name"], attributes.get("gen_ai.request.model"))))
     operation = spans.operation
     tracer.record(
         operation,
         spans.parent,
         name,
-        trace.started_s,
+        exchange.started_s,
         ended_s,
         attributes,
         is_of_server=True,
@@ -140,24 +140,24 @@ def _record(trace: Trace, spans: StageSpans, about: dict[str, Any], ended_s: flo
                 tracer.record(span.child(), span, phase, from_s, to_s, engine | way)
 
 
-def _generation(trace: Trace, about: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _generation(exchange: Exchange, about: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Attributes of the convention for generative AI."""
-    assert trace.scope
+    assert exchange.scope
     route = about["http.route"].removeprefix("/v1")
-    yield "gen_ai.operation.name", ROUTE_OPERATIONS.get(route) or OPERATIONS.get(trace.scope, str(trace.scope))
+    yield "gen_ai.operation.name", ROUTE_OPERATIONS.get(route) or OPERATIONS.get(exchange.scope, str(exchange.scope))
     yield "gen_ai.provider.name", "parlance"
-    if trace.model:
-        yield "gen_ai.request.model", trace.model.id
-    if trace.fault:
-        yield "error.type", trace.fault.code
+    if exchange.model:
+        yield "gen_ai.request.model", exchange.model.id
+    if exchange.fault:
+        yield "error.type", exchange.fault.code
     elif about["parlance.outcome"] == Outcome.LEFT:
         yield "error.type", CANCELLED
     used: dict[str, int] = {}
-    for bill in trace.bills:
+    for bill in exchange.bills:
         for unit, amount in (bill.used.quantities or {}).items():
             used[unit] = used.get(unit, 0) + amount
     if used:
-        yield "gen_ai.response.model", trace.bills[0].entry.model
+        yield "gen_ai.response.model", exchange.bills[0].entry.model
     for unit, amount in used.items():
         cached = used.get("cached_input_tokens", 0) if unit == "input_tokens" else 0
         yield USAGE.get(unit, f"{USAGE_PREFIX}{unit}"), amount + cached

@@ -200,7 +200,7 @@ class Planted:
             except Exception:
                 self.written.append(traceback.format_exc())
             # Without the service: the catalogue in it is long, the same for each request, and written once below.
-            self.written.append(repr(replace(scope["trace"], service=None)))
+            self.written.append(repr(replace(scope["exchange"], service=None)))
 
         headers = [(header, value.encode())]
         answer.append(await ask(watched, operation.method, path or operation.path, headers, body))

@@ -16,7 +16,7 @@ from autoscaling.engine import NOBODY, Timings, owner_name
 from contract.access import Scope
 from contract.errors import INVALID_REQUEST, ORG_SPEND_LIMIT, UPSTREAM_ERROR
 from contract.limits import KEYLESS_REQUESTS
-from deployments.ingress.context import RequestContext, Trace
+from deployments.ingress.context import Exchange, RequestContext
 from state.accounts import api_keys
 from state.billing import reservation
 from state.billing.months import iso_s
@@ -30,7 +30,7 @@ from tests.waiting import settled, until
 @pytest.fixture
 async def context(api: Api) -> RequestContext:
     caller = await api.caller()
-    return RequestContext(Trace(api.service), caller, Timings())
+    return RequestContext(Exchange(api.service), caller, Timings())
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from contract.chat.engine import ChatJob, ChatReply
 from contract.errors import BUSY, ENGINE_FAILED, ORG_SPEND_LIMIT, PROVIDER_BUSY, UPSTREAM_ERROR, WARMING_UP
 from contract.transcription.engine import Segment
 from contract.transcription.transcript import Formatted
-from deployments.ingress.context import RequestContext, Trace
+from deployments.ingress.context import Exchange, RequestContext
 from deployments.ingress.flows.transcription import PIECES_AT_ONCE, Formatting
 from tests.api.conftest import Api
 from tests.api.engines import Acting, LocalEngine
@@ -58,7 +58,7 @@ async def context_of(api: Api, scribe: Acting) -> RequestContext:
     over, engine = api.with_models(chat={**api.service.catalog.chat, MODEL.id: MODEL}), LocalEngine(MODEL)
     engine.adapter = scribe
     service = replace(over.service, engines={**api.service.engines, MODEL.deployment: engine})
-    return RequestContext(Trace(service, request_id="req_1"), await api.caller(), Timings())
+    return RequestContext(Exchange(service, request_id="req_1"), await api.caller(), Timings())
 
 
 @asynccontextmanager

@@ -194,8 +194,8 @@ async def test_an_error_of_our_own_is_500_and_tells_nothing(api: Api, monkeypatc
 
 
 async def test_silence_is_filled_with_pings(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def impatient(trace: Any, source: Any, headers: Any, stream_format: Any) -> Any:
-        return await event_stream(trace, source, headers, 0.01, stream_format)
+    async def impatient(exchange: Any, source: Any, headers: Any, stream_format: Any) -> Any:
+        return await event_stream(exchange, source, headers, 0.01, stream_format)
 
     monkeypatch.setattr(events, "event_stream", impatient)
     reply = await send(api, "stream 2 0.1", stream=True)

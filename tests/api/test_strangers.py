@@ -16,7 +16,7 @@ from autoscaling.observation import Observation
 from contract.limits import KEYLESS_REQUESTS
 from contract.tracing import NAMES, RequestNames
 from deployments.ingress.app import build_app
-from deployments.ingress.context import Service, Trace
+from deployments.ingress.context import Exchange, Service
 from deployments.ingress.deployment import IngressArgs
 from deployments.ingress.front.origins import client_network
 from deployments.ingress.front.proxies import Proxies
@@ -113,7 +113,7 @@ def network(peer: str | None, *forwarded: str, environment: Mapping[str, str]) -
         "type": "http",
         "headers": [(b"x-forwarded-for", line.encode()) for line in forwarded],
         "client": (peer, 1) if peer else None,
-        "trace": Trace(service),
+        "exchange": Exchange(service),
     }
     return client_network(Request(scope))
 

@@ -17,7 +17,7 @@ from contract.messages.reply import MessageEvents
 from contract.responses.reply import ResponseEvents, ResponseHead
 from contract.responses.request import ResponsesRequest
 from contract.wires import KEEP_ALIVE
-from deployments.ingress.context import Service, Trace
+from deployments.ingress.context import Exchange, Service
 from deployments.ingress.wire.events import ChunkEncoder, PassThrough, event_stream
 from deployments.ingress.wire.replies import StreamedReply, byte_stream
 from deployments.replicas import MOST_JOINED, joined
@@ -36,7 +36,7 @@ ENCODERS: dict[str, Callable[[], ChunkEncoder]] = {
     "messages": lambda: MessageEvents(MODEL),
     "responses": lambda: ResponseEvents(HEAD),
 }
-TRACE = Trace(cast(Service, None))
+EXCHANGE = Exchange(cast(Service, None))
 TURNS = st.lists(st.integers(0, 3), max_size=100)
 """For how many turns of the loop nothing comes, or nothing is taken."""
 
@@ -183,7 +183,7 @@ class Engine:
 
 async def test_silence_is_filled_before_between_and_after_events() -> None:
     engine, client = Engine(), Client()
-    getting = client.get(await event_stream(TRACE, engine.events(), keepalive_s=0.01))
+    getting = client.get(await event_stream(EXCHANGE, engine.events(), keepalive_s=0.01))
     await client.until(KEEP_ALIVE)
     engine.items.put_nowait(b"first")
     await client.until(b"first" + KEEP_ALIVE)
@@ -196,7 +196,7 @@ async def test_silence_is_filled_before_between_and_after_events() -> None:
 
 async def test_nothing_is_filled_in_while_events_come_or_wait_for_their_client() -> None:
     engine, client = Engine(b"first"), Client()
-    getting = client.get(await event_stream(TRACE, engine.events(), keepalive_s=0.05))
+    getting = client.get(await event_stream(EXCHANGE, engine.events(), keepalive_s=0.05))
     await client.until(b"first")
     client.reads.clear()
     engine.items.put_nowait(b"second")
@@ -213,7 +213,7 @@ async def test_nothing_is_filled_in_while_events_come_or_wait_for_their_client()
 async def test_engine_is_free_when_its_client_leaves(makes: str, reads: bool) -> None:
     engine, client = Engine(b"first", b"second"), Client()
     stream = engine.events()
-    reply = await (event_stream(TRACE, stream) if makes == "events" else byte_stream(stream, "audio/wav", {}))
+    reply = await (event_stream(EXCHANGE, stream) if makes == "events" else byte_stream(stream, "audio/wav", {}))
     if not reads:
         client.reads.clear()
     getting = client.get(reply)
@@ -233,7 +233,7 @@ async def test_engine_is_free_when_its_client_takes_no_more(items: Sequence[byte
             raise TimeoutError
         await client(message)
 
-    reply = await event_stream(TRACE, engine.events(), keepalive_s=0.01)
+    reply = await event_stream(EXCHANGE, engine.events(), keepalive_s=0.01)
     with pytest.raises(TimeoutError):
         await exchange(reply, http_scope("GET", "/", []), b"", takes_one)
     assert client.body == b"first", "no event tells a client what it did not read"
@@ -243,7 +243,7 @@ async def test_engine_is_free_when_its_client_takes_no_more(items: Sequence[byte
 async def test_failure_of_our_own_is_told_and_breaks_the_reply_off() -> None:
     engine, client = Engine(b"first", ValueError("a secret")), Client()
     with pytest.raises(ValueError, match="a secret"):
-        await client.get(await event_stream(TRACE, engine.events()))
+        await client.get(await event_stream(EXCHANGE, engine.events()))
     assert b"internal_error" in client.body
     assert b"a secret" not in client.body
     assert all(message.get("more_body", True) for message in client.messages)
@@ -251,7 +251,7 @@ async def test_failure_of_our_own_is_told_and_breaks_the_reply_off() -> None:
 
 async def test_leaving_before_anything_was_made_frees_the_engine() -> None:
     engine = Engine()
-    beginning = asyncio.create_task(event_stream(TRACE, engine.events()))
+    beginning = asyncio.create_task(event_stream(EXCHANGE, engine.events()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     beginning.cancel()

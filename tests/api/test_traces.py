@@ -24,7 +24,7 @@ from contract.access import Scope
 from contract.telemetry import Outcome
 from contract.tracing import INFERENCE, LOAD_PHASES, USAGE_PREFIX, Loading, Stage, incoming
 from deployments.ingress import traces
-from deployments.ingress.context import Trace
+from deployments.ingress.context import Exchange
 from deployments.ingress.front.proxies import Proxies
 from state import State
 from tests.api.asgi import Answer, ask, http_scope
@@ -373,9 +373,9 @@ async def test_a_load_whose_phases_nobody_knows_has_none(traced: Traced) -> None
 
 def trace_of_load(traced: Traced, loading: Loading | None) -> None:
     """Tells of a request that waited for a cold engine."""
-    trace = Trace(traced.api.service, scope=Scope.CHAT)
-    traces.begin(trace, http_scope("GET", "/", []), [])
-    trace.timings.enter(Stage.QUEUE, "chat-obedient")
-    trace.timings.enter(Stage.LOAD, "chat-obedient")
-    trace.timings.loaded(loading)
-    traces.end(trace, {"method": "POST", "path": "/", "short_way": True}, 200, Outcome.OK)
+    exchange = Exchange(traced.api.service, scope=Scope.CHAT)
+    traces.begin(exchange, http_scope("GET", "/", []), [])
+    exchange.timings.enter(Stage.QUEUE, "chat-obedient")
+    exchange.timings.enter(Stage.LOAD, "chat-obedient")
+    exchange.timings.loaded(loading)
+    traces.end(exchange, {"method": "POST", "path": "/", "short_way": True}, 200, Outcome.OK)

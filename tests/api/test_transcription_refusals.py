@@ -14,7 +14,7 @@ from contract.access import Scope
 from contract.limits import CONTEXT_TERMS, FORMAT_TEXT_S, RECORDING_BODY_BYTES, RECORDING_FORM_BYTES, RECORDING_S
 from contract.transcription.request import TranscriptionRequest
 from contract.transcription.transcript import Transcript
-from deployments.ingress.context import RequestContext, Trace
+from deployments.ingress.context import Exchange, RequestContext
 from deployments.ingress.flows import transcription
 from deployments.ingress.flows.transcription import TranscriptionAnswer
 from tests.api.conftest import Api, refused
@@ -238,7 +238,7 @@ async def test_no_more_is_decoded_than_the_money_has_room_for(
 
 async def test_who_leaves_pays_for_what_was_heard(api: Api) -> None:
     caller = await api.caller()
-    context = RequestContext(Trace(api.service), caller, Timings())
+    context = RequestContext(Exchange(api.service), caller, Timings())
     plan = transcription.prepare(context, TranscriptionRequest())
     file, answer = b"one\ntwo\nhold 60\nthree", TranscriptionAnswer(Transcript(plan))
     with suppress(GeneratorExit):

@@ -29,7 +29,7 @@ from contract.speech.request import SpeechRequest
 from contract.speech.verdict import VERDICT_PASSAGE_CHARS
 from contract.telemetry import VERDICTS
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
-from deployments.ingress.context import RequestContext, Trace
+from deployments.ingress.context import Exchange, RequestContext
 from deployments.ingress.flows import speech, verdicts
 from tests.api.conftest import Api, events, refused
 from tests.api.designs import designer, made
@@ -375,7 +375,7 @@ async def test_of_three_attempts_two_are_in_memory_and_comparing_takes_a_thread(
 
 async def test_a_client_that_leaves_leaves_nothing_behind_and_gets_no_verdict_of_half_a_sound(api: Api) -> None:
     recognizer, limits, caller = recognizing(api, TEXT), api.service.concurrency, await api.caller()
-    context = RequestContext(trace := Trace(api.service), caller, trace.timings)
+    context = RequestContext(exchange := Exchange(api.service), caller, exchange.timings)
     request = SpeechRequest(input=TEXT, language="en", provider="supertonic", verify="report")
     report = verdicts.SpeechVerification(context, await speech.prepare(context, request))
     async with aclosing(report.blocks({})) as blocks:

@@ -74,7 +74,7 @@ async def decide(
             questions=questions,
             answers=to_answers(questions, readings, decision.policy, decision.order),
             readings=readings,
-            total_s=time.perf_counter() - context.trace.started_s,
+            total_s=time.perf_counter() - context.exchange.started_s,
         )
         rendered = render(result)
         await bill.settle(input_tokens=readings.input_tokens, questions=count)

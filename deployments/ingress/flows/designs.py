@@ -63,7 +63,7 @@ async def order(context: RequestContext, model: VoiceDesignModel, planned: Voice
         model=model.id,
         line=model.billing_key,
         estimate_micro_eur=model.cost_micro_eur(synthesis_ms=round(model.expected_s * 1000)),
-        request_id=context.trace.request_id,
+        request_id=context.exchange.request_id,
     )
     service.drafts.enqueue(draft.id)
     return draft

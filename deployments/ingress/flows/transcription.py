@@ -172,7 +172,7 @@ async def _segments(
 
 def _left_s(context: RequestContext, model: TranscriptionModel) -> float:
     """Seconds that the model has left for its answer."""
-    return max(0.0, model.answer_s - (time.perf_counter() - context.trace.started_s))
+    return max(0.0, model.answer_s - (time.perf_counter() - context.exchange.started_s))
 
 
 @asynccontextmanager

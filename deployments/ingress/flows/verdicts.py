@@ -127,7 +127,7 @@ class SpeechVerification:
             if number:
                 if time.monotonic() - started_s >= VERDICT_AGAIN_S:
                     return
-                rate = context.trace.rate = await context.service.state.rates.hit(context.caller)
+                rate = context.exchange.rate = await context.service.state.rates.hit(context.caller)
                 if not rate.allowed:
                     return
             try:
@@ -146,7 +146,7 @@ class SpeechVerification:
     async def _judge_sound(self, sound: bytes) -> SpeechVerdict:
         assert isinstance(self._verifier, SpeechVerifier)
         # Times of its own: those of the reply are those of the voice.
-        call = CallContext(self._context.owner, Timings(), self._context.trace.names)
+        call = CallContext(self._context.owner, Timings(), self._context.exchange.names)
         return await self._verifier.verdict(sound, self._text, call)
 
     async def _report(self, verdict: SpeechVerdict) -> SpeechVerdict:
@@ -157,7 +157,7 @@ class SpeechVerification:
 
     async def _store(self, text: bytes) -> None:
         context = self._context
-        await context.service.state.verdicts.keep(context.caller, context.trace.request_id, text)
+        await context.service.state.verdicts.keep(context.caller, context.exchange.request_id, text)
 
 
 def _errors(verdict: SpeechVerdict) -> tuple[bool, float]:

@@ -29,7 +29,7 @@ from contract.errors import (
     ApiError,
 )
 from contract.limits import JSON_BODY_BYTES, JSON_VALUES
-from deployments.ingress.context import RequestContext, Trace, trace_of
+from deployments.ingress.context import Exchange, RequestContext, exchange_of
 from deployments.ingress.front.bodies import read_body
 from deployments.ingress.front.concurrency import AnonymousClient
 from deployments.ingress.front.origins import client_network
@@ -68,13 +68,13 @@ class Admitted:
         Raises UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_REQUEST, and what `read_body` raises.
         """
         refuse_other_media(self.request)
-        trace = trace_of(self.request.scope)
-        hold = trace.hold()
+        exchange = exchange_of(self.request.scope)
+        hold = exchange.hold()
         raw = await read_body(self.request, hold, self.max_body_bytes)
         self.body_bytes = len(raw)
         if HEADER in self.request.headers:
             self.body_sha256 = sha256(raw).hexdigest()
-        async with trace.service.concurrency.reading_turn(self.context.caller, len(raw)):
+        async with exchange.service.concurrency.reading_turn(self.context.caller, len(raw)):
             return parse(model, raw if raw or not optional else b"{}", self.max_values, hold)
 
 
@@ -92,11 +92,11 @@ def admit(
     """
 
     async def admission(request: Request) -> Admitted:
-        trace = trace_of(request.scope)
-        trace.scope = scope
+        exchange = exchange_of(request.scope)
+        exchange.scope = scope
         refuse_long_body(request, max_body_bytes)
         authorization = _either_header(request) if takes_api_key_header else request.headers.get("authorization")
-        context = await entered(trace, await authenticated(request, authorization))
+        context = await entered(exchange, await authenticated(request, authorization))
         return Admitted(request, context, max_body_bytes, max_values)
 
     setattr(admission, MARK, scope)
@@ -107,21 +107,21 @@ any_key = admit(None)
 AnyKey = Annotated[Admitted, Depends(any_key)]
 
 
-async def entered(trace: Trace, caller: Caller) -> RequestContext:
+async def entered(exchange: Exchange, caller: Caller) -> RequestContext:
     """The context of a request of `caller`. Raises MISSING_SCOPE, RATE_LIMIT_EXCEEDED, TOO_MUCH_AT_ONCE."""
-    trace.caller = caller
+    exchange.caller = caller
     # Counted before the scope is looked at: requests that lack a scope use up the rate too.
-    rate = trace.rate = await trace.service.state.rates.hit(caller)
-    if trace.scope is not None:
-        caller.require(trace.scope)
+    rate = exchange.rate = await exchange.service.state.rates.hit(caller)
+    if exchange.scope is not None:
+        caller.require(exchange.scope)
     refuse_beyond(rate)
-    trace.begin_call(caller)
-    return RequestContext(trace, caller, trace.timings)
+    exchange.begin_call(caller)
+    return RequestContext(exchange, caller, exchange.timings)
 
 
 async def authenticated(request: HTTPConnection, authorization: str | None) -> Caller:
     """Returns the holder of the key. Raises as `authenticate`, and RATE_LIMIT_EXCEEDED after too many wrong keys."""
-    accounts = trace_of(request.scope).service.state.accounts
+    accounts = exchange_of(request.scope).service.state.accounts
     return await counting_wrong_keys(request, accounts.authenticate(authorization))
 
 
@@ -130,14 +130,14 @@ async def counting_wrong_keys(request: HTTPConnection, look_up: Awaitable[R]) ->
 
     Only keys that open nothing are counted: a right one opens, whatever else comes from its network.
     """
-    trace = trace_of(request.scope)
+    exchange = exchange_of(request.scope)
     try:
         return await look_up
     except ApiError as error:
         if error.fault in (INVALID_API_KEY, EXPIRED_API_KEY):
-            rate = await trace.service.state.rates.hit_wrong_key(client_network(request))
+            rate = await exchange.service.state.rates.hit_wrong_key(client_network(request))
             if not rate.allowed:
-                trace.rate = rate
+                exchange.rate = rate
                 refuse_beyond(rate)
         raise
 
@@ -160,12 +160,12 @@ async def admit_anyone(request: Request, max_body_bytes: int) -> AnonymousClient
     From then on the request counts among those of that network, until it is over. Raises REQUEST_TOO_LARGE,
     RATE_LIMIT_EXCEEDED, TOO_MUCH_AT_ONCE.
     """
-    trace = trace_of(request.scope)
+    exchange = exchange_of(request.scope)
     refuse_long_body(request, max_body_bytes)
     client = AnonymousClient(client_network(request))
-    rate = trace.rate = await trace.service.state.rates.hit_address(client.network)
+    rate = exchange.rate = await exchange.service.state.rates.hit_address(client.network)
     refuse_beyond(rate)
-    trace.begin_call(client)
+    exchange.begin_call(client)
     return client
 
 

@@ -59,7 +59,7 @@ def is_allowed(origin: str, allowed: frozenset[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cors:
-    """Adds headers for web pages where `TraceMiddleware` does, so that replies of its own errors have them as well.
+    """Adds headers for web pages where `ExchangeMiddleware` does, so that replies of its own errors have them as well.
 
     Attributes:
         allowed: origins as `listed_origins` gives them. Without any, the middleware does without.

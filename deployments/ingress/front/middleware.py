@@ -1,6 +1,6 @@
 """The middleware around every route.
 
-TraceMiddleware   opens the trace of a request, and writes the headers that every reply has
+ExchangeMiddleware   opens the exchange of a request, and writes the headers that every reply has
 FastRoutes        serves the busiest routes from a table, without FastAPI's own dispatch
 
 Plain ASGI on purpose: Starlette's BaseHTTPMiddleware hides client disconnects from streams. Errors of our own end here
@@ -25,7 +25,7 @@ from contract.telemetry import NO_MODEL, REFUSALS, REQUEST_DURATION, REQUEST_TIM
 from contract.tracing import TRACE_HEADERS, Stage, StageEntry
 from contract.wires import ANTHROPIC, ANTHROPIC_PATHS, OPENAI, ErrorShape
 from deployments.ingress import traces
-from deployments.ingress.context import Service, Trace
+from deployments.ingress.context import Exchange, Service
 from deployments.ingress.front.bodies import ReplyPace, StepTimeout
 from deployments.ingress.front.cors import Cors
 from deployments.ingress.front.sockets import UPGRADED, SocketSender, serve_socket
@@ -39,11 +39,11 @@ Row = tuple[Callable[[Request], Awaitable[Any]], Callable[..., Awaitable[Respons
 """The admission of a route, its endpoint, and the argument that takes what was admitted."""
 
 
-def _with_headers(trace: Trace, message: Message) -> list[tuple[bytes, bytes]]:
+def _with_headers(exchange: Exchange, message: Message) -> list[tuple[bytes, bytes]]:
     """Headers of a reply with those of every reply: ids, where the time went, the rate limit once a key is known."""
-    timing = ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in trace.parts().items())
-    headers = dict.fromkeys(trace.shape.id_headers, trace.request_id) | {"server-timing": timing}
-    if rate := trace.rate:
+    timing = ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in exchange.parts().items())
+    headers = dict.fromkeys(exchange.shape.id_headers, exchange.request_id) | {"server-timing": timing}
+    if rate := exchange.rate:
         # The spec's headers, and the draft standard's beside them. A reset is whole seconds to go, never a moment.
         headers |= {
             "x-ratelimit-limit": str(rate.limit),
@@ -52,42 +52,42 @@ def _with_headers(trace: Trace, message: Message) -> list[tuple[bytes, bytes]]:
             "ratelimit-policy": f'"default";q={rate.limit};w={rate.window_s}',
             "ratelimit": f'"default";r={rate.remaining};t={rate.reset_s}',
         }
-    if trace.names and trace.names.span:
-        headers |= trace.names.span.headers()
+    if exchange.names and exchange.names.span:
+        headers |= exchange.names.span.headers()
     own = list(message.get("headers", ()))
     added = ((name.encode("ascii"), value.encode("ascii")) for name, value in headers.items())
     present = {name for name, _ in own}
     return own + [header for header in added if header[0] not in present]
 
 
-def refusal(trace: Trace, error: ApiError) -> JSONResponse:
+def refusal(exchange: Exchange, error: ApiError) -> JSONResponse:
     """The reply of `error`, in the shape of this path's wire. Counts what a limit has refused."""
-    trace.fault = error.fault
-    trace.service.concurrency.count(error)
-    return JSONResponse(trace.shape.body(error, trace.request_id), error.fault.status, error.headers())
+    exchange.fault = error.fault
+    exchange.service.concurrency.count(error)
+    return JSONResponse(exchange.shape.body(error, exchange.request_id), error.fault.status, error.headers())
 
 
-def _outcome(trace: Trace, otherwise: Outcome) -> Outcome:
+def _outcome(exchange: Exchange, otherwise: Outcome) -> Outcome:
     """Returns the outcome of a request or websocket, `otherwise` where it has no fault. Counts a refusal."""
-    if not (fault := trace.fault):
+    if not (fault := exchange.fault):
         return otherwise
-    trace.service.metrics.totals[REFUSALS, (trace.model.id if trace.model else NO_MODEL, fault.code)] += 1
+    exchange.service.metrics.totals[REFUSALS, (exchange.model.id if exchange.model else NO_MODEL, fault.code)] += 1
     return Outcome.REFUSED if fault.status < 500 else Outcome.FAILED
 
 
-def _count_request(trace: Trace, *, is_whole: bool) -> Outcome:
+def _count_request(exchange: Exchange, *, is_whole: bool) -> Outcome:
     """Counts a request that is over. `is_whole` says whether the last byte of its reply went out."""
-    metrics, model = trace.service.metrics, trace.model.id if trace.model else NO_MODEL
-    outcome = _outcome(trace, Outcome.OK if is_whole else Outcome.LEFT)
-    parts = trace.parts()
+    metrics, model = exchange.service.metrics, exchange.model.id if exchange.model else NO_MODEL
+    outcome = _outcome(exchange, Outcome.OK if is_whole else Outcome.LEFT)
+    parts = exchange.parts()
     for part, seconds in parts.items():
         metrics.totals[REQUEST_TIME, (model, part)] += seconds
-    metrics.observe(REQUEST_DURATION, (trace.scope or NO_MODEL, model, outcome), sum(parts.values()))
+    metrics.observe(REQUEST_DURATION, (exchange.scope or NO_MODEL, model, outcome), sum(parts.values()))
     return outcome
 
 
-class TraceMiddleware:
-    """Opens the trace of each HTTP request and writes its headers on whatever answers."""
+class ExchangeMiddleware:
+    """Opens the exchange of each HTTP request and writes its headers on whatever answers."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
@@ -100,21 +100,21 @@ class TraceMiddleware:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
-        trace = self._opened(scope, ANTHROPIC if ANTHROPIC_PATHS.fullmatch(scope["path"]) else OPENAI)
-        reply = _ReplySender(scope, trace, send, self._cors)
+        exchange = self._opened(scope, ANTHROPIC if ANTHROPIC_PATHS.fullmatch(scope["path"]) else OPENAI)
+        reply = _ReplySender(scope, exchange, send, self._cors)
         try:
-            await self._answer(scope, receive, reply, trace)
+            await self._answer(scope, receive, reply, exchange)
         finally:
-            self._remember(trace, scope, reply.status, _count_request(trace, is_whole=reply.has_ended))
+            self._remember(exchange, scope, reply.status, _count_request(exchange, is_whole=reply.has_ended))
 
-    def _opened(self, scope: Scope, shape: ErrorShape) -> Trace:
-        trace = scope["trace"] = Trace(self.service, shape)
+    def _opened(self, scope: Scope, shape: ErrorShape) -> Exchange:
+        exchange = scope["exchange"] = Exchange(self.service, shape)
         if self.service.console:
-            trace.timings.stages = [StageEntry(Stage.ADMISSION, trace.started_s)]
+            exchange.timings.stages = [StageEntry(Stage.ADMISSION, exchange.started_s)]
         named = [header for header in scope["headers"] if header[0] in TRACE_HEADERS]
         if named or self._traces_each:
-            traces.begin(trace, scope, named)
-        return trace
+            traces.begin(exchange, scope, named)
+        return exchange
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves what is no request: a websocket, or the start of the app."""
@@ -122,41 +122,41 @@ class TraceMiddleware:
             await self.app(scope, receive, send)
             return
         scope["method"] = "GET"  # as its upgrade comes
-        trace = self._opened(scope, OPENAI)
-        reply = SocketSender(trace, send, _with_headers)
+        exchange = self._opened(scope, OPENAI)
+        reply = SocketSender(exchange, send, _with_headers)
         try:
-            await serve_socket(self.app, trace, reply, refusal, scope, receive)
+            await serve_socket(self.app, exchange, reply, refusal, scope, receive)
         finally:
             # Its client decides how long it lasts, so it is not among the times of requests.
-            outcome = _outcome(trace, Outcome.OK if reply.status == UPGRADED else Outcome.LEFT)
-            self._remember(trace, scope, reply.status, outcome)
+            outcome = _outcome(exchange, Outcome.OK if reply.status == UPGRADED else Outcome.LEFT)
+            self._remember(exchange, scope, reply.status, outcome)
 
-    def _remember(self, trace: Trace, scope: Scope, status: int, outcome: Outcome) -> None:
+    def _remember(self, exchange: Exchange, scope: Scope, status: int, outcome: Outcome) -> None:
         if self._traces_each:
-            traces.end(trace, scope, status, outcome)
+            traces.end(exchange, scope, status, outcome)
         if self.service.console:
-            traces.remember(trace, scope, status, outcome)
+            traces.remember(exchange, scope, status, outcome)
 
-    async def _answer(self, scope: Scope, receive: Receive, reply: _ReplySender, trace: Trace) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, reply: _ReplySender, exchange: Exchange) -> None:
         try:
-            trace.resources.enter_context(self.service.concurrency.request(is_vital=scope["path"] in VITAL))
+            exchange.resources.enter_context(self.service.concurrency.request(is_vital=scope["path"] in VITAL))
         except ApiError as error:
-            await refusal(trace, error)(scope, receive, reply)
+            await refusal(exchange, error)(scope, receive, reply)
             return
         try:
             preflight = self._cors.preflight(scope) if self._cors else None
-            with trace.resources:
+            with exchange.resources:
                 await (preflight or self.app)(scope, receive, reply)
         except StepTimeout:
-            log.info("dropped request %s, because its client reads too slowly", trace.request_id)
+            log.info("dropped request %s, because its client reads too slowly", exchange.request_id)
             raise BrokenOff from None
         except Exception as error:
-            log.error("request %s failed with an internal error: %s", trace.request_id, without_text(error))
-            trace.fault = INTERNAL_ERROR().fault
+            log.error("request %s failed with an internal error: %s", exchange.request_id, without_text(error))
+            exchange.fault = INTERNAL_ERROR().fault
             if reply.status:
                 # All that is left is to break the connection off, so that half a reply does not look whole.
                 raise BrokenOff from None
-            await refusal(trace, INTERNAL_ERROR())(scope, receive, reply)
+            await refusal(exchange, INTERNAL_ERROR())(scope, receive, reply)
 
 
 class FastRoutes:
@@ -186,7 +186,7 @@ class FastRoutes:
         try:
             response = await endpoint(**{name: await admission(request)})
         except ApiError as error:
-            response = refusal(scope["trace"], error)
+            response = refusal(scope["exchange"], error)
         await response(scope, receive, send)
 
 
@@ -198,11 +198,11 @@ class _ReplySender:
         has_ended: whether the last byte has.
     """
 
-    __slots__ = ("_cors", "_pace", "_scope", "_send", "_trace", "has_ended", "status")
+    __slots__ = ("_cors", "_exchange", "_pace", "_scope", "_send", "has_ended", "status")
 
-    def __init__(self, scope: Scope, trace: Trace, send: Send, cors: Cors | None) -> None:
+    def __init__(self, scope: Scope, exchange: Exchange, send: Send, cors: Cors | None) -> None:
         self.status, self.has_ended = 0, False
-        self._scope, self._trace, self._send, self._cors = scope, trace, send, cors
+        self._scope, self._exchange, self._send, self._cors = scope, exchange, send, cors
         self._pace = ReplyPace(WRITE_S, WRITE_LEAST_BYTES_PER_S)
 
     async def __call__(self, message: Message) -> None:
@@ -214,13 +214,13 @@ class _ReplySender:
         if length <= REPLY_PIECE_BYTES:
             await self._pace.step(length, self._send(message))
         else:
-            with self._trace.replying(length):
+            with self._exchange.replying(length):
                 for piece in in_pieces(message):
                     await self._pace.step(len(piece["body"]), self._send(piece))
         self.has_ended = message["type"] == "http.response.body" and not message.get("more_body", False)
 
     def _add_headers(self, message: Message) -> None:
-        message["headers"] = _with_headers(self._trace, message)
+        message["headers"] = _with_headers(self._exchange, message)
         if self._cors:
             self._cors.add_headers(self._scope, MutableHeaders(scope=message))
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from starlette.requests import HTTPConnection, Request
 
 from contract.errors import FOREIGN_ORIGIN, ApiError
-from deployments.ingress.context import trace_of
+from deployments.ingress.context import exchange_of
 from deployments.ingress.front.cors import is_allowed
 from deployments.ingress.front.proxies import parsed
 
@@ -27,7 +27,7 @@ def client_network(request: HTTPConnection) -> str:
 
     What proxies have added to `X-Forwarded-For` is believed, what the client wrote there is not: `proxies.py`.
     """
-    address = parsed(trace_of(request.scope).service.proxies.client(*_peer_and_forwarded(request)))
+    address = parsed(exchange_of(request.scope).service.proxies.client(*_peer_and_forwarded(request)))
     if address is None:
         # A proxy that writes no addresses: its clients are one.
         return "nowhere"
@@ -38,7 +38,7 @@ def client_network(request: HTTPConnection) -> str:
 
 def is_from_proxy(request: HTTPConnection) -> bool:
     """Says if the request comes from a proxy that the operator has named."""
-    return trace_of(request.scope).service.proxies.sent(*_peer_and_forwarded(request))
+    return exchange_of(request.scope).service.proxies.sent(*_peer_and_forwarded(request))
 
 
 def _peer_and_forwarded(request: HTTPConnection) -> tuple[str, list[str]]:
@@ -55,7 +55,7 @@ def refuse_foreign_pages(request: Request) -> None:
     domain point here, but none of these. An `Origin`, which every browser sends with a POST, must be on that host, on
     the public one, or among those that the operator allows.
     """
-    public = _host(trace_of(request.scope).service.public_url or "")
+    public = _host(exchange_of(request.scope).service.public_url or "")
     host = _host(f"//{request.headers.get('host', '')}")
     if "host" in request.headers and not (host and (host == public or _is_no_domain(host))):
         raise FOREIGN_ORIGIN(
@@ -77,7 +77,7 @@ def is_own_page(request: HTTPConnection, *, same_port: bool = False) -> bool:
 
     With `same_port`, of this host and port: a browser opens websockets for pages that may read no reply.
     """
-    service, origin = trace_of(request.scope).service, request.headers.get("origin")
+    service, origin = exchange_of(request.scope).service, request.headers.get("origin")
     if origin is None or is_allowed(origin, service.allowed_origins):
         return True
     address = f"{origin.partition(':')[0]}://{request.headers.get('host', '')}"

@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket
 from contract.access import Scope as KeyScope
 from contract.body import HOLD_EXTENSION, Hold
 from contract.errors import INTERNAL_ERROR, NOT_FOUND, ApiError, without_text
-from deployments.ingress.context import RequestContext, Trace, trace_of
+from deployments.ingress.context import Exchange, RequestContext, exchange_of
 from deployments.ingress.front.admission import MARK, authenticated, counting_wrong_keys, entered
 from deployments.ingress.front.origins import foreign_page, is_own_page
 from state.accounts.client_secrets import PREFIX
@@ -45,39 +45,39 @@ def admit_socket(scope: KeyScope) -> Callable[[WebSocket], Awaitable[AdmittedSoc
     """A dependency that lets a websocket in, as `admit` does a request; a client secret will do for the key."""
 
     async def admission(websocket: WebSocket) -> AdmittedSocket:
-        trace, session = trace_of(websocket.scope), None
-        trace.scope = scope
+        exchange, session = exchange_of(websocket.scope), None
+        exchange.scope = scope
         if not is_own_page(websocket, same_port=True):
             raise foreign_page(websocket)
         authorization = _authorization(websocket)
         if secret := _client_secret(authorization):
-            look_up = trace.service.state.client_secrets.open(secret)
+            look_up = exchange.service.state.client_secrets.open(secret)
             caller, session = await counting_wrong_keys(websocket, look_up)
         else:
             caller = await authenticated(websocket, authorization)
-        context = await entered(trace, caller)
-        _count_messages(websocket, trace)
+        context = await entered(exchange, caller)
+        _count_messages(websocket, exchange)
         return AdmittedSocket(context, session)
 
     setattr(admission, MARK, scope)
     return admission
 
 
-def _count_messages(websocket: WebSocket, trace: Trace) -> None:
+def _count_messages(websocket: WebSocket, exchange: Exchange) -> None:
     """Has the server that reads a websocket count its messages among the bodies of its key, from the first frame on."""
-    hold = trace.hold()
+    hold = exchange.hold()
 
     def counted(count: int) -> None:
         try:
             hold(count)
         except ApiError as error:
-            trace.fault = error.fault
-            trace.service.concurrency.count(error)
+            exchange.fault = error.fault
+            exchange.service.concurrency.count(error)
             raise
 
     server: dict[str, Hold] = websocket.scope.get("extensions", {}).get(HOLD_EXTENSION, {})
     server["hold"] = counted
-    trace.resources.callback(server.clear)
+    exchange.resources.callback(server.clear)
 
 
 def _authorization(websocket: WebSocket) -> str | None:
@@ -99,14 +99,14 @@ class SocketSender:
         status: of the answer to the upgrade; 0 until it has gone out.
     """
 
-    def __init__(self, trace: Trace, send: Send, with_headers: Callable[[Trace, Message], Any]) -> None:
+    def __init__(self, exchange: Exchange, send: Send, with_headers: Callable[[Exchange, Message], Any]) -> None:
         self.status = 0
-        self._trace, self._send, self._with_headers = trace, send, with_headers
+        self._exchange, self._send, self._with_headers = exchange, send, with_headers
 
     async def __call__(self, message: Message) -> None:
         if not self.status and message["type"] in ("websocket.accept", "websocket.http.response.start"):
             self.status = message.get("status", UPGRADED)
-            message = {**message, "headers": self._with_headers(self._trace, message)}
+            message = {**message, "headers": self._with_headers(self._exchange, message)}
         if not self.status and message["type"] == "websocket.close":
             # No route has this path. Starlette would answer 403.
             raise NOT_FOUND("there is no websocket at this path; `/v1/realtime` is one where live sessions are on")
@@ -115,23 +115,23 @@ class SocketSender:
 
 async def serve_socket(
     app: ASGIApp,
-    trace: Trace,
+    exchange: Exchange,
     sender: SocketSender,
-    refuse: Callable[[Trace, ApiError], ASGIApp],
+    refuse: Callable[[Exchange, ApiError], ASGIApp],
     scope: Scope,
     receive: Receive,
 ) -> None:
     """Serves one websocket. Its place is given back when it is closed."""
     try:
-        with trace.resources:
-            trace.resources.enter_context(trace.service.concurrency.request(is_vital=False))
+        with exchange.resources:
+            exchange.resources.enter_context(exchange.service.concurrency.request(is_vital=False))
             await app(scope, receive, sender)
     except ApiError as error:
-        await refuse(trace, error)(scope, receive, sender)
+        await refuse(exchange, error)(scope, receive, sender)
     except Exception as error:
-        log.error("websocket %s failed with an internal error: %s", trace.request_id, without_text(error))
-        trace.fault = INTERNAL_ERROR().fault
+        log.error("websocket %s failed with an internal error: %s", exchange.request_id, without_text(error))
+        exchange.fault = INTERNAL_ERROR().fault
         if sender.status == UPGRADED:
             await sender({"type": "websocket.close", "code": 1011, "reason": "internal server error"})
         elif not sender.status:
-            await refuse(trace, INTERNAL_ERROR())(scope, receive, sender)
+            await refuse(exchange, INTERNAL_ERROR())(scope, receive, sender)

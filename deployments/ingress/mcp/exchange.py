@@ -36,7 +36,7 @@ from contract import VERSION
 from contract.body import Hold, decode
 from contract.errors import INVALID_JSON, ApiError
 from contract.mcp import RpcMessage, RpcReply
-from deployments.ingress.context import trace_of
+from deployments.ingress.context import exchange_of
 from deployments.ingress.mcp.tools import Toolbox, call
 
 C = TypeVar("C")
@@ -102,7 +102,7 @@ def server(toolbox: Toolbox[Any]) -> Server[Any]:
             await context.session.report_progress(progress, message=message)
 
         answer = await call(tool, params.arguments or {}, mcp_call.context, report if mcp_call.wants_progress else None)
-        trace_of(context.request.scope).fault = answer.fault
+        exchange_of(context.request.scope).fault = answer.fault
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=answer.text)],
             structured_content=answer.data,
@@ -150,10 +150,10 @@ def answer(
     headers["accept"] = "application/json, text/event-stream"
     # The revisions before these had no such header; the oldest that is served stands in for one that was left out.
     headers.setdefault(REVISION_HEADER, REVISIONS[0])
-    return Exchange(toolbox, _negotiated(message) or body, headers, McpCall(context, wants_progress))
+    return McpReply(toolbox, _negotiated(message) or body, headers, McpCall(context, wants_progress))
 
 
-class Exchange(Response):
+class McpReply(Response):
     """The reply of the SDK: JSON, or a stream if the client wants progress."""
 
     def __init__(self, toolbox: Toolbox[C], body: bytes, headers: MutableHeaders, mcp_call: McpCall[C]) -> None:

@@ -156,7 +156,7 @@ async def _search(arguments: SearchArguments, context: RequestContext, _: Report
     model = context.pick(context.service.catalog.rerank, arguments.model)
 
     async def render(ranking: Ranking) -> ToolAnswer:
-        body = reply(ranking, request, model=model.id, reply_id=context.trace.request_id)
+        body = reply(ranking, request, model=model.id, reply_id=context.exchange.request_id)
         lines = [f"{r['index']} ({r['relevance_score']:.3f}): {r['document']['text']}" for r in body["results"]]
         data = {"model": body["model"], "results": body["results"], "usage": body["usage"]}
         return ToolAnswer("\n".join(lines), data)

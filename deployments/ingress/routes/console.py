@@ -16,7 +16,7 @@ from contract.console import PARAMETERS, GraphEvent, KeyList, RecordQuery, Reque
 from contract.errors import NOT_FOUND, ApiError
 from contract.limits import KEYLESS_BODY_BYTES
 from deployments.ingress.console import Console
-from deployments.ingress.context import Trace, trace_of
+from deployments.ingress.context import Exchange, exchange_of
 from deployments.ingress.front.admission import AnyKey, refuse_long_body
 from deployments.ingress.front.concurrency import AnonymousClient
 from deployments.ingress.front.origins import client_network
@@ -43,7 +43,7 @@ HEADERS = {
 @router.get("/console/events", openapi_extra=documented_events(GraphEvent))
 async def watch(admitted: AnyKey) -> Response:
     """Show the graph as it is, by server-sent events: a `snapshot`, then another one whenever it has changed."""
-    context, console = admitted.context, _console(admitted.context.trace)
+    context, console = admitted.context, _console(admitted.context.exchange)
     accounts, rates = context.service.state.accounts, context.service.state.rates
 
     async def events() -> AsyncGenerator[bytes, None]:
@@ -54,20 +54,20 @@ async def watch(admitted: AnyKey) -> Response:
             async for event in source:
                 yield event
 
-    return await event_stream(context.trace, events())
+    return await event_stream(context.exchange, events())
 
 
 @router.get("/console/requests", openapi_extra=documented(None, RequestPage, parameters=PARAMETERS))
 async def list_requests(admitted: AnyKey) -> Response:
     """List the last requests of your organisation, the one that ended last first."""
-    console, query = _console(admitted.context.trace), RecordQuery.read(admitted.request.query_params)
+    console, query = _console(admitted.context.exchange), RecordQuery.read(admitted.request.query_params)
     return JSONResponse(await console.page(admitted.context.caller, query))
 
 
 @router.get("/console/requests/{request_id}", openapi_extra=documented(None, RequestRecord))
 async def show_request(admitted: AnyKey, request_id: str) -> Response:
     """Show where the time of one request went, by its `x-request-id`."""
-    record = await _console(admitted.context.trace).find(admitted.context.caller, request_id)
+    record = await _console(admitted.context.exchange).find(admitted.context.caller, request_id)
     if record is None:
         raise NOT_FOUND(
             f"your organisation has no request `{request_id[:100]}` among its last ones", param="request_id"
@@ -79,7 +79,7 @@ async def show_request(admitted: AnyKey, request_id: str) -> Response:
 async def list_keys(admitted: AnyKey) -> Response:
     """List the keys of your organisation, without their texts."""
     caller = admitted.context.caller
-    _console(admitted.context.trace)
+    _console(admitted.context.exchange)
     rows = await admitted.context.service.state.database.run(
         lambda connection: api_keys.list_keys(connection, caller.org_id)
     )
@@ -104,23 +104,23 @@ async def list_keys(admitted: AnyKey) -> Response:
 @open_router.api_route("/console", methods=["GET", "HEAD"], include_in_schema=False)
 async def redirect_to_console(request: Request) -> Response:
     """Lead to the page, without a word of the Host header, also behind a proxy that cuts off a path."""
-    trace = trace_of(request.scope)
-    _admit_anyone(trace, request)
-    _console(trace)
+    exchange = exchange_of(request.scope)
+    _admit_anyone(exchange, request)
+    _console(exchange)
     return RedirectResponse("console/")
 
 
 @open_router.api_route("/console/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
 async def show_page(request: Request, path: str) -> Response:
     """Show a file of the page. It does not count for the rate: refusing it would cost as much."""
-    trace = trace_of(request.scope)
+    exchange = exchange_of(request.scope)
     try:
-        _admit_anyone(trace, request)
-        return _file(_console(trace), request, path or "index.html")
+        _admit_anyone(exchange, request)
+        return _file(_console(exchange), request, path or "index.html")
     except ApiError as error:
-        trace.fault = error.fault
+        exchange.fault = error.fault
         headers = {**HEADERS, **error.headers()}
-        return JSONResponse(trace.shape.body(error, trace.request_id), error.fault.status, headers)
+        return JSONResponse(exchange.shape.body(error, exchange.request_id), error.fault.status, headers)
 
 
 def _file(console: Console, request: Request, name: str) -> Response:
@@ -146,13 +146,13 @@ def _takes_gzip(accepted: str) -> bool:
     return weights.get("gzip", weights.get("*", "0")).strip("0.") != ""
 
 
-def _admit_anyone(trace: Trace, request: Request) -> None:
+def _admit_anyone(exchange: Exchange, request: Request) -> None:
     refuse_long_body(request, KEYLESS_BODY_BYTES)
-    trace.begin_call(AnonymousClient(client_network(request)))
+    exchange.begin_call(AnonymousClient(client_network(request)))
 
 
-def _console(trace: Trace) -> Console:
+def _console(exchange: Exchange) -> Console:
     """The console of this process. Raises NOT_FOUND where there is none."""
-    if trace.service.console is None:
+    if exchange.service.console is None:
         raise NOT_FOUND("the console is switched off here")
-    return trace.service.console
+    return exchange.service.console

@@ -19,7 +19,7 @@ from contract.errors import NOT_FOUND
 from contract.limits import UPLOAD_BYTES
 from contract.speech.request import MEDIA_TYPES
 from contract.transcription.uploads import RECORDING_TYPES, UploadRequest, UploadTicket
-from deployments.ingress.context import trace_of
+from deployments.ingress.context import exchange_of
 from deployments.ingress.flows.uploads import issue, need_open, nothing_came, refuse_closed, store, too_long
 from deployments.ingress.front.admission import Admitted, admit, refuse_other_media, require_media
 from deployments.ingress.front.bodies import pieces, watched, with_stall_limit
@@ -79,7 +79,7 @@ async def _ticket(admitted: Admitted, request: UploadRequest) -> Response:
 @open_router.get("/files/{name:path}", openapi_extra=documented_audio(None, keyed=False))
 async def download(request: Request, name: str) -> Response:
     """Download what a signed address names."""
-    state = trace_of(request.scope).service.state
+    state = exchange_of(request.scope).service.state
     state.signatures.verify(name, _query(request), "GET")
     blob = await state.blobs.stream(name)
     if blob is None:
@@ -92,7 +92,7 @@ async def download(request: Request, name: str) -> Response:
 @open_router.put("/files/{name:path}", openapi_extra=documented(None, Uploaded, keyed=False, **RECORDING))
 async def upload(request: Request, name: str) -> Response:
     """Upload the recording that a ticket is for, with the ticket's `content_type`, once."""
-    service = trace_of(request.scope).service
+    service = exchange_of(request.scope).service
     service.state.signatures.verify(name, _query(request), "PUT")
     ticket = await service.state.tickets.find(name.rpartition("/")[2])
     if ticket is None or ticket.name != name:

@@ -14,7 +14,7 @@ from contract.access import Scope
 from contract.errors import NOT_ACCEPTABLE
 from contract.limits import KEYLESS_BODY_BYTES, MCP_BODY_BYTES
 from contract.mcp import RpcMessage, RpcReply
-from deployments.ingress.context import trace_of
+from deployments.ingress.context import exchange_of
 from deployments.ingress.front.admission import Admitted, admit, admit_anyone, refuse_other_media, require_media
 from deployments.ingress.front.bodies import read_body
 from deployments.ingress.front.concurrency import Holder
@@ -48,14 +48,14 @@ async def _answer(request: Request, holder: Holder, max_body_bytes: int, toolbox
     accepts_stream = _accepts_stream(request)
     refuse_other_media(request)
     require_media(request, "application/json", otherwise="application/json")  # as on every route
-    trace = trace_of(request.scope)
-    hold = trace.hold()
+    exchange = exchange_of(request.scope)
+    hold = exchange.hold()
     body = await read_body(request, hold, max_body_bytes)
     # In a thread, because the first message loads the SDK.
     await asyncio.to_thread(import_module, "deployments.ingress.mcp.exchange")
     from deployments.ingress.mcp.exchange import answer
 
-    async with trace.service.concurrency.reading_turn(holder, len(body)):
+    async with exchange.service.concurrency.reading_turn(holder, len(body)):
         return answer(request, body, accepts_stream, toolbox, context, hold)
 
 

@@ -40,7 +40,7 @@ async def create_message(admitted: Writing) -> Response:
     model = context.pick(context.service.catalog.chat, body.model)
     is_silent = body.max_tokens == 0
     if body.stream:
-        stream_format = StreamFormat(PING, partial(failed, request_id=context.trace.request_id))
+        stream_format = StreamFormat(PING, partial(failed, request_id=context.exchange.request_id))
         batches = chat.stream(context, model, request)
         return await chat_stream(context, batches, MessageEvents(model.id, is_silent), stream_format, request.left_out)
 

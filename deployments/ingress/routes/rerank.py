@@ -32,7 +32,7 @@ async def rank(admitted: Ranking) -> Response:
     model = context.pick(context.service.catalog.rerank, request.model)
 
     async def render(scores: Scores) -> Response:
-        return JSONResponse(reply(scores, request, model=model.id, reply_id=context.trace.request_id))
+        return JSONResponse(reply(scores, request, model=model.id, reply_id=context.exchange.request_id))
 
     job = RerankJob(request.query, request.documents)
     return await once(admitted, partial(encode, context, model, job, RerankEngine.rerank, render))

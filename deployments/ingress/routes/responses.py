@@ -17,7 +17,7 @@ from contract.limits import CHAT_BODY_BYTES
 from contract.responses.reply import ResponseEvents, ResponseHead, ResponseReply, whole
 from contract.responses.request import ResponsesRequest
 from contract.responses.tools import translate_errors
-from deployments.ingress.context import RequestContext, trace_of
+from deployments.ingress.context import RequestContext, exchange_of
 from deployments.ingress.flows import chat
 from deployments.ingress.front.admission import Admitted, admit
 from deployments.ingress.wire.events import StreamFormat, chat_stream, enable_queue_status
@@ -40,10 +40,10 @@ async def respond(admitted: Responding) -> Response:
     request = await admitted.body(ResponsesRequest)
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
-    head = ResponseHead(request, context.trace.request_id, int(context.service.state.clock()), model.id)
+    head = ResponseHead(request, context.exchange.request_id, int(context.service.state.clock()), model.id)
     if request.stream:
         enable_queue_status(admitted)
-        events = ResponseEvents(head, trace_of(admitted.request.scope).hold())
+        events = ResponseEvents(head, exchange_of(admitted.request.scope).hold())
         stream_format = StreamFormat(failed=events.failed, queued=events.queued)
         return await chat_stream(context, _batches(context, model, head), events, stream_format, request.left_out)
     return await once(admitted, partial(_answer, context, model, head))

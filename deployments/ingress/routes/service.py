@@ -23,7 +23,7 @@ from contract.errors import MODEL_NOT_FOUND, NOT_FOUND, NOT_IMPLEMENTED
 from contract.limits import KEYLESS_BODY_BYTES
 from contract.models import ModelList, ModelLoad, ModelObject, describe, listing
 from contract.usage import PARAMETERS, UsageQuery, UsageReply, cursor_after
-from deployments.ingress.context import RequestContext, trace_of
+from deployments.ingress.context import RequestContext, exchange_of
 from deployments.ingress.front.admission import Admitted, AnyKey, admit, admit_anyone, authenticated
 from deployments.ingress.wire.openapi import documented, not_available, written
 from state.billing.usage import iso
@@ -58,7 +58,7 @@ async def healthz(request: Request) -> Response:
     engines: Mapping[str, Engine] = {}
     if authorization := request.headers.get("authorization"):
         await authenticated(request, authorization)
-        engines = trace_of(request.scope).service.engines
+        engines = exchange_of(request.scope).service.engines
     replicas = {name: engine.running() for name, engine in engines.items()}
     health: HealthReply = {"status": "ok", "version": VERSION, "replicas": replicas}
     return JSONResponse(health)

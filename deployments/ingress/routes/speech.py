@@ -43,7 +43,7 @@ async def speak(admitted: Speaking) -> Response:
     blocks = listening.blocks(headers) if listening else speech.blocks(admitted.context, prepared)
     if request.stream_format == "sse":
         enable_queue_status(admitted)
-        return await event_stream(admitted.context.trace, _events(blocks, listening), headers)
+        return await event_stream(admitted.context.exchange, _events(blocks, listening), headers)
     return await byte_stream(_bytes(blocks), MEDIA_TYPES[choice.format], headers)
 
 

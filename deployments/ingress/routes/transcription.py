@@ -16,7 +16,7 @@ from contract.errors import INVALID_REQUEST, UNSUPPORTED_MEDIA_TYPE
 from contract.limits import RECORDING_BODY_BYTES, RECORDING_FORM_BYTES
 from contract.transcription.request import TranscriptionPlan, TranscriptionRequest, fields
 from contract.transcription.transcript import PLAIN_TYPES, Transcript, TranscriptionReply, delta, done, plain, reply
-from deployments.ingress.context import RequestContext, trace_of
+from deployments.ingress.context import RequestContext, exchange_of
 from deployments.ingress.flows import transcription
 from deployments.ingress.flows.transcription import TranscriptionAnswer
 from deployments.ingress.front.admission import Admitted, admit
@@ -49,7 +49,7 @@ async def transcribe(admitted: Transcribing) -> Response:
     headers = served_headers(context, plan.model.runtime, request.model)
     if request.stream:
         enable_queue_status(admitted)
-        return await event_stream(context.trace, _events(context, plan, file), headers)
+        return await event_stream(context.exchange, _events(context, plan, file), headers)
     return await once(admitted, partial(_answer, context, plan, file, headers))
 
 
@@ -57,7 +57,7 @@ async def _request(admitted: Admitted) -> tuple[TranscriptionRequest, bytes | No
     """Request, with the file of a form. Exactly one of `file` and `upload_id` is there."""
     kind = admitted.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        form = await read_form(admitted.request, trace_of(admitted.request.scope).hold(), "file")
+        form = await read_form(admitted.request, exchange_of(admitted.request.scope).hold(), "file")
         if HEADER in admitted.request.headers:
             admitted.body_sha256 = await asyncio.to_thread(form.digest)
         request, file = validated(TranscriptionRequest, fields(form.pairs)), form.file

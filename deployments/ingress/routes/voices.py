@@ -10,7 +10,7 @@ from contract.errors import NOT_FOUND
 from contract.limits import KEYLESS_BODY_BYTES
 from contract.speech.request import MEDIA_TYPES
 from contract.speech.voices import Voice, VoiceList, VoiceObject, access
-from deployments.ingress.context import trace_of
+from deployments.ingress.context import exchange_of
 from deployments.ingress.flows.speech import sample, slug_of
 from deployments.ingress.front.admission import Admitted, AnyKey, admit_anyone, any_key
 from deployments.ingress.wire.addresses import entry, own_entry
@@ -49,7 +49,7 @@ async def play_sample(request: Request, slug: str, language: str) -> Response:
     caller = (await any_key(request)).context.caller if "authorization" in request.headers else None
     if caller is None:
         await admit_anyone(request, KEYLESS_BODY_BYTES)
-    service = trace_of(request.scope).service
+    service = exchange_of(request.scope).service
     voice = service.catalog.voices.get(slug)
     model = service.speech_engines[voice.provider] if voice else None
     if model is None or language not in model.languages:

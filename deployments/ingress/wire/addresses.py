@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from contract.catalog import SpeechModel
 from contract.speech.voices import SAMPLE_ADDRESS_S, Voice, VoiceObject
-from deployments.ingress.context import trace_of
+from deployments.ingress.context import exchange_of
 from deployments.ingress.front.admission import Admitted
 from state.voices import OwnVoice
 
@@ -40,7 +40,7 @@ async def signed_address(admitted: Admitted, name: str) -> str:
 
 def own_address(request: Request, name: str, expires_at: int, method: Literal["GET", "PUT"]) -> str:
     """An address at this server that allows `method` on `name`, without a key, until `expires_at`."""
-    service = trace_of(request.scope).service
+    service = exchange_of(request.scope).service
     query = service.state.signatures.sign(name, expires_at, method)
     base = service.public_url or str(request.base_url).rstrip("/")  # where the client says it reached us
     return f"{base}/files/{name}?{query}"

@@ -1,6 +1,6 @@
 """Replies of server-sent events: silence is filled, a failure stays inside, and a wait is reported.
 
-    event_stream(trace, source, headers)         events of any kind
+    event_stream(exchange, source, headers)         events of any kind
     chat_stream(context, batches, encoder)       the events of a chat
     enable_queue_status(admitted)                before either: `queue_status` events, if the request wants them
 
@@ -24,7 +24,7 @@ from contract.limits import KEEPALIVE_S, STATUS_EVERY_S, STATUS_SILENCE_S
 from contract.messages.reply import MessageEvents
 from contract.responses.reply import ResponseEvents
 from contract.wires import DONE, KEEP_ALIVE, QUEUE_STATUS, QueueStatus, event, named_event
-from deployments.ingress.context import RequestContext, Trace
+from deployments.ingress.context import Exchange, RequestContext
 from deployments.ingress.front.admission import Admitted
 from deployments.ingress.wire.replies import StreamedReply, chat_headers
 
@@ -92,7 +92,7 @@ CHUNKS = StreamFormat(queued=lambda status: named_event(QUEUE_STATUS, {**status,
 
 
 async def event_stream(
-    trace: Trace,
+    exchange: Exchange,
     source: AsyncGenerator[bytes, None],
     headers: Mapping[str, str] = NO_CACHE,
     keepalive_s: float = KEEPALIVE_S,
@@ -104,8 +104,8 @@ async def event_stream(
     comments or reports meanwhile. An error that comes later is an event, and the stream ends without `[DONE]`.
     `headers` are read when the status is decided, so that `source` can fill them until its first item.
     """
-    first, watch = asyncio.ensure_future(anext(source)), trace.timings.watch
-    body = _body(trace, first, source, stream_format)
+    first, watch = asyncio.ensure_future(anext(source)), exchange.timings.watch
+    body = _body(exchange, first, source, stream_format)
     # Started, so that closing it runs its `finally`; the empty item costs nothing on the wire.
     await anext(body)
     try:
@@ -122,11 +122,11 @@ async def event_stream(
 
 
 async def _body(
-    trace: Trace, first: asyncio.Future[bytes], source: AsyncGenerator[bytes, None], stream_format: StreamFormat
+    exchange: Exchange, first: asyncio.Future[bytes], source: AsyncGenerator[bytes, None], stream_format: StreamFormat
 ) -> AsyncGenerator[bytes, None]:
     try:
         yield b""
-        if watch := trace.timings.watch:
+        if watch := exchange.timings.watch:
             async for status in _statuses(watch, first):
                 yield stream_format.queued(status)
         yield await first
@@ -136,7 +136,7 @@ async def _body(
         pass
     except Exception as error:
         fault = error if isinstance(error, ApiError) else INTERNAL_ERROR()
-        trace.fault = fault.fault
+        exchange.fault = fault.fault
         yield stream_format.failed(fault)
         if fault is not error:
             raise
@@ -203,7 +203,7 @@ async def chat_stream(
     """A response of the events that `encoder` makes of `batches`. Headers name what was cut and what was `left_out`."""
     headers = chat_headers(context, 0, left_out) if left_out else {}
     events = _events(context, batches, encoder, headers)
-    return await event_stream(context.trace, events, headers, stream_format=stream_format)
+    return await event_stream(context.exchange, events, headers, stream_format=stream_format)
 
 
 async def _events(

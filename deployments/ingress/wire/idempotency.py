@@ -30,7 +30,7 @@ from starlette.responses import Response
 
 from concurrency.background import in_background
 from contract.errors import without_text
-from deployments.ingress.context import trace_of
+from deployments.ingress.context import exchange_of
 from deployments.ingress.front.admission import Admitted
 from state.idempotency import HEADER, KEY_PATTERN, StoredReply
 
@@ -67,13 +67,13 @@ async def once(admitted: Admitted, work: Callable[[], Awaitable[Response]], *, k
     key = ", ".join(values)  # several of them together are one that no pattern allows
     task: asyncio.Task[Response] = in_background(_claim_and_run(admitted, key, work, keep_body))
     # What the request holds of the budgets it holds until its reply is sent; until the work is done if its client goes.
-    trace = trace_of(admitted.request.scope)
-    resources = trace.resources.pop_all()
+    exchange = exchange_of(admitted.request.scope)
+    resources = exchange.resources.pop_all()
     try:
         return await asyncio.shield(task)
     finally:
         if task.done():
-            trace.resources.push(resources)
+            exchange.resources.push(resources)
         else:
             task.add_done_callback(lambda _: resources.close())
 
@@ -99,6 +99,6 @@ async def _claim_and_run(
         await attempt.finish(reply.status_code, headers, bytes(reply.body) if keep_body else None)
     except Exception as error:
         # Of any kind: the work is done and billed. Repetitions hear that it runs.
-        request_id, text = admitted.context.trace.request_id, without_text(error)
+        request_id, text = admitted.context.exchange.request_id, without_text(error)
         log.error("could not store the answer of request %s for its idempotency key: %s", request_id, text)
     return reply

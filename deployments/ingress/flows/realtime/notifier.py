@@ -170,7 +170,7 @@ class SessionNotifier:
         """Reports an error of the event `event_id`, which ends the session where it is of money or the key."""
         await self._wire.send("error", error=error_object(error) | {"event_id": event_id})
         if error.fault.status in (401, 402):
-            self._context.trace.fault = error.fault
+            self._context.exchange.fault = error.fault
             await self._wire.close(POLICY, error.message)
 
     async def reserve(self) -> None:
@@ -285,6 +285,6 @@ class SessionNotifier:
         await self._wire.send(f"{TRANSCRIPTION}.{step}", item_id=turn.item_id, content_index=0, **members)
 
     def _count(self, outcome: Outcome) -> None:
-        model = self._context.trace.model
+        model = self._context.exchange.model
         assert model
         self._context.service.metrics.totals[LIVE_TURNS, (model.id, outcome)] += 1

@@ -191,7 +191,7 @@ class TurnTranscriber:
     async def _ask(self, turn: LiveTurn, end: int) -> str:
         """The text of a turn up to `end`. Waits for a cold engine."""
         engine, plan = self._context.engine(self.plan.model), self.plan
-        call = CallContext(self._context.owner, names=self._context.trace.names)
+        call = CallContext(self._context.owner, names=self._context.exchange.names)
         job = plan.job(self._sound.wav(turn.start, end), self._context.owner)
         turn.begin(call.timings, end)
         try:
