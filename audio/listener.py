@@ -184,7 +184,7 @@ class _Child:
     """The process. Requests are answered in the order in which they were written.
 
     Attributes:
-        reading: is done once the process is gone.
+        reading: task that is done once the process is gone.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:

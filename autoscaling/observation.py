@@ -41,7 +41,7 @@ class Observation:
     """Reports of single requests that this process makes.
 
     Attributes:
-        tracer: where spans are wanted.
+        tracer: recorder of spans; None if they are not wanted.
         has_json_logs: whether lines of the log are objects of JSON. Then engines know the ids of requests, too.
         has_access_log: whether each request is a line of the log.
     """

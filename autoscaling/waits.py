@@ -86,7 +86,7 @@ class WaitWatch:
     """The wait of one request that wants forecasts of it.
 
     Attributes:
-        begun: is done once it waits for the first time.
+        begun: future that is done once it waits for the first time.
         due_s: time at which its answer was to begin by the first promise, by the loop's clock.
     """
 

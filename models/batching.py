@@ -102,8 +102,8 @@ class TokenBatcher(Generic[Item, Result]):
         run: gives one result per item; called in worker threads, in each one call at a time.
         slice_tokens: most tokens that a worker takes at one time; bounds how long a new caller waits.
         call_tokens: fixed cost of one call of the model, in tokens.
-        workers: that work for one owner at a time. Two calls of one core each beat one call of two cores, which waits
-            for the slower core where others want one, too.
+        workers: threads that work for one owner at a time. Two calls of one core each beat one call of two cores,
+            which waits for the slower core where others want one, too.
     """
 
     def __init__(

@@ -90,7 +90,7 @@ class State:
     """State of an ingress replica. `close` it when the process ends.
 
     Attributes:
-        accounts: keys and callers; client_secrets: what stands for a key in browsers.
+        accounts: keys and callers; client_secrets: substitutes of a key in browsers.
         rates: requests and streams per key.
         ledger: money.
         usage: billed amounts by day and model.

@@ -43,8 +43,8 @@ class Memory:
         ended: calls, RECENT at most.
         looked_s: time at which the last facts came.
         active_s: time at which a call was last seen.
-        waiting_s: since when calls wait for a replica that does not run.
-        started_s: since when a replica runs that has ended no call yet.
+        waiting_s: time from which calls have waited for a replica that does not run.
+        started_s: time from which a replica has run that has ended no call yet.
         asked_s: times at which replicas were requested that do not run yet, the oldest first.
         grown_s: time at which load last brought a replica.
         turned_s: time at which it first sent one away after that.

@@ -35,7 +35,7 @@ class SimulatedReplica:
     """Works on calls. With n at work each takes `1 + slowdown * (n - 1)` times as long as alone: they share a machine.
 
     Attributes:
-        began_s: since when it is there; None while there is no room for it.
+        began_s: time from which it exists; None while there is no room for it.
         work: calls at work, by the progress at which they end, the first first.
         progress_s: time that a call which was here from the beginning would have worked, had it been alone.
     """

@@ -207,8 +207,8 @@ class OpenBill:
 
     Args:
         current: the record of a caller's key now. Raises INVALID_API_KEY where it was revoked, EXPIRED_API_KEY.
-        begun: gives what is owed once the engine has begun, for a client that leaves before anything was counted.
-        is_stream: the client gets what is made while it is made.
+        begun: returns the debt of a client that leaves after the engine has begun and before anything was counted.
+        is_stream: whether the client gets the answer while it is made.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ class DesignedVoice(VoiceMeasurement):
         recipe: settings by which the engine that runs as `runtime` speaks the voice; None where it imitates the clip.
         runtime: runtime that designed the voice.
         seconds: length of the clip.
-        synthesis_ms: over all attempts; what is billed.
+        synthesis_ms: billed time of all attempts.
     """
 
     clip_blob: str

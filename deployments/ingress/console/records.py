@@ -62,7 +62,7 @@ class Record(NamedTuple):
     Attributes:
         ended_s: time of its end, in seconds since 1970.
         queue_s, load_s, engine_s: times of its stages, beside that of the ingress.
-        stages: of each, in a row: name, engine, `time.perf_counter()` of its begin, what a replica says of its start.
+        stages: name, engine, `time.perf_counter()` of its start and a replica's report on its load, of each in a row.
     """
 
     request_id: str

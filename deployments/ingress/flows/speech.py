@@ -71,7 +71,7 @@ class PreparedSpeech:
 
     Attributes:
         job: without the clip, which is decoded last: that takes time and a process.
-        characters: of the text as it was sent, without marks of other engines; what is billed once all is spoken.
+        characters: length of the text as it was sent, without marks of other engines: the bill once all is spoken.
         own: the organisation's own voice that was asked for.
     """
 
