@@ -12,7 +12,6 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,10 +117,8 @@ class Cluster:
 
 
 def serve_everything(client: httpx.Client) -> dict[str, int]:
-    """Calls every capability once, so that cold engines start together; the status of each."""
-    with ThreadPoolExecutor(len(CALLS)) as pool:
-        waiting = {name: pool.submit(client.post, path, json=body) for name, (path, body) in CALLS.items()}
-        replies = {name: reply.result() for name, reply in waiting.items()}
+    """Calls every capability once; the status of each."""
+    replies = {name: client.post(path, json=body) for name, (path, body) in CALLS.items()}
     heard = client.post(
         "/audio/transcriptions", files={"file": ("a.wav", replies["speech"].content)}, data={"language": "en"}
     )
