@@ -24,8 +24,8 @@ M = TypeVar("M", bound=Model)
 
 REAL = configs.load("embedded")
 
-FEW_CPUS = {"ray_actor_options": {"num_cpus": 0.05}}
-"""Engines that behave compute nothing."""
+NO_CPUS = {"ray_actor_options": {"num_cpus": 0}}
+"""Engines that behave compute nothing. On two cores they would wait for real ones, which hold all CPUs while awake."""
 
 PRICE = {"input_tokens": 1_000_000, "output_tokens": 2_000_000}
 """1 micro-EUR a token in, 2 out: sums that can be read."""
@@ -33,7 +33,7 @@ PRICE = {"input_tokens": 1_000_000, "output_tokens": 2_000_000}
 
 def run_by(engine: str, runtime: str = "obedient", **serving: Any) -> Serving:
     """An engine of `tests.engines`."""
-    return Serving(adapter=f"tests.engines:{engine}", runtime=runtime, **{"deployment": FEW_CPUS} | serving)
+    return Serving(adapter=f"tests.engines:{engine}", runtime=runtime, **{"deployment": NO_CPUS} | serving)
 
 
 def chat(model_id: str, engine: str = "ObedientChat", **serving: Any) -> ChatModel:

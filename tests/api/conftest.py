@@ -59,8 +59,8 @@ class Api:
         return self.service.state
 
     @property
-    def app(self) -> Any:
-        return cast("Any", self.client)._transport.app
+    def app(self) -> FastAPI:
+        return app_over(self.service)
 
     def changed(self, base_url: str = ADDRESS, **changes: Any) -> Api:
         """The same over a service that differs in these attributes."""
@@ -250,6 +250,18 @@ class Lent:
         pass
 
 
+class SettableClock(Clock):
+    """The clock of the database, or `now_s` once a test has set it."""
+
+    now_s: float | None = None
+
+    def __init__(self, clock: Clock) -> None:
+        self.adjust, self.said_s = clock.adjust, clock  # type: ignore[method-assign]
+
+    def __call__(self) -> float:
+        return self.said_s() if self.now_s is None else self.now_s
+
+
 @dataclass(frozen=True)
 class Ground:
     """Base of the states of all tests: to open it takes longer than most tests."""
@@ -290,7 +302,8 @@ async def state(ground: Ground, tmp_path: Path) -> AsyncIterator[State]:
     """A state with an empty database, counters and caches of its own; its bytes are in `tmp_path`."""
     before = _tasks()
     await ground.database.run(_empty)
-    opened = State(Lent(ground.database), ground.secrets, Rates(), open_blobs(tmp_path), ground.clock)
+    clock = SettableClock(ground.clock)
+    opened = State(Lent(ground.database), ground.secrets, Rates(), open_blobs(tmp_path), clock)
     yield opened
     await opened.close()
     # What a test left running would write into the next one's database.

@@ -220,7 +220,7 @@ async def test_a_key_that_expires_ends_its_streams_at_that_moment(api: Api, monk
     assert me["key_expires_at"] == iso_s(until_s)
     asking = await streaming(api, key)
     # What is known of the key is in the cache, and its seconds there are not over.
-    monkeypatch.setattr(api.state.accounts, "_wall", lambda: float(until_s))
+    monkeypatch.setattr(api.state.clock, "now_s", float(until_s))
     await ended(api, asking, "expired_api_key")
     says = f"the API key expired at {iso_s(until_s)}; create another"
     refused(await api.chat(key=key), 401, "expired_api_key", None, says)

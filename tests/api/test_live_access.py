@@ -81,15 +81,15 @@ async def test_a_client_secret_opens_sessions_and_nothing_else_until_it_ends(
     assert made["value"].startswith("ek_")
     assert made["session"]["audio"]["input"]["transcription"] == {"model": "voxtral-mini-transcribe"}
     refused(await api.send("GET", "/v1/models", key=made["value"]), 401, "invalid_api_key")
-    monkeypatch.setattr(api.state.client_secrets, "_wall", lambda: made["expires_at"] - 1)
+    monkeypatch.setattr(api.state.clock, "now_s", made["expires_at"] - 1)
     async with listening(api, key=made["value"]) as live:
-        monkeypatch.setattr(api.state.client_secrets, "_wall", lambda: made["expires_at"])
+        monkeypatch.setattr(api.state.clock, "now_s", made["expires_at"])
         assert await live.is_well()
     assert await refusal(api, made["value"]) == (401, "expired_api_key")
 
 
 async def test_times_in_replies_are_by_the_clock_of_the_database(api: Api) -> None:
-    api.state.clock = lambda: 2e9  # type: ignore[assignment]
+    api.state.clock.now_s = 2e9  # type: ignore[attr-defined]
     responded = await api.send("POST", "/v1/responses", json={"model": "obedient", "input": "hi"})
     assert responded.json()["created_at"] == 2e9
     assert (await ask_for_secret(api)).json()["session"]["expires_at"] == 2e9 + REALTIME_SESSION_S
@@ -303,6 +303,13 @@ async def test_sound_on_its_way_when_the_session_ends_is_in_the_ledger(
     assert (ledger["received_s"], ledger["heard_s"], ledger["pending_s"]) == (0.5, pytest.approx(0.5, abs=0.04), 0)
 
 
+def socket_over(connection: Any) -> Any:
+    """The session's end of a connection, with a name."""
+    socket = realtime._Socket(connection)
+    socket.session = cast(Any, SimpleNamespace(id="sess_1"))
+    return socket
+
+
 async def test_a_client_that_never_reads_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
         """As uvicorn is while the client reads nothing and sends nothing."""
@@ -315,8 +322,7 @@ async def test_a_client_that_never_reads_is_left(monkeypatch: pytest.MonkeyPatch
         send_text = receive = wait
 
     monkeypatch.setattr(realtime, "WRITE_S", 0.01)
-    socket = realtime._Socket(cast(Any, Full()))
-    socket.session = cast(Any, SimpleNamespace(id="sess_1"))
+    socket = socket_over(Full())
     serving = asyncio.create_task(socket.serve())
     await asyncio.sleep(0)
     await socket.send("session.created")
@@ -334,8 +340,7 @@ async def test_the_end_of_a_session_is_not_cut_for_a_client_that_does_not_read(
         application_state=WebSocketState.CONNECTED, receive=gone, send_text=lambda _: asyncio.Event().wait()
     )
     monkeypatch.setattr(realtime, "WRITE_S", 0.01)
-    socket, billed = realtime._Socket(cast(Any, stuck)), asyncio.Event()
-    socket.session = cast(Any, SimpleNamespace(id="sess_1"))
+    socket, billed = socket_over(stuck), asyncio.Event()
 
     async def serve() -> None:
         await socket.serve()
@@ -359,6 +364,6 @@ async def test_a_socket_that_begins_to_close_is_sent_nothing() -> None:
         async def close(self, code: int, reason: str) -> None:
             raise RuntimeError
 
-    socket = realtime._Socket(cast(Any, Closing()))
+    socket = socket_over(Closing())
     await socket.send("session.created")
     await socket.close(1000, "")

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx
@@ -55,8 +56,8 @@ class Queued:
 
 
 @asynccontextmanager
-async def one_slot(state: State, **options: Any) -> AsyncIterator[Queued]:
-    catalog = behaving(obedient=chat("obedient"))
+async def one_slot(state: State, max_queued: int = 256, **options: Any) -> AsyncIterator[Queued]:
+    catalog = behaving(obedient=chat("obedient", max_queued=max_queued))
     engines: Any = local_engines(catalog)
     for engine in engines.values():
         engine.handle.capacity = 1
@@ -143,39 +144,45 @@ async def test_the_prefix_of_the_header_is_the_one_of_reply_headers(state: State
 
 @pytest.mark.parametrize(("service_s", "least_s", "most_s"), [(0.1, 1, 1), (20.0, 15, 30), (500.0, 48, 60)])
 async def test_a_full_queue_is_a_429_that_says_when_to_come_again(
-    queued: Queued, service_s: float, least_s: int, most_s: int
+    state: State, service_s: float, least_s: int, most_s: int
 ) -> None:
-    gate = queued.engines["chat-obedient"]
-    gate.queue._max_waiting = 1
-    for _ in range(1000):
-        gate.times["service"].add(service_s)
-
-    async def refused() -> int:
-        waiting = asyncio.ensure_future(queued.api.chat("stream 1 0"))
-        await until(lambda: gate.queue.waiting == 1)
-        reply = await queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS)
-        assert (reply.status_code, reply.json()["error"]["code"]) == (429, "busy")
-        refusals.append(int(reply.headers["retry-after"]))
-        return await waiting
-
     refusals: list[int] = []
-    await queued.busy(refused, lambda: refusals)
+    async with one_slot(state, max_queued=1) as queued:
+        gate = queued.engines["chat-obedient"]
+        for _ in range(1000):
+            gate.times["service"].add(service_s)
+
+        async def refused() -> int:
+            waiting = asyncio.ensure_future(queued.api.chat("stream 1 0"))
+            await until(lambda: gate.queue.waiting == 1)
+            reply = await queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS)
+            assert (reply.status_code, reply.json()["error"]["code"]) == (429, "busy")
+            refusals.append(int(reply.headers["retry-after"]))
+            return await waiting
+
+        await queued.busy(refused, lambda: refusals)
     assert least_s <= refusals[0] <= most_s
 
 
-async def test_a_wait_that_fails_is_an_event_once_it_was_told(queued: Queued) -> None:
-    gate = queued.engines["chat-obedient"]
-    slot = gate.queue.try_enter("org-99")
-    sending = asyncio.create_task(queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS))
-    await until(lambda: gate.forecast.waits)
-    (entry,) = gate.queue._waiting
-    entry.evict()
-    reply = await sending
-    assert slot
-    gate.queue.leave(slot)
-    assert reply.status_code == 200
-    assert statuses(reply)
-    assert json.loads(reply.text.split("data: ")[-1])["error"]["code"] == "busy"
+async def test_a_wait_that_fails_is_an_event_once_it_was_told(state: State) -> None:
+    async with one_slot(state, max_queued=2) as queued:
+        gate = queued.engines["chat-obedient"]
+        slot = gate.queue.try_enter("org-99")
+        ask = partial(queued.api.send, "POST", "/v1/chat/completions", json=CHAT, headers=ASKS)
+        asking = [asyncio.create_task(ask()) for _ in range(2)]
+        await until(lambda: len(gate.forecast.waits) == 2)
+        # The organisation that has most waiting makes room for another one.
+        other = asyncio.create_task(gate.queue.enter("org-98", partial(asyncio.sleep, 0), 60))
+        await until(lambda: any(task.done() for task in asking))
+        assert slot
+        gate.queue.leave(slot)
+        gate.queue.leave(await other)
+        replies = await asyncio.gather(*asking)
+    assert [reply.status_code for reply in replies] == [200, 200]
+    assert all(statuses(reply) for reply in replies)
+    answered, refused = sorted((reply.text for reply in replies), key=lambda text: "busy" in text)
+    assert answered.endswith("data: [DONE]\n\n")
+    assert json.loads(refused.split("data: ")[-1])["error"]["code"] == "busy"
 
 
 async def test_a_promise_is_repeated_before_silence_is_long(queued: Queued, monkeypatch: pytest.MonkeyPatch) -> None:

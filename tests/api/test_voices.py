@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -143,9 +142,9 @@ async def test_signed_address_plays_for_an_hour_and_for_nothing_else(api: Api, m
     elsewhere = address.replace("sample.mp3", "clip.wav")
     assert (await api.client.get(elsewhere)).json()["error"]["code"] == "invalid_signature"
     assert (await api.client.get(address.partition("?")[0])).status_code == 403
-    now = time.time()
+    now_s = api.state.clock()
     for later_s, status in ((SAMPLE_ADDRESS_S - 5, 200), (SAMPLE_ADDRESS_S + 1, 403)):
-        monkeypatch.setattr(api.state.signatures, "_wall", lambda later_s=later_s: now + later_s)
+        monkeypatch.setattr(api.state.clock, "now_s", now_s + later_s)
         assert (await api.client.get(address)).status_code == status
 
 

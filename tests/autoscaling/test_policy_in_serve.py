@@ -87,6 +87,11 @@ class Controller:
         self.now_s += 1
 
 
+def memories(policy: shared.SharedPolicy) -> Mapping[str, Any]:
+    """Memories of engines, which no reply of the policy shows."""
+    return policy._policy.memories
+
+
 @pytest.fixture
 def sent() -> list[tuple[Metric, str, float]]:
     return []
@@ -111,7 +116,7 @@ def test_the_idle_engine_makes_room_for_one_of_which_serve_asks_no_policy(contro
     for _ in range(5):
         controller.look({"right": 1}, {"left": 1})
     assert controller.targets == {"left": 0, "right": 1}
-    memory = controller.shared._policy.memories["app/left"]
+    memory = memories(controller.shared)["app/left"]
     assert (memory.service_s, memory.load_s) == (2.0, 3.0)
 
 
@@ -156,7 +161,7 @@ def test_what_replicas_counted_before_is_not_news(controller: Controller) -> Non
     counted = {"left": {"ended": 1000, "worked_s": 2000.0}}
     for reports in (counted, counted, NOTHING, counted, counted):
         controller.look({"left": 9}, {"left": 1}, reports)
-    memory = controller.shared._policy.memories["app/left"]
+    memory = memories(controller.shared)["app/left"]
     assert (memory.service_s, memory.rate) == (None, 0.0)
 
 
@@ -217,10 +222,10 @@ def test_what_was_learned_is_kept_and_a_file_that_is_none_does_no_harm(controlle
     file = tmp_path / "warmth.json"
     assert json.loads(file.read_text())["app/left"]["gaps"]
     again = shared.SharedPolicy(dict, file)
-    assert again._policy.memories["app/left"].gaps.written()
+    assert memories(again)["app/left"].gaps.written()
     for broken in ("7", '{"service_s": NaN, "load_s": 1, "gaps": {}}', '{"service_s": 1, "load_s": -1, "gaps": {}}'):
         file.write_text(f'{{"app/left": {broken}}}')
-        assert not shared.SharedPolicy(dict, file)._policy.memories
+        assert not memories(shared.SharedPolicy(dict, file))
 
 
 def test_a_budget_replaces_what_the_cluster_has(controller: Controller) -> None:

@@ -15,7 +15,7 @@ from contract.transcription.engine import Segment, TranscriptionJob, TranscriptU
 from deployments.ingress.deployment import IngressArgs
 from graph import wire
 from models.transcription.adapter import Recording, TranscriptionAdapter
-from tests.catalogs import FEW_CPUS, REAL, chat, embedded, run_by
+from tests.catalogs import NO_CPUS, REAL, chat, embedded, run_by
 from tests.cluster.app import LOOKED_AFTER
 from tests.engines import TranscriberOptions
 from tests.quick_speech import quick
@@ -25,8 +25,8 @@ SLOTS, LINE = 8, 24
 """Calls that the engine `full` works on, and that wait for it."""
 
 CHATS = (
-    chat("obedient", max_ongoing_requests=300, deployment=FEW_CPUS | LOOKED_AFTER),
-    chat("hanging", deadline_s=40, deployment=FEW_CPUS | LOOKED_AFTER),
+    chat("obedient", max_ongoing_requests=300, deployment=NO_CPUS | LOOKED_AFTER),
+    chat("hanging", deadline_s=40, deployment=NO_CPUS | LOOKED_AFTER),
     chat("full", max_ongoing_requests=SLOTS, max_queued=LINE),
     chat("cold", max_ongoing_requests=100, idle_s=2),
 )

@@ -11,14 +11,14 @@ from ray.serve import Application
 import configs
 from deployments.ingress.deployment import IngressArgs
 from graph import wire
-from tests.catalogs import FEW_CPUS, chat, obedient_designer, obedient_speaker, obedient_transcriber
+from tests.catalogs import NO_CPUS, chat, obedient_designer, obedient_speaker, obedient_transcriber
 from tests.quick_speech import quick
 
-ALTERNATIVES = {"ray_actor_options": {"num_cpus": 0.05, "runtime_env": {"py_executable": ".venv/qwen/bin/python"}}}
+ALTERNATIVES = {"ray_actor_options": {"num_cpus": 0, "runtime_env": {"py_executable": ".venv/qwen/bin/python"}}}
 
 GROWS = {"autoscaling_config": {"max_replicas": 2, "upscale_delay_s": 1}}
 
-LARGE = {"ray_actor_options": {"num_cpus": 0.05, "memory": 6 * 2**30}}
+LARGE = {"ray_actor_options": {"num_cpus": 0, "memory": 6 * 2**30}}
 """There is room for one of these (`MEMORY` of conftest.py)."""
 
 LOOKED_AFTER = {"health_check_period_s": 0.5, "health_check_timeout_s": 2}
@@ -28,15 +28,16 @@ MANNERS = (
     chat("mortal", max_ongoing_requests=100),
     chat("refusing", when_cold="refuse", idle_s=2),
     chat("sleepy", idle_s=2),
+    chat("drowsy", idle_s=2),
     chat("exact", max_ongoing_requests=2, when_busy="refuse"),
     chat("queued", max_ongoing_requests=1, max_queued=2),
     chat("late", deadline_s=1),
     chat("elsewhere", deployment=ALTERNATIVES, idle_s=2),
     chat("broken", "BrokenChat", wait_s=60),
-    chat("hanging", deadline_s=40, deployment=FEW_CPUS | LOOKED_AFTER),
+    chat("hanging", deadline_s=40, deployment=NO_CPUS | LOOKED_AFTER),
     chat("left", max_ongoing_requests=4, deployment=LARGE),
     chat("right", max_ongoing_requests=4, deployment=LARGE),
-    chat("growing", max_ongoing_requests=1, deployment=FEW_CPUS | GROWS),
+    chat("growing", max_ongoing_requests=1, deployment=NO_CPUS | GROWS),
 )
 
 

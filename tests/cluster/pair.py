@@ -23,8 +23,6 @@ from tests.catalogs import chat
 
 NAME = "pair"
 REPLICAS = 2
-NO_CPUS = {"ray_actor_options": {"num_cpus": 0}}
-"""Engines that other tests have woken may hold all CPUs for minutes, and this one would not start."""
 
 
 class PairArgs(IngressArgs):
@@ -47,7 +45,7 @@ def up(home: str, database_url: str, redis_url: str, secret: str, version: str =
         "PARLANCE_SECRET": secret,
         "TEST_VERSION": version,
     }
-    engine = chat("obedient", max_ongoing_requests=100, load_s=float(version), deployment=NO_CPUS)
+    engine = chat("obedient", max_ongoing_requests=100, load_s=float(version))
     catalog = Catalog(profile="embedded", chat={"obedient": engine})
     serve.run(
         wire(catalog, PairArgs(replicas=REPLICAS, env=env, resume_within_s=60)), name=NAME, route_prefix=f"/{NAME}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib.metadata import version
 
 import httpx
@@ -22,6 +24,16 @@ pytestmark = pytest.mark.cluster
 def at_once(server: Server, count: int, model: str, text: str) -> list[httpx.Response]:
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(lambda _: server.chat(model, text), range(count)))
+
+
+@contextmanager
+def never_ending(server: Server, model: str) -> Iterator[None]:
+    """A stream that has begun, and that its client leaves in the end."""
+    body = {"model": model, "messages": [{"role": "user", "content": "stream 10000 0.05"}], "stream": True}
+    with server.http() as client, client.stream("POST", "/chat/completions", json=body) as reply:
+        lines = reply.iter_lines()  # kept: an iterator that is thrown away closes the stream
+        next(lines)
+        yield
 
 
 @pytest.mark.smoke
@@ -59,10 +71,9 @@ def test_engine_goes_to_zero_and_comes_back_despite_disconnects(server: Server) 
 
 def test_an_engine_grows_for_calls_that_wait_in_the_ingress(server: Server) -> None:
     """No more than its one slot is ever at work, which alone is no reason to grow."""
-    with ThreadPoolExecutor(4) as pool:
-        calls = [pool.submit(server.chat, "growing", "hold 10") for _ in range(4)]
-        eventually(lambda: server.replicas("chat-growing") == 2, 60, "Serve did not see what waits")
-        assert {call.result().status_code for call in calls} == {200}
+    with never_ending(server, "growing"):
+        assert [reply.status_code for reply in at_once(server, 3, "growing", "say hi")] == [200] * 3
+        assert server.replicas("chat-growing") == 2
 
 
 def test_busy_is_exact_again_and_again(server: Server) -> None:
@@ -143,10 +154,7 @@ def test_death_in_a_stream_is_an_error_event_without_done(server: Server) -> Non
 @pytest.mark.smoke
 def test_disconnect_frees_the_engine(server: Server) -> None:
     server.chat("obedient", "say hi")
-    body = {"model": "obedient", "messages": [{"role": "user", "content": "stream 1000 0.05"}], "stream": True}
-    with server.http() as client, client.stream("POST", "/chat/completions", json=body) as reply:
-        lines = reply.iter_lines()  # kept: an iterator that is thrown away closes the stream
-        next(lines)
+    with never_ending(server, "obedient"):
         assert _under_way(server, "obedient") == 1
     eventually(lambda: _under_way(server, "obedient") == 0, 10, "the engine streams on for nobody")
 

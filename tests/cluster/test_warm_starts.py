@@ -25,8 +25,8 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
-MODEL = "sleepy"
-TITLE = f"ray::ServeReplica:parlance:chat-{MODEL}"
+MODELS = "sleepy", "drowsy"
+"""While one starts, the other goes to zero, which takes ten seconds."""
 WITHIN_S = 120
 
 
@@ -45,8 +45,7 @@ class Forks:
     def pid(self) -> int:
         """The one that listens, which a start without one leaves behind."""
         if not self._listening():
-            self.to_zero()
-            assert self.server.chat(MODEL, "say hi").status_code == 200
+            self.start(self.asleep())
         eventually(lambda: self._listening() or None, WITHIN_S, f"there is no fork server: {self.log}")
         return self._listening()[0]
 
@@ -55,27 +54,31 @@ class Forks:
         ready = [int(line.split()[2]) for line in lines if line.endswith(" ready")]
         return [pid for pid in ready if is_alive(pid) and f"{self.place.socket}.lock" in open_paths(pid)]
 
-    def replicas(self) -> list[int]:
-        """Processes of the engine, as Ray titles them, whoever started them."""
+    def replicas(self, model: str) -> list[int]:
+        """Processes of an engine, as Ray titles them, whoever started them."""
+        title = f"ray::ServeReplica:parlance:chat-{model}"
         return [
             process.pid
             for process in psutil.process_iter(["cmdline"])
-            if " ".join(process.info["cmdline"] or ()).strip().startswith(TITLE) and self._is_ours(process.pid)
+            if " ".join(process.info["cmdline"] or ()).strip().startswith(title) and self._is_ours(process.pid)
         ]
 
     def _is_ours(self, pid: int) -> bool:
         """Other graphs may run on this machine."""
         return any(path.startswith(str(self.place.log.parent)) for path in open_paths(pid))
 
-    def to_zero(self) -> None:
-        """Waits until the engine has no replica, and no process."""
-        eventually(lambda: self.server.replicas(f"chat-{MODEL}") == 0, WITHIN_S, "the engine never went to zero")
-        eventually(lambda: not self.replicas(), WITHIN_S, "a replica at zero has a process")
+    def asleep(self, *models: str) -> str:
+        """The first of the engines that has no replica and no process, once there is one."""
 
-    def start(self) -> int:
-        """The process of the engine, which was at zero, once it has answered. It may be at zero again."""
-        self.to_zero()
-        return self.answers(MODEL)
+        def found() -> str | None:
+            cold = [model for model in models or MODELS if self.server.replicas(f"chat-{model}") == 0]
+            return next((model for model in cold if not self.replicas(model)), None)
+
+        return str(eventually(found, WITHIN_S, "no engine went to zero, or one at zero has a process"))
+
+    def start(self, model: str) -> int:
+        """The process of an engine, which was at zero, once it has answered. It may be at zero again."""
+        return self.answers(self.asleep(model))
 
     def answers(self, model: str) -> int:
         """The process of an engine that answers, as Serve knows it."""
@@ -102,23 +105,22 @@ def forks(server: Server) -> Forks:
 
 def test_an_engine_comes_back_from_zero_as_a_fork_each_time_and_alone_while_there_is_no_server(forks: Forks) -> None:
     forks.pid()
-    first = forks.start()
+    first = forks.start("sleepy")
     os.kill(killed := forks.pid(), signal.SIGKILL)
-    alone = forks.start()
+    alone = forks.start("drowsy")
     assert alone not in forks.forked()
     assert forks.pid() != killed
-    second = forks.start()
+    second = forks.start("sleepy")
     assert first != second
     assert {first, second} <= set(forks.forked())
     assert forks.log.count(f" {alone} imports the libraries itself: the fork server could not be used: ") == 1
 
 
 def test_a_server_that_is_stopped_in_a_start_delays_it_and_makes_no_second_replica(forks: Forks) -> None:
-    pid = forks.pid()
-    forks.to_zero()
+    pid, model = forks.pid(), forks.asleep()
     os.kill(pid, signal.SIGSTOP)
     try:
-        alone, before = forks.start(), forks.forked()
+        alone, before = forks.answers(model), forks.forked()
         assert alone not in before
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -127,11 +129,10 @@ def test_a_server_that_is_stopped_in_a_start_delays_it_and_makes_no_second_repli
 
 
 def test_a_server_that_is_killed_in_the_middle_of_a_start_is_no_clients_business(forks: Forks) -> None:
-    server = forks.pid()
-    forks.to_zero()
+    server, model = forks.pid(), forks.asleep()
     before = len(forks.forked())
     with ThreadPoolExecutor(1) as pool:
-        reply = pool.submit(forks.server.chat, MODEL, "say hi")
+        reply = pool.submit(forks.server.chat, model, "say hi")
         eventually(lambda: len(forks.forked()) > before, WITHIN_S, "nothing was forked")
         os.kill(server, signal.SIGKILL)
         assert reply.result().status_code == 200
@@ -140,11 +141,11 @@ def test_a_server_that_is_killed_in_the_middle_of_a_start_is_no_clients_business
 
 def test_a_fork_that_is_killed_while_it_loads_is_no_clients_business(forks: Forks) -> None:
     forks.pid()
-    forks.to_zero()
+    model = forks.asleep()
     with ThreadPoolExecutor(1) as pool:
-        reply = pool.submit(forks.server.chat, MODEL, "say hi")
-        eventually(lambda: forks.replicas() or None, WITHIN_S, "nothing was forked")
-        os.kill(killed := forks.replicas()[0], signal.SIGKILL)
+        reply = pool.submit(forks.server.chat, model, "say hi")
+        (killed,) = eventually(lambda: forks.replicas(model), WITHIN_S, "nothing was forked")
+        os.kill(killed, signal.SIGKILL)
         assert reply.result().status_code == 200, reply.result().text
     assert killed in forks.forked()
     assert httpx.get(f"{forks.server.url}/healthz").status_code == 200

@@ -19,6 +19,7 @@ from state.billing.reservation import Reservation
 from state.database.base import Database
 from state.database.open import connect
 from state.database.tables import budgets, replies, reservations, tickets, usage_lines
+from tests.waiting import until
 
 
 def histories(number: int, steps: int = 1) -> settings:
@@ -107,6 +108,13 @@ async def money(database: Database, caller: Caller) -> tuple[int, int]:
         return row.spent_micro_eur, row.held_micro_eur
 
     return await database.run(transaction)
+
+
+async def until_money(database: Database, caller: Caller, expected: tuple[int, int]) -> None:
+    async def is_there() -> bool:
+        return await money(database, caller) == expected
+
+    await until(is_there)
 
 
 async def rows(database: Database, table: Table) -> int:

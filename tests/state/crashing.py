@@ -155,7 +155,7 @@ async def bill(url: str, done: Done, seed: int) -> None:
 
     await asyncio.gather(*(worker(number) for number in range(WORKERS)), answered(_manage_keys(database, done), done))
     heal()
-    await until(lambda: not ledger._unposted)
+    await until(lambda: not ledger.backlog)
     for name in late:
         done("late", name)
     await ledger.close()

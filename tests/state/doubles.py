@@ -49,10 +49,11 @@ class LateDatabase(WatchedDatabase):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self.may_write = asyncio.Event()
+        self.is_asked, self.may_write = asyncio.Event(), asyncio.Event()
 
     async def run(self, transaction: Callable[[Connection], T], **how: Any) -> T:
         if getattr(transaction, "func", None) is upkeep.mark:
+            self.is_asked.set()
             await self.may_write.wait()
         return await super().run(transaction, **how)
 

@@ -141,7 +141,9 @@ async def drafts_are_whole(url: str, acknowledged: list[str]) -> None:
         if draft.designed and draft.state in ("ready", "adopted"):
             for name in (draft.designed.clip_blob, draft.designed.sample_blob):
                 assert await blobs.find(name) == bytes_of(name)
-    await others_go_on(database, blobs, found)
+    kept = await others_go_on(database, blobs, found)
+    stored = (home / "bytes").glob("drafts/**/*")
+    assert {str(path.relative_to(home / "bytes")) for path in stored if path.is_file()} == kept
     await database.close()
 
 
@@ -155,8 +157,8 @@ async def bills_are_right(database: Database, found: Mapping[str, Draft]) -> Non
     assert held == {draft.id for draft in found.values() if draft.state == "pending"}
 
 
-async def others_go_on(database: Database, blobs: Blobs, found: Mapping[str, Draft]) -> None:
-    """The next process finishes what is pending, and in the end only voices are left."""
+async def others_go_on(database: Database, blobs: Blobs, found: Mapping[str, Draft]) -> set[str]:
+    """The next process finishes what is pending, and in the end only voices are left. Returns names of their bytes."""
     second = Drafts(database, blobs, lambda: time.time() + DRAFT_LEASE_S)
     for draft_id in await second.waiting(9):
         assert found[draft_id].state == "pending"
@@ -170,9 +172,7 @@ async def others_go_on(database: Database, blobs: Blobs, found: Mapping[str, Dra
         await last.sweep()
     left = await last.of(1)
     assert {draft.state for draft in left} <= {"adopted"}
-    kept = {name for draft in left if draft.designed for name in (draft.designed.clip_blob, draft.designed.sample_blob)}
-    stored = (path.relative_to(blobs._folder) for path in blobs._folder.glob("drafts/**/*") if path.is_file())  # type: ignore[attr-defined]
-    assert {str(path) for path in stored} == kept
+    return {name for draft in left if draft.designed for name in (draft.designed.clip_blob, draft.designed.sample_blob)}
 
 
 async def clips_are_there(url: str, acknowledged: list[str]) -> None:

@@ -4,6 +4,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
+from unittest import mock
 
 import pytest
 from hypothesis import strategies as st
@@ -65,8 +66,8 @@ def bearer(key: keys.Key) -> str:
 
 
 def forged_from(key: keys.Key) -> str:
-    forged = "_".join(("prl", key.public_id, keys.mint().text.split("_")[2][:43]))
-    return forged + keys._checksum(forged)
+    with mock.patch("secrets.choice", side_effect=key.public_id):
+        return keys.mint().text
 
 
 async def revoke(database: Database, key: keys.Key) -> None:
@@ -332,11 +333,18 @@ async def test_streams_of_one_key_share_a_look_up(
 async def test_the_cache_is_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "MAX_CALLERS", 3)
     monkeypatch.setattr(accounts, "MAX_REFUSALS", 2)
-    authenticating = Accounts(database, pepper())
-    for _ in range(5):
-        await authenticating.authenticate(bearer(await make_key(database)))
-        await refusal(authenticating.authenticate(bearer(keys.mint())))
-    assert (len(authenticating._callers), len(authenticating._refused)) == (3, 2)
+    watched = WatchedDatabase(database)
+    authenticating = Accounts(watched, pepper())
+    known, unknown = [await make_key(database) for _ in range(5)], [keys.mint() for _ in range(5)]
+    for one, other in zip(known, unknown, strict=True):
+        await authenticating.authenticate(bearer(one))
+        await refusal(authenticating.authenticate(bearer(other)))
+    for kept, gone in ((known[2:], known[1]), (unknown[3:], unknown[2])):
+        for queries, asked in ((0, kept), (1, [gone])):
+            before = watched.ran
+            for key in asked:
+                await asyncio.gather(authenticating.authenticate(bearer(key)), return_exceptions=True)
+            assert watched.ran - before == queries
 
 
 async def test_malformed_headers_never_reach_the_database(authenticating: Accounts) -> None:

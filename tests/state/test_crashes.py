@@ -119,7 +119,7 @@ async def test_postgresql_survives_its_death(postgres: Postgres, postgres_url: s
             except ApiError:
                 continue
             charged = await hold.settle(40, 1, "tokens")
-            if not ledger._unposted:
+            if not ledger.backlog:
                 settled[hold.entry.id] = charged
             if len(settled) >= acknowledged_before and not stop.is_set():
                 stop.set()
@@ -127,7 +127,7 @@ async def test_postgresql_survives_its_death(postgres: Postgres, postgres_url: s
                 await asyncio.to_thread(postgres.restart)
 
     await asyncio.gather(*(worker() for _ in range(WORKERS)))
-    await until(lambda: not ledger._unposted)
+    await until(lambda: not ledger.backlog)
     await ledger.close()
 
     lines = await database.run(costs)

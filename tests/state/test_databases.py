@@ -24,7 +24,7 @@ from state.database.base import Database, RowRefused
 from state.database.driver import driver, journal_mode
 from state.database.open import connect, migrate, open_database
 from state.database.postgres import SSL_MODES
-from state.database.sqlite import SqliteDatabase, _Transaction
+from state.database.sqlite import SqliteDatabase
 from state.database.tables import metadata
 from tests.state.books import WAIT_S, fault_of, opened
 from tests.state.servers import Postgres, find_binary, run_server
@@ -39,6 +39,11 @@ async def numbers(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
     await database.run(lambda connection: connection.exec_driver_sql("CREATE TABLE t (n INTEGER UNIQUE)") and None)
     yield database
     await database.close()
+
+
+def connection_of(connection: Connection) -> Any:
+    """The driver's connection, which the writer keeps until a commit fails."""
+    return connection.connection.dbapi_connection
 
 
 def insert(number: int):
@@ -99,9 +104,8 @@ async def test_every_table_of_the_schema_is_strict_and_the_file_private(tmp_path
 
 async def test_transactions_that_wait_together_share_a_commit(numbers: SqliteDatabase, tmp_path: Path) -> None:
     commits: list[int] = []
-    numbers._engine.pool.connect().dbapi_connection.set_trace_callback(
-        lambda statement: commits.append(1) if statement == "COMMIT" else None
-    )
+    writer = await numbers.run(connection_of)
+    writer.set_trace_callback(lambda statement: commits.append(1) if statement == "COMMIT" else None)
     await asyncio.gather(*(numbers.run(insert(n)) for n in range(500)))
     assert rows(tmp_path / "numbers.db") == list(range(500))
     assert 1 <= len(commits) <= 50
@@ -145,27 +149,24 @@ async def test_closing_finishes_what_was_handed_over_and_no_more(numbers: Sqlite
     assert rows(tmp_path / "numbers.db") == list(range(20))
 
 
-async def test_a_locked_file_refuses_everybody_soon_and_recovers(
-    numbers: SqliteDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    groups, are_queued, commit_together = list[int](), threading.Event(), numbers._commit_together
+async def test_a_locked_file_refuses_everybody_soon_and_recovers(numbers: SqliteDatabase, tmp_path: Path) -> None:
+    begun, are_queued = list[str](), threading.Event()
 
-    def commit(jobs: list[_Transaction]) -> bool:
-        groups.append(len(jobs))
+    def begins(statement: str) -> None:
+        begun.append(statement)
         are_queued.wait()
-        return commit_together(jobs)
 
-    monkeypatch.setattr(numbers, "_commit_together", commit)
+    (await numbers.run(connection_of)).set_trace_callback(begins)
     other = driver.connect(tmp_path / "numbers.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     first = asyncio.create_task(numbers.run(insert(1)))
-    await until(lambda: groups)
+    await until(lambda: begun)
     late = [asyncio.create_task(numbers.run(insert(n), durable=False)) for n in range(2, 400)]
     await settled()
     are_queued.set()
     refused = await asyncio.gather(first, *late, return_exceptions=True)
     # One wait for all, not one for each group in the queue.
-    assert groups == [1]
+    assert begun == ["BEGIN IMMEDIATE"]
     assert {getattr(error, "fault", None) and error.fault.name for error in refused} == {"STATE_UNAVAILABLE"}
     other.execute("COMMIT")
     other.close()

@@ -189,7 +189,7 @@ async def test_a_bill_that_cannot_be_written_does_not_stop_its_neighbours_and_is
     await asyncio.gather(*(settle(hold) for hold in holds))
     assert events.index("told a") < events.index("post f"), "nobody waits for the bills behind his own"
     assert await line_count(database) == len(names) - 1
-    assert list(ledger._late) == [holds[2].entry.id]
+    assert ledger.backlog == 1
     await ledger.close()
     assert caplog.text.count("the bill of request poison is left to another process") == 1
     await pass_time(database, LEASE_S + 1)
@@ -285,7 +285,7 @@ async def test_what_a_top_up_records_is_marked_last_and_once(database: Database)
     hold = await reserve(ledger, caller, 10)
     hold.note(5, 2, "tokens")
     marking = asyncio.create_task(ledger.mark())
-    await until(lambda: ledger._marks.under_way)
+    await late.is_asked.wait()
     hold.note(8, 3, "tokens")
     more = asyncio.create_task(hold.top_up(10))
     for _ in range(3):
@@ -306,7 +306,7 @@ async def test_many_settles_of_one_organisation_refuse_nobody(postgres_url: str)
         ledger = Ledger(database)
         holds = [await reserve(ledger, busy, 10, f"r{n}") for n in range(2000)]
         await asyncio.gather(*(hold.settle(7, 1, "tokens") for hold in holds))
-        assert not ledger._unposted
+        assert not ledger.backlog
         for caller in (busy, other):
             await reserve(ledger, caller, 1)
         assert await money(database, busy) == (14_000, 0)

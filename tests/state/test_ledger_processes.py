@@ -79,6 +79,10 @@ class Process(Replica):
         super().__init__(calls)
         self.ledger = Ledger(self)
 
+    @property
+    def purses(self) -> dict[purse.Owner, purse.Purse]:
+        return self.ledger._purses._purses
+
 
 @dataclass(frozen=True)
 class Line:
@@ -301,14 +305,14 @@ class Processes(Interleaved):
         is_limit = isinstance(error, ApiError) and error.fault in (ORG_SPEND_LIMIT, USER_SPEND_LIMIT)
         if is_limit and self.is_calm and self.was_quiet and not self.is_hasty and not self.calls:
             rest = {payer: limit - self.taken[payer] for payer, limit in self.limits.items() if limit is not None}
-            for (_, owner), one in process.ledger._purses._purses.items():
+            for (_, owner), one in process.purses.items():
                 rest |= {payer: rest[payer] + one.free_micro_eur for payer in {None, owner} & rest.keys()}
             assert min(rest[payer] for payer in {None, user} & rest.keys()) < amount, "it is left, and is refused"
 
     def what_it_holds_is_there(self, process: Process) -> None:
         """Each request has its money in one place, and a purse promises no more than its row holds."""
         rows, ledger = self.rows, process.ledger
-        promised = {purse.entry.id: purse.free_micro_eur for purse in ledger._purses._purses.values()}
+        promised = {purse.entry.id: purse.free_micro_eur for purse in process.purses.values()}
         gone: Counter[str] = Counter()
         for hold in [each.hold for each in self.requests if each.process is process and each.hold]:
             assert (hold.purse is not None) == (hold.funds in (Funds.PURSE, Funds.MOVING))

@@ -14,7 +14,7 @@ from state.accounts import organisations
 from state.billing import audit
 from state.database import tables
 from state.database.base import Database
-from state.database.migrate import STEPS, _revisions, upgrade_schema
+from state.database.migrate import STEPS, upgrade_schema
 from state.database.open import connect, migrate, open_database
 
 ROWS, USERS = 1_000, 100
@@ -167,4 +167,4 @@ async def test_many_migrate_at_once_and_one_does(database_url: str) -> None:
 
 
 def known_head() -> str:
-    return _revisions(ScriptDirectory(str(STEPS)))[-1]
+    return str(ScriptDirectory(str(STEPS)).get_current_head())

@@ -14,11 +14,12 @@ from state import keys, open_state
 from state import open as opening
 from state.accounts import api_keys, demo
 from state.accounts.authentication import PEPPER
+from state.billing.ledger import Ledger
 from state.database.base import Database, RowRefused
 from state.database.tables import api_keys as keys_table
 from state.idempotency import Idempotency
 from state.keys import SECRET_VARIABLE, open_secrets, rotate
-from tests.state.books import make_caller, money, reserve
+from tests.state.books import make_caller, money, reserve, until_money
 from tests.state.drafts import COST, HOLD, Workshop
 from tests.waiting import until
 
@@ -131,14 +132,9 @@ async def test_the_sweeper_survives_a_fault_of_the_program_and_logs_its_type_wit
         return "could not renew leases and clean up: ValueError" in caplog.text and "forget_old" in caplog.text
 
     await until(failed)
-    await reserve(state.ledger, caller, 9)
-    state.ledger._open.clear()
+    await reserve(Ledger(state.database), caller, 9)  # of a process that dies
     await state.database.run(lambda c: c.exec_driver_sql("UPDATE reservations SET lease_until = 1") and None)
-
-    async def given_back() -> bool:
-        return await money(state.database, caller) == (0, 0)
-
-    await until(given_back)
+    await until_money(state.database, caller, (0, 0))
     await state.close()
     assert "ValueError" in caplog.text
     assert secret not in caplog.text

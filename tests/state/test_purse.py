@@ -17,7 +17,17 @@ from state.billing.purse import REQUESTS, SHARE, UNUSED_TURNS
 from state.billing.reservation import Reservation
 from state.database.base import Database
 from state.database.tables import PURSE, budgets, reservations, usage_lines
-from tests.state.books import fault_of, line_count, make_caller, money, opened, pass_time, reserve, set_limit
+from tests.state.books import (
+    fault_of,
+    line_count,
+    make_caller,
+    money,
+    opened,
+    pass_time,
+    reserve,
+    set_limit,
+    until_money,
+)
 from tests.state.doubles import WatchedDatabase
 from tests.waiting import until
 
@@ -113,8 +123,7 @@ async def test_a_purse_that_nobody_uses_is_closed_and_what_is_under_way_keeps_it
         await ledger.tend()
     assert await money(database, caller) == (0, 10 * REQUESTS)
     await ledger.tend()
-    await _closed(ledger)
-    assert await money(database, caller) == (0, 10)
+    await until_money(database, caller, (0, 10))
     assert hold.purse is None
     await hold.settle(10, 1, "tokens")
     assert await money(database, caller) == (10, 0)
@@ -126,12 +135,7 @@ async def test_what_a_bug_has_lost_of_a_purse_is_free_again(database: Database) 
     for _ in range(purse.MAX_TURNS + 1):
         await (await reserve(ledger, caller, 10)).void()
         await ledger.tend()
-    await _closed(ledger)
-    assert await money(database, caller) == (0, 0)
-
-
-async def _closed(ledger: Ledger) -> None:
-    await until(lambda: not ledger._purses._closing)
+    await until_money(database, caller, (0, 0))
 
 
 @pytest.mark.parametrize("limit", [0, 9, 10, 2000, 7 * REQUESTS * 10 // 8])
@@ -139,10 +143,9 @@ async def test_a_limit_that_is_lowered_empties_full_purses_within_a_second(datab
     caller, ledgers = await make_caller(database, LIMIT), [Ledger(database) for _ in range(3)]
     holds = [await reserve(ledger, caller, 10) for ledger in ledgers]
     await set_limit(database, caller, limit)
-    for ledger in ledgers:
+    for closed, ledger in enumerate(ledgers, 1):
         await ledger.tend()
-        await _closed(ledger)
-    assert await money(database, caller) == (0, 30)
+        await until_money(database, caller, (0, 10 * closed + 10 * REQUESTS * (3 - closed)))
     fault = "ORG_SPEND_LIMIT" if limit < 40 else None
     assert await fault_of(reserve(ledgers[0], caller, 10)) == fault
     assert [await hold.settle(10, 1, "tokens") for hold in holds] == [10, 10, 10]
@@ -222,7 +225,7 @@ async def test_a_purse_is_kept_until_its_last_bill(database: Database, monkeypat
     await pass_time(database, 31)
     assert await Ledger(database).reap() == 0
     away.fault = lambda _: None
-    await until(lambda: not ledger._unposted)
+    await until(lambda: not ledger.backlog)
     await ledger.close()
     await pass_time(database, LEASE_S + 1)
     await Ledger(database).reap()

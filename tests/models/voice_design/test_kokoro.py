@@ -20,11 +20,10 @@ from contract.voice_design.engine import DesignJob
 from models.kokoro.styles import KokoroVoice, measured
 from models.voice_design import palette
 from models.voice_design.adapter import Try
-from models.voice_design.kokoro import KokoroDesigner
+from models.voice_design.kokoro import KokoroDesigner, PitchCandidate, PitchRange
 from models.voice_design.palette import Ends, ends, mixed, outermost, requested_sound, sheet
 from tests.models.hearing import pitch_of
 from tests.models.voice_design import jobs
-from tests.models.voice_design.jobs import TEXTS
 from tests.provenance import read_provenance
 
 CATALOG = configs.load("embedded")
@@ -103,6 +102,10 @@ def designer() -> Iterator[KokoroDesigner]:
     loaded.close()
 
 
+def said_by(voice: KokoroVoice) -> PitchCandidate:
+    return PitchCandidate(PitchRange(0, outermost(NAMES), "f1"), 0.0, voice)
+
+
 def praat_hz(samples: np.ndarray, sample_rate: int) -> float:
     heights = parselmouth.Sound(samples.astype(np.float64), sample_rate).to_pitch(0.01, 50, 550)
     frequencies = heights.selected_array["frequency"]
@@ -111,7 +114,7 @@ def praat_hz(samples: np.ndarray, sample_rate: int) -> float:
 
 def test_styles_are_as_high_as_praat_says(designer: KokoroDesigner) -> None:
     for style in ("am_onyx", "bm_lewis", "af_heart", "jf_tebukuro"):
-        sound = designer._kokoro.speak(CATALOG.sentences["en"], "en", KokoroVoice(styles={style: 1}))
+        sound = designer.speak(job(text=CATALOG.sentences["en"]), said_by(KokoroVoice(styles={style: 1})))
         pitch = pitch_of(sound, designer.sample_rate)
         assert pitch.f0_hz == pytest.approx(praat_hz(sound, designer.sample_rate), rel=0.03), style
 
@@ -141,7 +144,7 @@ async def test_the_recipe_is_the_voice(designer: KokoroDesigner) -> None:
     voice = KokoroVoice.model_validate_json(made.recipe)
     assert voice.espeak is not None
     assert voice.speed == voice.espeak.rate == 1.2
-    again = pitch_of(designer._kokoro.speak(TEXTS["en"], "en", voice), designer.sample_rate)
+    again = pitch_of(designer.speak(job(), said_by(voice)), designer.sample_rate)
     assert again.f0_hz == pytest.approx(made.f0_hz, rel=0.02)
 
 
