@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine
 
 from contract.limits import RATE_WINDOW_S
@@ -22,6 +23,10 @@ ROOT = Path(__file__).parents[1]
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 8 << 30
 """How much of the memory's file system must be free, so that temporary folders are made there."""
+
+
+settings.register_profile("whatever the load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("whatever the load")
 
 
 def pytest_configure() -> None:

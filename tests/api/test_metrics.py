@@ -180,7 +180,7 @@ async def test_what_requests_hold_is_told_while_they_run(api: Api) -> None:
     await until(lambda: not {m: v for m, labels, v in gauges(api.service) if not labels}[REQUESTS])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     word=st.text(st.characters(codec="utf-8"), max_size=30),
     path=st.text("abc/%.", max_size=20).map(lambda path: path.lstrip("/")),

@@ -70,7 +70,7 @@ def read(batches: Sequence[ChatBatch], encoder: ChunkEncoder) -> bytes:
 
 
 @pytest.mark.parametrize("wire", ENCODERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 3), TURNS, TURNS)
 def test_every_client_gets_the_same_bytes_whatever_was_joined(
     wire: str, per_batch: int, given_turns: list[int], taken_turns: list[int]
@@ -81,7 +81,7 @@ def test_every_client_gets_the_same_bytes_whatever_was_joined(
     assert messages[0] == batches[0], "the first event waits for no other"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 200), TURNS, TURNS, st.booleans())
 def test_counts_are_those_of_the_last_event_and_an_error_comes_after_all_events(
     length: int, given_turns: list[int], taken_turns: list[int], fails: bool

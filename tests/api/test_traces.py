@@ -244,7 +244,7 @@ async def test_what_is_no_traceparent_begins_a_trace_and_of_two_none_counts(trac
     assert {span.parent for span in traced.spans() if span.name == "chat obedient"} == {None}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     parent=st.binary(max_size=80) | st.just(CALLER.encode()),
     state=st.binary(max_size=80) | st.text("a=1, @\t", max_size=80).map(str.encode),

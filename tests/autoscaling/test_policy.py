@@ -28,7 +28,7 @@ def world(*engines: Engine, room: Mapping[str, float] = {}) -> World:
     return World({f"engine {number}": engine for number, engine in enumerate(engines)}, room)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some_calls, some_calls, st.integers(1, 8), st.integers(1, 20))
 def test_replicas_at_work_are_never_taken_and_the_budget_never_passed(
     left: list[int], right: list[int], service_s: int, load_s: int
@@ -45,7 +45,7 @@ def test_replicas_at_work_are_never_taken_and_the_budget_never_passed(
     both.run({"engine 0": left[:seconds], "engine 1": right[:seconds], "engine 2": [0] * seconds})
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.sampled_from([0, 0, 1, 2, 6, 20]), min_size=30, max_size=60), st.integers(1, 6))
 def test_what_has_grown_begins_to_shrink_once_in_ten_minutes_at_most(loads: list[int], service_s: int) -> None:
     targets: list[int] = []
@@ -70,7 +70,7 @@ def test_what_a_burst_has_brought_goes_after_it_and_what_is_half_needed_stays() 
         assert has_shrunk == (seconds_until_less < 400), targets[-1]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(some_calls, some_calls)
 def test_everybody_is_answered_where_there_is_room_for_one(left: list[int], right: list[int]) -> None:
     engines = [Engine(replace(TERMS, most=1, needs=ONE), 2, 5) for _ in range(2)]
@@ -83,7 +83,7 @@ anything = st.floats() | st.sampled_from([-1.0, 0.0, 3.0, 1e300])
 some_facts = st.builds(Facts, st.integers(-1, 9), st.integers(-1, 9), anything, st.integers(-9, 99), anything, anything)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(some_facts, st.floats(-1e9, 1e9)), max_size=8))
 def test_facts_that_lie_and_clocks_that_jump_spoil_nothing_for_long(lies: list[tuple[Facts, float]]) -> None:
     terms = replace(TERMS, needs=ONE)
@@ -102,7 +102,7 @@ def test_facts_that_lie_and_clocks_that_jump_spoil_nothing_for_long(lies: list[t
 some_wishes = st.builds(Wish, st.integers(0, 3), st.integers(0, 9), st.integers(0, 2), st.floats(0, 99), st.just(""))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(some_wishes, st.sampled_from([0.25, 1.0, 3.0])), max_size=6), st.integers(0, 12))
 def test_nobody_gives_way_further_than_all_must(wishes: list[tuple[Wish, float]], gpus: int) -> None:
     of = {str(number): wished for number, (wished, _) in enumerate(wishes)}

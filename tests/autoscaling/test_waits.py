@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaling.durations import Durations
@@ -77,7 +77,6 @@ STEPS = st.lists(st.one_of(OWNERS, st.integers(0, 7)), min_size=5, max_size=60)
 
 
 @given(STEPS, st.integers(1, 6))
-@settings(deadline=None)
 def test_a_place_gets_worse_only_by_others_who_come_or_have_ended(steps: list[str | int], slots: int) -> None:
     """One who comes may go before, once; so may one more of an organisation of which one has ended just now."""
 
@@ -97,7 +96,6 @@ def test_a_place_gets_worse_only_by_others_who_come_or_have_ended(steps: list[st
 
 
 @given(st.lists(OWNERS, min_size=1, max_size=40), st.integers(1, 6))
-@settings(deadline=None)
 def test_calls_begin_in_the_order_of_their_places_and_those_who_are_expected_have_none(
     owners: list[str], slots: int
 ) -> None:

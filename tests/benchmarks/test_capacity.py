@@ -70,7 +70,7 @@ STANZAS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(requests=REQUESTS, stanza=STANZAS, policy=st.sampled_from(list(POLICIES)), ingresses=st.integers(1, 3))
 def test_each_request_has_one_end_and_each_slot_one_call(
     requests: list[tuple[float, int, float]], stanza: dict[str, object], policy: str, ingresses: int
@@ -92,7 +92,7 @@ def test_each_request_has_one_end_and_each_slot_one_call(
     assert (result.wait_s >= 0).all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(requests=REQUESTS, policy=st.sampled_from(list(POLICIES)), seed=st.integers(1, 3))
 def test_the_same_seed_gives_the_same_day(requests: list[tuple[float, int, float]], policy: str, seed: int) -> None:
     trace, setups = trace_of(requests), {"e0": setup()}
@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_day(requests: list[tuple[float, int, float
     assert first.engines == second.engines
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(requests=REQUESTS, policy=st.sampled_from(list(POLICIES)))
 def test_replicas_never_take_more_than_there_is(requests: list[tuple[float, int, float]], policy: str) -> None:
     trace, setups, left = trace_of(requests, 2), {name: setup(gpus=1.0) for name in ("e0", "e1")}, []
@@ -163,7 +163,7 @@ def test_made_traces_have_what_was_asked() -> None:
         assert counts[0] > counts[1] > counts[2]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(looks=st.lists(st.tuples(st.floats(0, 40), st.floats(0.5, 20)), max_size=30))
 def test_serve_would_decide_the_same(looks: list[tuple[float, float]]) -> None:
     """Its own wrapper, under a clock that is ours, says what `default_decision` says."""

@@ -304,7 +304,7 @@ def _independent(question: Question, logprobs: list[float | None], temperature: 
         return found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(LOGPROBS, st.sampled_from([0.25, 0.5, 1.0, 1.7, 8.0]), st.floats(0, 1), st.integers(0, 2))
 def test_the_mathematics_agree(logprobs: list[float | None], temperature: float, threshold: float, kind: int) -> None:
     kinds = [choice(*(f"o{i}" for i in range(len(logprobs))))]

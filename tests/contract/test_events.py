@@ -108,7 +108,7 @@ def _interleaved(draw: st.DrawFn, calls: tuple[Call, ...], lengths: list[int]) -
 
 
 @given(streams())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_stream_of_an_answer_ends_with_the_response_that_is_given_as_a_whole(
     drawn: tuple[Script, list[ChatBatch]],
 ) -> None:
@@ -282,7 +282,6 @@ scripts = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(scripts, st.lists(st.integers(1, 7), min_size=1, max_size=4).map(tuple), st.integers(1, 5))
 def test_a_stream_in_any_pieces_is_the_whole_message(script: Script, lengths: tuple[int, ...], per_batch: int) -> None:
     assert folded(script, lengths, per_batch) == message(script.reply())

@@ -208,7 +208,7 @@ def test_texts_in_which_nothing_is_said_are_refused_and_one_letter_or_digit_is_e
 
 
 @given(st.lists(st.sampled_from([*ALL_MARKS, "a", "<", ">", "/", "[", "]", "\x00", "breath", " "]), max_size=12))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_no_engine_ever_sees_a_mark_of_another(parts: list[str]) -> None:
     text = "".join(parts)
     for provider in PROVIDERS:

@@ -251,7 +251,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 LedgerMachine.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=30, stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow]
 )
 TestLedger = LedgerMachine.TestCase
 

@@ -34,7 +34,7 @@ def lined(text: str) -> list[str]:
     return structured(text, []).split("\n")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.one_of(SPOKEN, st.text(max_size=80)), PAUSES_S)
 @example("Foo 1. Erstens. Bar 1. Zweitens", [3.0, 3.0, 3.0])
 @example("no. First a. Second b.", [])
@@ -47,7 +47,7 @@ def test_no_text_loses_or_gains_a_word(text: str, pauses_s: list[float]) -> None
     assert (verdict.verdict, verdict.coverage, verdict.reason) == ("ok", 1.0, None)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text())
 def test_a_text_says_what_it_says(text: str) -> None:
     assert judge(text, text).verdict == "ok"

@@ -267,7 +267,7 @@ SENTENCE = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SENTENCE, st.data())
 def test_a_word_that_was_deleted_is_never_ok(words: list[str], data: st.DataObject) -> None:
     text = unicodedata.normalize("NFC", " ".join(words))
@@ -275,7 +275,7 @@ def test_a_word_that_was_deleted_is_never_ok(words: list[str], data: st.DataObje
     assert verdict(text, text[: token.start] + text[token.end :]) != "ok"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SENTENCE, st.text(st.characters(categories=["L"], max_codepoint=0x24F), min_size=1, max_size=6), st.data())
 def test_a_word_that_was_replaced_is_never_ok(words: list[str], other: str, data: st.DataObject) -> None:
     text = unicodedata.normalize("NFC", " ".join(words))
@@ -284,7 +284,7 @@ def test_a_word_that_was_replaced_is_never_ok(words: list[str], other: str, data
     assert verdict(text, f"{text[: token.start]}{other}{text[token.end :]}") != "ok"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(SENTENCE, st.characters(exclude_categories=["Z", "P"]), st.data())
 def test_no_character_slips_in(words: list[str], character: str, data: st.DataObject) -> None:
     assume(character not in "\t\r\n")

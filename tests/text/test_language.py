@@ -95,7 +95,7 @@ def test_scripts_mixtures_and_languages_that_no_engine_speaks() -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_no_text_makes_it_fail(text: str) -> None:
     language = detect(text, SPOKEN)
     assert len(language) == 2

@@ -88,7 +88,7 @@ ANY_TEXT = st.text(max_size=300) | st.lists(
 ).map("".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=ANY_TEXT, limit=st.integers(10, 60), cut=st.sampled_from([sentences, passages]))
 @example(text="\u0301" * 500, limit=10, cut=sentences)
 def test_parts_joined_are_the_text_and_nothing_that_belongs_together_is_cut(text: str, limit: int, cut) -> None:

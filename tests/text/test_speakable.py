@@ -136,14 +136,14 @@ MARKED = st.lists(
 @example("[a]**(b)**", "en")
 @example("[*](x)a*", "en")
 @example("**# a**", "en")
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 def test_a_text_is_done_after_one_step(text: str, language: str) -> None:
     spoken = speakable(text, language)
     assert speakable(spoken, language) == spoken
 
 
 @given(MARKED)
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 def test_no_word_is_invented(text: str) -> None:
     """Without fractions, letters and digits come in the order of the text."""
     letters = iter(text)
@@ -151,7 +151,7 @@ def test_no_word_is_invented(text: str) -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_any_text_is_taken(text: str) -> None:
     spoken = speakable(text, "de", TAGS)
     assert speakable(spoken, "de", TAGS) == spoken

@@ -146,7 +146,7 @@ def test_any_text_is_spoken_or_skipped(way: Way) -> None:
     assert not {order: fault for order, fault in faults.items() if fault}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text(min_size=1, max_size=60) | st.text(st.characters(max_codepoint=0x600), min_size=1, max_size=120),
     language=st.integers(0, 50),

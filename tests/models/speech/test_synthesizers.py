@@ -158,7 +158,7 @@ def test_pitch_and_speed_of_pico_are_bounded() -> None:
     assert lengths[2] == pytest.approx(lengths[1] / 2, rel=0.3)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=st.text(max_size=300) | st.text("<>＜﹤a9ß½ﬁ", max_size=300))
 @example(text="<genfile file='x'>＜speed level='20'＞")
 @example(text="a" * 26)
@@ -219,7 +219,7 @@ def test_no_run_is_longer_than_the_network_takes_well() -> None:
     assert " ".join(runs("7" * 300, "en-us")).count("sˈɛvən") >= 300, "every digit is read"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(max_size=80), voice=st.sampled_from(PHONEME_VOICES))
 def test_any_text_has_phonemes_or_none(text: str, voice: str) -> None:
     assert all(0 < len(run) <= RUN_PHONEMES for run in runs(text, voice))

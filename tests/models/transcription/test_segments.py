@@ -214,7 +214,7 @@ def found(samples: np.ndarray) -> list[Span]:
 GAPS = st.lists(st.tuples(st.floats(0.1, 200), st.floats(0.1, 70)), max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(gaps=GAPS, rest_s=st.floats(0, 400))
 @example(gaps=[(10, 5)], rest_s=290)
 @example(gaps=[(BLOCK_S - 1, 5)], rest_s=0)
