@@ -3,6 +3,8 @@
 `qwen` obeys too, with the manners that the real one has: one stream, so that it can be busy. So does
 `whisper-large-v3`, which refuses when it is cold; the other transcriber is the real one. Of the speech engines the
 default one is real, and espeak-ng speaks for the others, which are asked for much. The designer of voices obeys.
+
+The real engines may hold all but a twentieth of two CPUs: the ingress and engines that obey start without one.
 """
 
 from pydantic import BaseModel
@@ -63,4 +65,4 @@ def build(args: Args) -> Application:
         "transcription": catalog.transcription | {whisper.id: whisper},
         "voice_design": {designer.id: designer},
     }
-    return wire(catalog.model_copy(update=changed), IngressArgs())
+    return wire(catalog.model_copy(update=changed), IngressArgs(cpus=0))

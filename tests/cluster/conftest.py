@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -69,8 +70,11 @@ class Server:
 
     @property
     def token(self) -> dict[str, str]:
-        """The environment of a process that joins this Ray."""
-        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.home / "ray_token")}
+        """The environment of a process that joins this Ray: another one may run on the machine."""
+        commands = [" ".join(process.as_dict(["cmdline"])["cmdline"] or ()) for process in self.family()]
+        (address, *_) = re.findall(r"--gcs-address=(\S+)", " ".join(commands))
+        token = str(self.home / "ray_token")
+        return {"RAY_ADDRESS": address, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token}
 
     @property
     def logs(self) -> Path:

@@ -47,9 +47,8 @@ def up(home: str, database_url: str, redis_url: str, secret: str, version: str =
     }
     engine = chat("obedient", max_ongoing_requests=100, load_s=float(version))
     catalog = Catalog(profile="embedded", chat={"obedient": engine})
-    serve.run(
-        wire(catalog, PairArgs(replicas=REPLICAS, env=env, resume_within_s=60)), name=NAME, route_prefix=f"/{NAME}"
-    )
+    ingress = PairArgs(replicas=REPLICAS, cpus=0, env=env, resume_within_s=60)
+    serve.run(wire(catalog, ingress), name=NAME, route_prefix=f"/{NAME}")
     deployments = serve.status().applications[NAME].deployments
     assert deployments["ingress"].replica_states["RUNNING"] == REPLICAS, deployments
     print(json.dumps({name: each.replica_states.get("RUNNING", 0) for name, each in deployments.items()}))

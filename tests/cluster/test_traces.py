@@ -67,7 +67,6 @@ class Traced:
 def traced(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
     home = tmp_path_factory.mktemp("traced")
     env = os.environ | server.token | {"PARLANCE_HOME": str(home), "PARLANCE_LOG_FORMAT": "json"}
-    env["RAY_ADDRESS"] = _ray_address(server)
     run_state(env, "migrate")
     run_state(env, "org", "create", "acme", "--plan", "enterprise")
     keys = [run_state(env, "key", "create", "--org", "acme", "--scopes", "chat") for _ in range(AT_ONCE + 1)]
@@ -77,12 +76,6 @@ def traced(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         eventually(lambda: httpx.get(f"{made.url}/healthz").status_code == 200, 60, "the traced graph never answered")
         yield made
         _control(env, "down")
-
-
-def _ray_address(server: Server) -> str:
-    """Where the Ray of this server is: another one may run on the machine."""
-    arguments = [argument for process in server.family() for argument in process.as_dict(["cmdline"])["cmdline"] or ()]
-    return next(text.partition("=")[2] for text in arguments if text.startswith("--gcs-address="))
 
 
 def _control(env: dict[str, str], *arguments: str) -> None:

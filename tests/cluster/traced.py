@@ -43,7 +43,7 @@ def up(home: str, collector: str) -> None:
     actor = {"ray_actor_options": {"num_cpus": 0, "runtime_env": {"env_vars": env}}}
     engine = chat("obedient", max_ongoing_requests=100, deployment=actor)
     catalog = Catalog(profile="embedded", chat={"obedient": engine})
-    serve.run(wire(catalog, TracedArgs(env=env)), name=NAME, route_prefix=f"/{NAME}")
+    serve.run(wire(catalog, TracedArgs(cpus=0, env=env)), name=NAME, route_prefix=f"/{NAME}")
 
 
 if __name__ == "__main__":
