@@ -1,4 +1,4 @@
-"""The world of one live session in virtual time: its database, what finds its speech, its engine, and its client.
+"""The world of one live session in virtual time: what finds its speech, its engine, and its client.
 
 Each sample differs from all others, so that the engine knows which part of the session it was given; its text begins
 with that part's start and ends with its end. What a session owes is counted from these parts and the turns' events.
@@ -11,24 +11,18 @@ import json
 import math
 import random
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, create_engine
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.pool import StaticPool
-
 from audio.listener import FRAME, RATE, Frames
-from contract.errors import FAULTS, STATE_UNAVAILABLE
+from contract.errors import FAULTS
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from state.billing.reservation import TIME_LIMITS
-from state.database.base import RowRefused
-from state.database.tables import metadata
 from tests.api.asgi import http_scope
 from tests.api.conftest import Api, app_over
-from tests.api.live import TRANSCRIPTION, Event, check
+from tests.api.live import Event, check
 
 T = TypeVar("T")
 
@@ -44,49 +38,8 @@ WORD = 128
 """Samples of a word: a draft of one frame more has more words."""
 OF_ITEM = re.compile("(s(d*(ec?|eca|ecaod*[KF]?)?)|c|ca|caod*[KF]?)")
 """Events of an item, in order: started, delta, stopped, committed, added, done, completed, failed."""
-LETTERS = {
-    "input_audio_buffer.speech_started": "s",
-    "input_audio_buffer.speech_stopped": "e",
-    "input_audio_buffer.committed": "c",
-    "conversation.item.added": "a",
-    "conversation.item.done": "o",
-    f"{TRANSCRIPTION}.delta": "d",
-    f"{TRANSCRIPTION}.completed": "K",
-    f"{TRANSCRIPTION}.failed": "F",
-}
-
-
-class LoopClock:
-    """The database's clock: the time of the loop."""
-
-    def __call__(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    async def adjust(self, database: Any) -> None:
-        """The database has no other time."""
-
-
-class InlineDatabase:
-    """Runs transactions at once, and answers a little later; a task that is cancelled meanwhile undoes nothing."""
-
-    def __init__(self) -> None:
-        self.is_down = False
-        self._engine = create_engine("sqlite://", poolclass=StaticPool)
-        metadata.create_all(self._engine)
-
-    async def run(self, transaction: Callable[[Connection], T], **_: Any) -> T:
-        if self.is_down:
-            raise STATE_UNAVAILABLE()
-        try:
-            with self._engine.begin() as connection:
-                result = transaction(connection)
-        except IntegrityError:
-            raise RowRefused from None
-        await asyncio.sleep(0.001)
-        return result
-
-    async def close(self) -> None:
-        self._engine.dispose()
+LETTERS = {"speech_started": "s", "speech_stopped": "e", "committed": "c", "added": "a", "done": "o"}
+LETTERS |= {"delta": "d", "completed": "K", "failed": "F"}
 
 
 class NumberedListener:
@@ -189,7 +142,7 @@ class Item:
     """
 
     start: range
-    end: range | None = None
+    end: range = range(0)
     events: str = ""
     deltas: str = ""
     calls_before: int = 0
@@ -210,7 +163,7 @@ class Client:
         events: all, in the order in which the server sent them.
         items: by their ids; open: the one that speech has begun; before: the one that was committed last.
         boundary: end of the last turn, where the client ends them.
-        answers: errors by the event that they are about.
+        answers: errors by the event that they are about; sent: speech or not, from where to where, by events.
     """
 
     listener: NumberedListener
@@ -223,7 +176,7 @@ class Client:
     boundaries: set[int] = field(default_factory=set)
     detection: Any = None
     answers: dict[str, Event] = field(default_factory=dict)
-    sent: dict[str, tuple[bool, int]] = field(default_factory=dict)
+    sent: dict[str, tuple[bool, int, int]] = field(default_factory=dict)
     status: int = 0
     code: int | None = None
     ledger: Event | None = None
@@ -283,7 +236,7 @@ class Client:
         assert self.ledger is None, "an event after the last ledger"
         check(event)
         self.events.append(event)
-        if letter := LETTERS.get(event["type"]):
+        if letter := LETTERS.get(event["type"].rpartition(".")[2]):
             self._note_item(event, letter)
         match event["type"]:
             case "session.created" | "session.updated":
@@ -346,13 +299,12 @@ class Client:
                 item.text_of = call = self.engine.answered
                 assert event["transcript"] in ("", call.text)
                 assert call.start in item.start
-                assert item.end
                 assert call.end in item.end
                 assert event["usage"]["seconds"] == math.ceil((call.end - call.start) / RATE)
                 words = event["transcript"].split()
                 assert item.deltas.split()[: len(words)] == words
 
-    def _end(self, item: Item, why: str = "", end: range | None = None) -> None:
+    def _end(self, item: Item, why: str = "", end: range = range(0)) -> None:
         item.calls, item.why, item.end = len(self.engine.calls), why, end or item.end
 
     def _calls(self, item: Item) -> list[Call]:
@@ -390,9 +342,8 @@ class Client:
         begun = [call.end for call in self._calls(item) if call.outcome != "failed" and call not in failed]
         return max([end, *begun]) - start
 
-    def check_account(self, items: Iterable[Item], heard: int, unheard: int, billed_s: int) -> None:
+    def check_account(self, items: Sequence[Item], heard: int, unheard: int, billed_s: int) -> None:
         """These are the sums of these turns, which are over."""
-        items = list(items)
         for item in items:
             late = self.engine.calls[item.calls :] if item.is_over else []
             assert not [call for call in late if call.start in item.start], "a call about a turn that was over"
@@ -407,6 +358,8 @@ class Client:
         assert samples["received_s"] == self.received == samples["speech_s"] + samples["silence_s"]
         assert samples["speech_s"] == samples["heard_s"] + samples["unheard_s"] + samples["pending_s"]
         over = [item for item in self.items.values() if item.is_over]
+        waiting = [item for item in [*self.items.values(), self.undetected()] if item and item.end and item not in over]
+        assert samples["pending_s"] >= sum(item.end.start - item.start.stop + 1 for item in waiting)
         self.check_account(over, samples["heard_s"], samples["unheard_s"], ledger["billed_s"])
 
     def check_last(self, ledger: Event, billed_s: int) -> None:
@@ -414,21 +367,21 @@ class Client:
         assert (self.code, ledger["pending_s"], ledger["billed_s"]) == (1000, 0, billed_s)
         items = list(self.items.values())
         assert all(item.is_over for item in items)
-        accepted = [(is_speech, count) for id, (is_speech, count) in self.sent.items() if id not in self.answers]
-        assert sum(count for _, count in accepted) == self.received
-        lost = [(self.heard_until(item)[1] // MS, item.end.start // MS, item.why) for item in items if item.end]
+        accepted = [sent for id, sent in self.sent.items() if id not in self.answers and sent[2] <= self.received]
+        assert sum(end - start for _, start, end in accepted) == self.received
+        lost = [(self.heard_until(item)[1] // MS, item.end.start // MS, item.why) for item in items]
         pieces = [tuple(piece.values()) for piece in ledger["unheard"] if piece["start_ms"] < piece["end_ms"]]
         assert sorted(pieces) == sorted(piece for piece in lost if piece[0] < piece[1])
-        spans = sorted((item.start.start, item.end.stop) for item in items if item.end)
+        spans = sorted((item.start.start, item.end.stop) for item in items)
         assert all(end <= start + 2 * MS for (_, end), (start, _) in pairwise(spans))
         # Speech of less than two whole frames is none; a whole one can have begun before, and one be under way.
-        at, rest = 0, 0
-        for is_speech, count in accepted:
-            for position in range(at, at + count, 64):
+        rest = 0
+        for is_speech, at, end_at in accepted:
+            for position in range(at, end_at, 64):
                 is_lost = is_speech and not any(start - MS <= position < end + MS for start, end in spans)
-                rest = rest + 64 if is_lost and not any(at <= bound < at + 64 for bound in self.boundaries) else 0
+                is_cut = any(position <= bound < position + 64 for bound in self.boundaries)
+                rest = rest + 64 if is_lost and not is_cut else 0
                 assert rest < 4 * FRAME, f"speech at {position} is in no turn"
-            at += count
 
 
 def _rounded(ms: int) -> range:

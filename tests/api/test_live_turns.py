@@ -85,16 +85,6 @@ def test_a_turn_that_is_too_long_is_cut_where_it_is_most_silent() -> None:
     assert (stopped.kind, again.kind, again.turn.end) == ("stopped", "started", (frames + 29) * FRAME)
 
 
-def test_what_was_reported_of_a_turn_counts_as_transcribed_though_its_text_is_lost() -> None:
-    for reported_until, samples in ((0, 0), (150, 50), (1_000, 200)):
-        ledger, turn = SecondsLedger(), LiveTurn(100, 300, 100, reported_until=reported_until)
-        ledger.received += 400
-        ledger.open(turn)
-        ledger.end(owes_begun=True)
-        assert (ledger.transcribed, ledger.untranscribed, ledger.pending) == (samples, 200 - samples, 0)
-        assert sum(piece.end - piece.start for piece in ledger.pieces) == 200 - samples
-
-
 def test_the_last_hundred_pieces_without_a_text_are_listed_and_all_are_counted() -> None:
     ledger = SecondsLedger()
     for number in range(101):
