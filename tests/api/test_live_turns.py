@@ -22,7 +22,7 @@ from contract.realtime.limits import (
 )
 from contract.realtime.session import AudioFormat, ServerVad
 from deployments.ingress.flows.realtime.notifier import SecondsLedger
-from deployments.ingress.flows.realtime.turns import LiveTurn, Pace, SessionSound, TurnChange, TurnDetector
+from deployments.ingress.flows.realtime.turns import LiveTurn, Pace, TurnChange, TurnDetector
 from deployments.ingress.front.live import LiveSessions
 
 FRAME_MS = FRAME * 1000 // RATE
@@ -123,14 +123,6 @@ def test_without_detection_all_sound_is_the_clients() -> None:
     assert turns.commit(started.turn, 4 * FRAME + 7).turn.is_closed
     (again,) = turns.listen([0.9], 5 * FRAME)
     assert again.turn.start == 4 * FRAME + 7
-
-
-def test_sound_is_kept_for_as_long_as_a_turn_may_need_it() -> None:
-    sound = SessionSound()
-    sound.add(bytes(range(20)))
-    sound.forget_before(4)
-    assert sound.wav(6, 8)[44:] == bytes(range(12, 16))
-    assert (sound.start, sound.end) == (4, 10)
 
 
 def test_the_length_of_an_event_says_how_long_its_sound_is() -> None:
