@@ -10,15 +10,7 @@ from typing import Any
 import pytest
 
 from audio.listener import RATE, Frames
-from contract.errors import (
-    AUDIO_UNREADABLE,
-    BUSY,
-    ORG_SPEND_LIMIT,
-    STATE_UNAVAILABLE,
-    UPSTREAM_ERROR,
-    UPSTREAM_TIMEOUT,
-    Fault,
-)
+from contract.errors import AUDIO_UNREADABLE, BUSY, STATE_UNAVAILABLE, UPSTREAM_ERROR, Fault
 from deployments.ingress.flows.realtime import session, transcriber
 from deployments.ingress.flows.realtime.notifier import SessionNotifier
 from state.billing.reservation import OpenBill, Reservation
@@ -200,97 +192,11 @@ async def test_a_turn_that_cannot_be_paid_hides_none_behind_it_and_ends_no_sessi
     assert [piece["why"] for piece in last["ledger"]["unheard"]] == ["state_unavailable"] * 2
 
 
-async def test_a_ledger_whenever_it_is_wanted_and_at_the_end(api: Api) -> None:
-    async with listening(api) as live:
-        await live.speak(1.0)
-        await live.send("input_audio_buffer.clear")
-        await live.next("input_audio_buffer.cleared")
-        await live.speak(0.7)
-        await live.send("parlance.session.ledger")
-        event = await live.next("parlance.session.ledger")
-        assert (event["is_last"], event["ledger"]["pending_s"]) == (False, pytest.approx(0.7, abs=0.04))
-        ledger = await live.end()
-        assert f"{TRANSCRIPTION}.completed" in types(live)
-        assert (ledger["pending_s"], ledger["unheard_s"], ledger["heard_s"]) == (0, 1.0, pytest.approx(0.7, abs=0.04))
-        assert [piece["why"] for piece in ledger["unheard"]] == ["cleared"]
-        assert await live.closed() == 1000
-
-
 # --- money -----------------------------------------------------------------------------------------------------------
 
 
 async def billed(api: Api) -> list[int]:
     return [line.quantity for line in await api.usage()]
-
-
-async def test_a_turn_that_waits_for_an_engine_is_free(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = asyncio.Event()
-
-    async def cold(within_s: float, *, timings: object) -> None:
-        waits.set()
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(transcriber_of(api), "ready", cold)
-    async with listening(api) as live:
-        await live.speak(2.5)
-        await waits.wait()
-        live.socket.transport.abort()
-    assert await billed(api) == []
-
-
-@pytest.mark.parametrize(
-    ("fault", "draft", "owed_s"),
-    [
-        (UPSTREAM_ERROR, "one two three", 3),
-        (UPSTREAM_TIMEOUT, "one two three", 3),
-        (UPSTREAM_ERROR, "one", 0),  # a draft of one word reports none: it may be half a word
-        (UPSTREAM_TIMEOUT, "one", 3),
-        (UPSTREAM_ERROR, None, 0),
-        (UPSTREAM_TIMEOUT, None, 0),
-    ],
-)
-async def test_a_failure_costs_what_was_reported_and_a_time_limit_what_has_begun(
-    api: Api, fault: Fault, draft: str | None, owed_s: int
-) -> None:
-    go = asyncio.Event()
-
-    async def fails_later(seconds: float) -> str:
-        if seconds < 3 and draft:
-            return draft
-        await go.wait()
-        raise fault()
-
-    engine = hearing(api, fails_later)
-    async with listening(api) as live:
-        await live.speak(2.5)
-        if owed_s and fault is UPSTREAM_ERROR:
-            await live.next(f"{TRANSCRIPTION}.delta")
-        await until(lambda: engine.heard_s)
-        await live.speak(2.0)
-        await live.pause()
-        go.set()
-        assert (await live.next(f"{TRANSCRIPTION}.failed"))["error"]["code"] == fault.code
-        assert (await live.end())["billed_s"] == owed_s
-    assert await billed(api) == [owed_s] * bool(owed_s)
-
-
-async def test_no_draft_begins_without_its_price(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = list[int]()
-
-    async def spent(bill: OpenBill, **most: int) -> None:
-        asked.append(most["audio_seconds"])
-        raise ORG_SPEND_LIMIT("spent")
-
-    monkeypatch.setattr(OpenBill, "expect", spent)
-    engine = hearing(api)
-    async with listening(api) as live:
-        await live.speak(2.5)
-        await until(lambda: asked)
-        await live.pause()
-        assert (await live.next(f"{TRANSCRIPTION}.failed"))["error"]["code"] == "org_spend_limit"
-        await live.socket.wait_closed()
-    assert live.socket.close_code == 1008
-    assert (engine.heard_s, await billed(api)) == ([], [])
 
 
 @dataclass

@@ -116,8 +116,6 @@ async def test_what_is_wrong_is_said_and_the_session_goes_on(live: Live) -> None
 
 
 SOUND = json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(bytes(320)).decode()})
-
-
 PACED: dict[str, tuple[str | bytes, float, int]] = {
     "sound": (SOUND, 1, 0),
     "ledger": ('{"type": "parlance.session.ledger"}', 5, 0),

@@ -22,7 +22,7 @@ from contract.realtime.limits import (
 )
 from contract.realtime.session import AudioFormat, ServerVad
 from deployments.ingress.flows.realtime.notifier import SecondsLedger
-from deployments.ingress.flows.realtime.turns import LiveTurn, Pace, SessionSound, TurnChange, TurnDetector
+from deployments.ingress.flows.realtime.turns import LiveTurn, Pace, TurnChange, TurnDetector
 from deployments.ingress.front.live import LiveSessions
 
 FRAME_MS = FRAME * 1000 // RATE
@@ -85,16 +85,6 @@ def test_a_turn_that_is_too_long_is_cut_where_it_is_most_silent() -> None:
     assert (stopped.kind, again.kind, again.turn.end) == ("stopped", "started", (frames + 29) * FRAME)
 
 
-def test_what_was_reported_of_a_turn_counts_as_transcribed_though_its_text_is_lost() -> None:
-    for reported_until, samples in ((0, 0), (150, 50), (1_000, 200)):
-        ledger, turn = SecondsLedger(), LiveTurn(100, 300, 100, reported_until=reported_until)
-        ledger.received += 400
-        ledger.open(turn)
-        ledger.end(owes_begun=True)
-        assert (ledger.transcribed, ledger.untranscribed, ledger.pending) == (samples, 200 - samples, 0)
-        assert sum(piece.end - piece.start for piece in ledger.pieces) == 200 - samples
-
-
 def test_the_last_hundred_pieces_without_a_text_are_listed_and_all_are_counted() -> None:
     ledger = SecondsLedger()
     for number in range(101):
@@ -133,14 +123,6 @@ def test_without_detection_all_sound_is_the_clients() -> None:
     assert turns.commit(started.turn, 4 * FRAME + 7).turn.is_closed
     (again,) = turns.listen([0.9], 5 * FRAME)
     assert again.turn.start == 4 * FRAME + 7
-
-
-def test_sound_is_kept_for_as_long_as_a_turn_may_need_it() -> None:
-    sound = SessionSound()
-    sound.add(bytes(range(20)))
-    sound.forget_before(4)
-    assert sound.wav(6, 8)[44:] == bytes(range(12, 16))
-    assert (sound.start, sound.end) == (4, 10)
 
 
 def test_the_length_of_an_event_says_how_long_its_sound_is() -> None:

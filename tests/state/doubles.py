@@ -9,12 +9,14 @@ from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
-from sqlalchemy import Connection
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.pool import StaticPool
 
 from contract.errors import STATE_UNAVAILABLE
 from state.billing import upkeep
 from state.blobs.base import Blobs
-from state.database.base import Database, T
+from state.database.base import Database, RowRefused, T
 from state.database.driver import open_file
 from state.database.open import connect
 from state.database.tables import metadata
@@ -56,6 +58,39 @@ class LateDatabase(WatchedDatabase):
             self.is_asked.set()
             await self.may_write.wait()
         return await super().run(transaction, **how)
+
+
+class InlineDatabase:
+    """Runs transactions at once, and answers a little later; a task that is cancelled meanwhile undoes nothing."""
+
+    def __init__(self) -> None:
+        self.is_down = False
+        self._engine = create_engine("sqlite://", poolclass=StaticPool)
+        metadata.create_all(self._engine)
+
+    async def run(self, transaction: Callable[[Connection], T], **_: Any) -> T:
+        if self.is_down:
+            raise STATE_UNAVAILABLE()
+        try:
+            with self._engine.begin() as connection:
+                result = transaction(connection)
+        except IntegrityError:
+            raise RowRefused from None
+        await asyncio.sleep(0.001)
+        return result
+
+    async def close(self) -> None:
+        self._engine.dispose()
+
+
+class LoopClock:
+    """The clock of a database whose time is the loop's."""
+
+    def __call__(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def adjust(self, database: Any) -> None:
+        """The database has no other time."""
 
 
 class BrokenBlobs:

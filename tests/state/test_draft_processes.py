@@ -21,7 +21,7 @@ from contract.speech.engine import Clip
 from contract.voice_design.draft import DRAFT_STATES, TRANSITIONS
 from contract.voice_design.engine import DesignJob, DesignResult
 from deployments.ingress import draft_worker
-from deployments.ingress.draft_worker import DraftWorker
+from deployments.ingress.draft_worker import RENEW_S, DraftWorker
 from state.accounts import organisations
 from state.billing import audit
 from state.billing.ledger import Ledger
@@ -161,7 +161,8 @@ class Drafting(Interleaved, RuleBasedStateMachine):
         process = self.alive[of]
 
         async def work(draft_id: str) -> None:
-            if process.drafts.waits(await process.drafts.find(ORG, draft_id)):
+            waits = process.drafts.waits(await process.drafts.find(ORG, draft_id))
+            if waits or number < 0:  # it may have waited when somebody asked
                 process.worker.enqueue(draft_id)
 
         self._of_one(number, work, fate, "pending", "ready")
@@ -209,12 +210,25 @@ class Drafting(Interleaved, RuleBasedStateMachine):
         process = self.alive[of]
         self.spawn(getattr(process.worker if work == "poll" else process.drafts, work)(), fate)
 
-    @rule(seconds=st.sampled_from([1, 6, LEASE_S, LEASE_S, DRAFT_S, DRAFT_KEPT_S]), fate=FATES)
+    @rule(seconds=st.sampled_from([1, 3 * RENEW_S, 3 * RENEW_S, LEASE_S, LEASE_S, DRAFT_S, DRAFT_KEPT_S]), fate=FATES)
     def time_passes(self, seconds: int, fate: str) -> None:
-        self.time.now_s += seconds
-        self.loop.now_s += seconds
-        self.is_new = True
-        self.quiet(fate)
+        if seconds == DRAFT_KEPT_S:
+            self.heal()  # no store takes so long
+        for step_s in 3 * [int(RENEW_S)] if seconds == 3 * RENEW_S else [int(seconds)]:
+            self.time.now_s += step_s
+            self.loop.now_s += step_s
+            self.is_new = True
+            self.quiet(fate)
+        if seconds < LEASE_S and fate != "has not begun":
+            for process in self.alive:
+                if process.is_sure and not any(call.process is process for call in self.calls):
+                    self._has_renewed(process)
+
+    def _has_renewed(self, process: Process) -> None:
+        for design in process.designs:
+            row = None if design.outcome.done() else self.row_of(design.job.seed)
+            if row and row.worker == design.worker:
+                assert row.work_at > self.time.now_s + LEASE_S - 2 * RENEW_S, "a lease is not renewed"
 
     @rule(number=NUMBERS, fate=FATES, turns=st.integers(0, 3))
     def one_transaction(self, number: int, fate: str, turns: int) -> None:
@@ -228,7 +242,11 @@ class Drafting(Interleaved, RuleBasedStateMachine):
     def a_process_ends(self, of: int, still_run: int, is_stopped: bool) -> None:
         before, self.alive[of] = self.alive[of], Process(self)
         if is_stopped:
-            self.spawn(before.worker.close())
+            self.heal()  # it has no requests any more
+        if is_stopped and self.spawn(before.worker.close()).done() and before.is_sure:
+            workers = {design.worker for design in before.designs}
+            leased = select(drafts.c.id).where(drafts.c.worker.in_(workers), drafts.c.work_at > self.time.now_s)
+            assert not self.connection.execute(leased).all(), "a process was stopped and kept a lease"
         self.kill(before, still_run)
 
     @invariant()
@@ -270,7 +288,8 @@ class Drafting(Interleaved, RuleBasedStateMachine):
         assert (row.voice_slug is not None) == (row.state == "adopted")
         if row.state in ("ready", "adopted"):
             assert billed == COST
-            made = draft_of(row).designed
+            made, is_due = draft_of(row).designed, draft_of(row).spec.auto_adopt and row.work_at is None
+            assert row.state == "adopted" or row.error or not is_due, "it is never adopted"
             assert made
             assert self.stored[made.sample_blob] == b"%d" % draft_of(row).spec.seed
             assert self.stored[made.clip_blob]

@@ -342,17 +342,6 @@ async def test_rows_end_after_a_while(workshop: Workshop, state: str, kept_s: in
     assert await fault_of(workshop.find(draft)) == "NOT_FOUND"
 
 
-async def test_an_adopted_draft_is_never_swept(workshop: Workshop) -> None:
-    draft = await workshop.ready(has_bytes=True)
-    await workshop.adopt(draft)
-    workshop.clock.now_s += 10 * DRAFT_KEPT_S
-    await workshop.store.sweep()
-    assert all(await workshop.has_bytes(draft))
-    assert (await workshop.find(draft)).state == "adopted"
-    await workshop.discard(draft)
-    assert (await workshop.find(draft)).state == "discarded"
-
-
 async def test_sweep_deletes_what_a_dead_worker_stored(workshop: Workshop) -> None:
     left = f"{(await workshop.claim()).folder}/clip.wav"
     await workshop.blobs.put(left, b"sound")
