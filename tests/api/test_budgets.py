@@ -179,6 +179,20 @@ def test_credentials_that_a_key_has_issued_leave_half_of_its_bytes_to_it(monkeyp
         assert not budgets.body_bytes.of_key
 
 
+async def test_a_body_counts_as_it_comes(api: Api) -> None:
+    counted = asyncio.Event()
+
+    async def half_a_body() -> AsyncIterator[bytes]:
+        yield b"{" + b" " * 99_999
+        await until(lambda: api.service.concurrency.body_bytes.total == 100_000)
+        counted.set()
+        yield b"}"
+
+    headers = {"content-type": "application/json"}
+    assert (await api.send("POST", "/v1/chat/completions", content=half_a_body(), headers=headers)).status_code == 400
+    assert counted.is_set()
+
+
 async def test_body_counts_until_its_request_is_over(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     (held,) = await hold(api, api.everything, 1)
     await until(lambda: api.service.concurrency.body_bytes.total)
