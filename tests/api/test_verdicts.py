@@ -82,8 +82,10 @@ class Recognizer:
         return [None, TranscriptUpdate(1.0), TranscriptUpdate(1.0, 1.0, job.language, segments)]
 
 
-def recognizing(api: Api, *script: str | ApiError) -> Recognizer:
-    recognizer = Recognizer(LocalEngine(transcribers()["voxtral-mini-transcribe"]), list(script))
+def recognizing(api: Api, *script: str | ApiError, **serving: Any) -> Recognizer:
+    model = transcribers()["voxtral-mini-transcribe"]
+    model = model.model_copy(update={"serving": model.setup.model_copy(update=serving)})
+    recognizer = Recognizer(LocalEngine(model), list(script))
     api.replace_engines(recognizer.engine, *(model.deployment for model in api.service.catalog.transcription.values()))
     return recognizer
 
@@ -113,6 +115,14 @@ async def verdict(api: Api, reply: httpx.Response, key: str | None = None) -> di
 async def judged(api: Api, verify: str = "report", text: str = TEXT, **fields: Any) -> dict[str, Any]:
     """The verdict of a request."""
     return await verdict(api, await speak(api, verify, text, **fields))
+
+
+async def test_a_cold_transcriber_is_waited_for_whatever_it_does_with_other_calls(api: Api) -> None:
+    handle = recognizing(api, TEXT, when_cold="refuse").engine.handle
+    handle.sleep()
+    reply = await speak(api)
+    handle.may_start.set()
+    assert (await verdict(api, reply))["verdict"] == "faithful"
 
 
 # --- report ----------------------------------------------------------------------------------------------------------
