@@ -36,9 +36,9 @@ CODE_LINES = {
     "benchmarks/capacity": 843,
 }
 BESIDE = {
-    "lines of tests": ("tests", "", 65100),
-    "lines of benchmarks": ("benchmarks", ".py", 10850),
-    "words in Markdown": ("", ".md", 69500),
+    "lines of tests": ("tests", "", 65300),
+    "lines of benchmarks": ("benchmarks", ".py", 10851),
+    "words in Markdown": ("", ".md", 69800),
 }
 """Where each is counted, in which files, and its ceiling."""
 WORDING = {

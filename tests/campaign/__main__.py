@@ -1,6 +1,6 @@
 """Breaks a graph of its own in every way that docs/reliability.md speaks of, and counts what was lost.
 
-    python -m tests.campaign                     all parts: two hours and a half
+    python -m tests.campaign                     all parts: three hours
     python -m tests.campaign --short --seed 7    half an hour, the same faults in the same order
     python -m tests.campaign deaths load         only these parts
     python -m tests.campaign --publish           docs/made/campaign.json, of which docs/reliability.md is made, too
