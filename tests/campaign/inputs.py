@@ -11,6 +11,7 @@ import base64
 import json
 import random
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
@@ -247,6 +248,8 @@ def _document(seed: int, is_short: bool, target: Target) -> Outcome:
             if check["status"] == "failure"
         }
         lost += len(failed)
+        if failed:
+            print(json.dumps(recorder.get("checks"))[:4000], file=sys.stderr)
         seen.update(f"{name} of {label}" for name, label in failed)
     promise = "Every answer is as the OpenAPI document has it, and none is a failure of the server."
     return Outcome("inputs", "requests made from the OpenAPI document", promise, seen.total(), lost, None, seen)
