@@ -36,9 +36,9 @@ CODE_LINES = {
     "benchmarks/capacity": 843,
 }
 BESIDE = {
-    "lines of tests": ("tests", "", 65300),
+    "lines of tests": ("tests", "", 65262),
     "lines of benchmarks": ("benchmarks", ".py", 10851),
-    "words in Markdown": ("", ".md", 69800),
+    "words in Markdown": ("", ".md", 69741),
 }
 """Where each is counted, in which files, and its ceiling."""
 WORDING = {
