@@ -74,7 +74,6 @@ async def schema_bombs(target: Target) -> Saw:
         return await target.chat("say hi", tools=[{"type": "function", "function": tool}], tool_choice=choice)
 
     with standing_by(target, short_chat(target, response_format={"type": "json_object"})) as waits:
-        turns = range(target.size(1, 9))
-        tries = (explode(*bomb, turn + place) for turn in turns for place, bomb in enumerate(BOMBS.items()))
+        tries = (explode(*bomb, turn) for turn in range(target.size(2, 9)) for bomb in BOMBS.items())
         replies = await asyncio.gather(*tries)
     return answered(replies, {200, 400, 429}, waits)

@@ -1,8 +1,7 @@
 """Bytes in a local folder. Written beside, synced, then renamed: after a crash a blob is whole or absent.
 
-Every put and delete syncs all folders on the way to its name, those that are there already, too: another call may have
-made them, or removed the name, and not have synced that, be it that it is still at work, that it failed or that its
-process died.
+Every put and delete syncs all folders on the way to its name, also those that it finds: the call that made them, or
+removed the name, may still be at work, may have failed, or may have died with its process before its own sync.
 """
 
 from __future__ import annotations

@@ -363,7 +363,7 @@ class Client:
         self.check_account(over, samples["heard_s"], samples["unheard_s"], ledger["billed_s"])
 
     def check_last(self, ledger: Event, billed_s: int) -> None:
-        """What the last ledger of a session says."""
+        """The last ledger of a session."""
         assert (self.code, ledger["pending_s"], ledger["billed_s"]) == (1000, 0, billed_s)
         items = list(self.items.values())
         assert all(item.is_over for item in items)

@@ -29,7 +29,6 @@ def histories(number: int, steps: int = 1) -> settings:
         max_examples=int(more or number),
         stateful_step_count=steps,
         derandomize=not more,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
     )
 

@@ -54,7 +54,7 @@ async def test_what_was_acknowledged_survives_death_and_a_loss_of_power(run: Run
 
 
 async def test_what_is_stored_after_a_sync_that_failed_survives_a_loss_of_power(run: Run, folder: Path) -> None:
-    """The call that failed has left folders and names, and nobody knows whether they are on the disk."""
+    """The call that failed has left folders and names that may not be on the disk."""
     home, after, trace = folder / "home", folder / "after", folder / "trace"
 
     def entries_of(fail: tuple[int, int, int]) -> tuple[Disk, list[Entry]]:

@@ -1,6 +1,6 @@
 """Replies of server-sent events: silence is filled, a failure stays inside, and a wait is reported.
 
-    event_stream(exchange, source, headers)         events of any kind
+    event_stream(exchange, source, headers)      events of any kind
     chat_stream(context, batches, encoder)       the events of a chat
     enable_queue_status(admitted)                before either: `queue_status` events, if the request wants them
 
