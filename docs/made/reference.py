@@ -157,7 +157,9 @@ def _media(content: dict[str, Any]) -> str:
     """Media types, those of one schema together."""
     by_words: dict[str, list[str]] = {}
     for media, value in content.items():
-        if value["schema"]:  # FastAPI documents JSON of any shape beside what a route says
+        if media == "text/event-stream":
+            by_words.setdefault("events", []).append(f"`{media}`")
+        elif value["schema"]:  # FastAPI documents JSON of any shape beside what a route says
             by_words.setdefault(schemas.words(value["schema"]), []).append(f"`{media}`")
     return "; ".join(f"{', '.join(media)}: {words}" for words, media in by_words.items())
 
