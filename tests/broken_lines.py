@@ -192,7 +192,10 @@ class Recorded:
         self._seconds = {(case.get("classname"), case.get("name")): float(case.get("time", 1)) for case in cases}
 
     def tests_of(self, way: Break, most: int, seconds: float) -> list[str]:
-        """Tests that touched the line: one of each file before the second of any, the cheapest first."""
+        """Tests that touched the line, the cheapest first: one of each file before the second of any.
+
+        Files that name the line's module, which test it directly, may have ten before the second of another.
+        """
         file = next((file for file in self._data.measured_files() if file.endswith(f"/{way.file}")), "")
         contexts = self._data.contexts_by_lineno(file)
         touched = [context for line in range(way.line, way.last_line + 1) for context in contexts.get(line, [])]
@@ -205,9 +208,16 @@ class Recorded:
         by_file: dict[str, list[str]] = defaultdict(list)
         for test in sorted({context.split("|")[0] for context in touched if context}, key=self._seconds_of):
             by_file[test.split("::")[0]].append(test)
-        own = f"tests/{way.file.split('/')[0]}/".replace("deployments", "api")
-        ranks = {test: rank for tests in by_file.values() for rank, test in enumerate(tests)}
-        ordered = sorted(ranks, key=lambda test: (ranks[test], not test.startswith(own), self._seconds_of(test)))
+        module = way.file.removesuffix(".py").replace("/", ".")
+        direct = {name for name in by_file if module in (ROOT / name).read_text()}
+        ranks = {
+            test: rank // 10 if name in direct else rank
+            for name, tests in by_file.items()
+            for rank, test in enumerate(tests)
+        }
+        ordered = sorted(
+            ranks, key=lambda test: (ranks[test], test.split("::")[0] not in direct, self._seconds_of(test))
+        )
         ends = accumulate(self._seconds_of(test) for test in ordered)
         return [test for test, end in zip(ordered[:most], ends, strict=False) if end <= seconds]
 

@@ -195,9 +195,6 @@ async def test_409_a_second_put(api: Api, tmp_path: Path) -> None:
     assert [path.read_bytes() for path in stored(tmp_path)] == [SOUND]
 
 
-# --- transcriptions of uploaded recordings ----------------------------------------------------------------------------
-
-
 async def test_what_was_uploaded_cannot_be_downloaded(api: Api) -> None:
     ticket = await ticket_of(api)
     await put(api, ticket)

@@ -9,8 +9,8 @@ import asyncio
 import io
 import json
 import wave
+from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any, cast
 
@@ -22,19 +22,17 @@ from audio.sandbox import NotAudio, QueueFull, SharesExhausted, Sound, TooLong
 from autoscaling.engine import CallContext
 from concurrency.background import BACKGROUND_TASKS
 from contract.access import Scope
-from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR, ApiError
+from contract.errors import BUSY, ENGINE_FAILED, UPSTREAM_ERROR
 from contract.limits import BODIES_OF_KEY_BYTES, REQUESTS_PER_STREAM
 from contract.speech import verdict as contract_verdict
 from contract.speech.request import SpeechRequest
 from contract.speech.verdict import VERDICT_PASSAGE_CHARS
 from contract.telemetry import VERDICTS
-from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
 from deployments.ingress.context import Exchange, RequestContext
 from deployments.ingress.flows import speech, verdicts
 from tests.api.conftest import Api, events, refused
 from tests.api.designs import designer, made
-from tests.api.engines import Acting, LocalEngine
-from tests.catalogs import transcribers
+from tests.api.recognizers import recognizing
 from tests.waiting import ManualClock, until
 from text.spoken import Comparison, compare
 
@@ -50,51 +48,23 @@ def _good_recognizer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract_verdict, "measured", lambda: {"obedient": {"obedient": {"en": good}}})
 
 
-@dataclass
-class Recognizer:
-    """Transcribers that a script answers for: one text or error for each sound, the last one for ever.
-
-    With the text as a hint they give the same again, or `hinted`.
-    """
-
-    engine: LocalEngine
-    script: list[str | ApiError]
-    hinted: str = ""
-    piece_s: float = 1.0
-    jobs: list[TranscriptionJob] = field(default_factory=list)
-    hints: list[TranscriptionJob] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.engine.adapter = self.adapter = Acting(answer=self.answer)
-        if isinstance(error := self.script[0], ApiError) and error.fault is ENGINE_FAILED:
-            self.engine.handle.sleep()
-            self.engine.watch.failed.set()
-
-    def answer(self, job: TranscriptionJob) -> list[TranscriptUpdate | None]:
-        (self.jobs if job.prompt is None else self.hints).append(job)
-        if job.prompt is None:
-            self.text = self.script.pop(0) if len(self.script) > 1 else self.script[0]
-        if isinstance(self.text, ApiError):
-            raise self.text
-        text = self.hinted if job.prompt and self.hinted else self.text
-        pieces, each_s = [part for part in text.split("|") if part], self.piece_s
-        segments = tuple(Segment(piece, n * each_s, (n + 1) * each_s) for n, piece in enumerate(pieces))
-        return [None, TranscriptUpdate(1.0), TranscriptUpdate(1.0, 1.0, job.language, segments)]
-
-
-def recognizing(api: Api, *script: str | ApiError, **serving: Any) -> Recognizer:
-    model = transcribers()["voxtral-mini-transcribe"]
-    model = model.model_copy(update={"serving": model.setup.model_copy(update=serving)})
-    recognizer = Recognizer(LocalEngine(model), list(script))
-    api.replace_engines(recognizer.engine, *(model.deployment for model in api.service.catalog.transcription.values()))
-    return recognizer
-
-
 async def speak(
     api: Api, verify: Any = "report", text: str = TEXT, key: str | None = None, **fields: Any
 ) -> httpx.Response:
     body = {"input": text, "language": "en", "provider": "supertonic", **fields}
     return await api.send("POST", "/v1/audio/speech", key, json=body | ({"verify": verify} if verify else {}))
+
+
+def before_speech(api: Api, monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
+    """Does this before each call of the speech engine."""
+    speaker = api.engine("speech-supertonic-3")
+    whole = speaker.call
+
+    async def call(method: Any, job: Any, *, context: CallContext) -> Any:
+        do()
+        return await whole(method, job, context=context)
+
+    monkeypatch.setattr(speaker, "call", call)
 
 
 async def fetch(api: Api, reply: httpx.Response, key: str | None = None) -> httpx.Response:
@@ -265,29 +235,25 @@ async def test_no_attempt_begins_after_a_minute(
     api: Api, monkeypatch: pytest.MonkeyPatch, spoken_s: int, attempts: str
 ) -> None:
     recognizing(api, *WRONG)
-    clock, speaker = ManualClock(), api.engine("speech-supertonic-3")
+    clock = ManualClock()
     monkeypatch.setattr("deployments.ingress.flows.verdicts.time", clock)
-    whole = speaker.call
 
-    async def takes_long(method: Any, job: Any, *, context: CallContext) -> Any:
+    def takes_long() -> None:
         clock.now_s += spoken_s
-        return await whole(method, job, context=context)
 
-    monkeypatch.setattr(speaker, "call", takes_long)
+    before_speech(api, monkeypatch, takes_long)
     assert (await speak(api, "retry")).headers["x-voice-attempts"] == attempts
 
 
 async def test_an_attempt_that_fails_leaves_those_before(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     recognizing(api, WRONG[1])
-    speaker, errors = api.engine("speech-supertonic-3"), [UPSTREAM_ERROR(), None]
-    whole = speaker.call
+    errors = [UPSTREAM_ERROR(), None]
 
-    async def fails_later(method: Any, job: Any, *, context: CallContext) -> Any:
+    def fails_later() -> None:
         if error := errors.pop():
             raise error
-        return await whole(method, job, context=context)
 
-    monkeypatch.setattr(speaker, "call", fails_later)
+    before_speech(api, monkeypatch, fails_later)
     reply = await speak(api, "retry")
     assert (reply.status_code, reply.headers["x-voice-attempts"], errors) == (200, "1", [])
 

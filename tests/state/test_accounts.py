@@ -223,10 +223,7 @@ def test_every_replica_knows_what_became_of_a_key_within_five_seconds(database_u
         runner.run(migrate(database_url))
         database = runner.run(VirtualTime.over(database_url, 0)).database
         runner.run(make_key(database))
-        run_state_machine_as_test(
-            lambda: Keys(runner, database),
-            settings=histories(50, steps=40),
-        )
+        run_state_machine_as_test(lambda: Keys(runner, database), settings=histories(50, steps=40))
         runner.run(database.close())
 
 
