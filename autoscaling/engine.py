@@ -42,7 +42,8 @@ class Timings:
 
     Attributes:
         waited_behind: calls that waited already when one of this request came to wait; the most of them.
-        has_begun: whether the last call has gone out to a replica.
+        was_sent: whether the last call has gone out to a replica, as the router says (`on_send_request`, through
+            `views.SENT`). A call that was sent is billed if its client leaves (`RequestContext.bill`).
         stages: stages that the request has entered, if they are recorded; the first is there from the beginning.
         spans: of these stages, where they are recorded.
         watch: receiver of reports on the wait.
@@ -52,7 +53,7 @@ class Timings:
     load: float = 0.0
     engine: float = 0.0
     waited_behind: int = 0
-    has_begun: bool = False
+    was_sent: bool = False
     stages: list[StageEntry] | None = None
     spans: StageSpans | None = None
     watch: WaitWatch | None = None
@@ -86,7 +87,7 @@ class Timings:
         started, queued, before = time.perf_counter(), self.queue, self.engine
 
         def sent() -> None:
-            self.has_begun = True
+            self.was_sent = True
             self.queue = queued + time.perf_counter() - started
             self.enter(Stage.ENGINE)
 

@@ -122,9 +122,10 @@ class Gate:
         self.waker.warm()
 
     async def call(self, method: Callable[[Any, J], Awaitable[R]], job: J, *, context: CallContext) -> R:
-        """The answer to `job` by `method` of the capability's protocol. Raises ApiError only."""
+        """The answer to `job` by the method of the replica with the name of `method`. Raises ApiError only."""
         slot, left_s = await self._take_slot(context)
         try:
+            # A call is one step of its deadline, which is closed after it.
             with context.timings.measured() as (send, _), closing(Deadline(left_s)) as deadline, deadline:
                 answer: R = await send(self._method(method.__name__).remote, job, *context.carried)
                 return answer
@@ -139,7 +140,7 @@ class Gate:
         """The items of the answer; the deadline holds for each. Leaving the iteration cancels the work."""
         began = time.perf_counter()
         slot, left_s = await self._take_slot(context)
-        has_begun = False
+        has_item = False
         try:
             with context.timings.measured() as (send, count), closing(Deadline(left_s)) as deadline:
                 response = send(self._stream_method(method.__name__).remote, job, *context.carried)
@@ -150,8 +151,8 @@ class Gate:
                         if item is None:  # which no protocol has among its items
                             return
                         count()
-                        if not has_begun:
-                            has_begun, deadline.seconds = True, self.serving.deadline_s
+                        if not has_item:
+                            has_item, deadline.seconds = True, self.serving.deadline_s
                             self._metrics.observe(FIRST_OUTPUT, self._labels, time.perf_counter() - began)
                             self.queue.begin(slot)
                         yield item
@@ -175,7 +176,7 @@ class Gate:
         Raises BUSY, UPSTREAM_TIMEOUT, and what `_enter` raises.
         """
         owner, timings = context.owner, context.timings
-        started, loaded, timings.has_begun = time.perf_counter(), timings.load, False
+        started, loaded, timings.was_sent = time.perf_counter(), timings.load, False
         timings.enter(Stage.QUEUE, self.name)
         try:
             slot = self.queue.try_enter(owner) if self.running() else None

@@ -18,10 +18,10 @@ class QueueTimeout(Exception):
 
 
 class _WaitingCall:
-    """One call that waits. `name` distinguishes it from others."""
+    """One call that waits. `watch` gets reports of its wait, if there is one."""
 
-    def __init__(self, within_s: float, name: object) -> None:
-        self.name = name
+    def __init__(self, within_s: float, watch: object) -> None:
+        self.watch = watch
         self.slot: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
         self.deadline = asyncio.timeout(within_s)
         self.eviction = asyncio.timeout(None)
@@ -46,15 +46,15 @@ class SlotQueue(SlotScheduler[_WaitingCall]):
         ready: Callable[[], Awaitable[None]],
         within_s: float,
         waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
-        name: object = None,
+        watch: object = None,
     ) -> Slot:
         """Returns with a slot, which `leave` gives back.
 
         `ready` is awaited while the call counts as waiting: until an engine has started, say. From then on the turn
-        must come in `within_s`; `waiting` is entered if it has to come. `name` identifies the call in `line`.
+        must come in `within_s`; `waiting` is entered if it has to come. `watch` identifies the call in `line`.
         Raises QueueFull, QueueTimeout, and what `ready` raises.
         """
-        entry = _WaitingCall(within_s, name)
+        entry = _WaitingCall(within_s, watch)
         if evicted := self.join(owner, entry):
             evicted.evict()
         try:

@@ -58,7 +58,7 @@ def queues_when_cold(serving: Serving) -> bool:
 def places(serving: Serving, slots: int) -> int:
     """Calls that may be at work or on their way there.
 
-    Where Serve's router refuses, it is the one who does, exactly, over all ingress replicas.
+    With `when_busy = "refuse"` Serve's router refuses, exactly, over all ingress replicas. So more pass here.
     """
     return slots + (serving.max_queued if serving.when_busy == "refuse" else 0)
 
@@ -121,7 +121,7 @@ class SlotScheduler(Generic[T]):
         return self._at_work.total
 
     def try_enter(self, owner: Hashable) -> Slot | None:
-        """A slot, which `release` gives back, for a call that need not wait; None where there is none."""
+        """A slot, which `leave` gives back, for a call that need not wait; None where there is none."""
         if self._ready or not (may_work := self._admission(self._slots(), self._at_work)) or not may_work(owner):
             return None
         self._ready.note(owner)

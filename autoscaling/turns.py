@@ -24,7 +24,7 @@ DRAWS = 6000
 class Newcomer(NamedTuple):
     """A call that would come now."""
 
-    name: object
+    watch: object
 
 
 NEW_CALL = Newcomer(None)
@@ -51,7 +51,7 @@ class Line:
 class Grant(NamedTuple):
     """A call that waits, and how many others end before it begins."""
 
-    name: object
+    watch: object
     after: int
 
 
@@ -86,7 +86,7 @@ def turns(line: Line, service_s: float, lead_s: float = 0.0) -> list[Grant]:
         owner_next = queue.next(at_work, may_work) if may_work else None
         if owner_next is not None:
             if (call := queue.pop(owner_next)) is not NEW_CALL:
-                order.append(Grant(call.name, ended))
+                order.append(Grant(call.watch, ended))
             at_work.take(owner_next)
             working.append(owner_next)
         elif working:

@@ -192,14 +192,14 @@ class Forecast:
             return
         self._at_s = now_s
         line, load_left_s, durations = self._calls.line(self._slots()), self._load_left_s(), self.durations
-        if watch and all(call.name is not watch for call in line.queue):
+        if watch and all(call.watch is not watch for call in line.queue):
             line.queue.add(watch.owner, Newcomer(watch))
         worked_s = [] if load_left_s else [spent_s for _, spent_s in line.working]
         service_s = 0.0 if self._service.is_empty else self._service.mean()
         order = turns(line, service_s, load_left_s(0.5) if load_left_s else 0.0)
         times = begins(order, worked_s, **durations, load_left_s=load_left_s, draw=self._draw)
         waits = [self._wait(place, turn, times, load_left_s is not None) for place, turn in enumerate(order)]
-        self.waits = {turn.name: wait for turn, wait in zip(order, waits, strict=True) if turn.name}
+        self.waits = {turn.watch: wait for turn, wait in zip(order, waits, strict=True) if turn.watch}
         self._last = next(reversed(waits), None)
 
     def _wait(self, place: int, turn: Grant, times: Sequence[Sequence[float]], is_cold: bool) -> Wait:

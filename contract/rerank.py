@@ -86,7 +86,7 @@ class Ranking:
 
 
 class RerankEngine(Protocol):
-    """A reranker: an adapter in `models`, its replica, or the gate before it."""
+    """A reranker: an adapter in `models`, or its replica. A gate is given its methods."""
 
     async def rerank(self, job: RerankJob) -> Ranking:
         """Returns one score per document, in order; higher is more relevant."""

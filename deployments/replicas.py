@@ -172,7 +172,10 @@ def _stream(method: Callable[..., Any], through: Callable[[Items], Items] = lamb
 
 
 async def joined(source: AsyncGenerator[ChatBatch, None]) -> AsyncGenerator[ChatBatch, None]:
-    """The batches of `source`, at most MOST_JOINED as one. The first waits for no other: headers are made of it."""
+    """The batches of `source`, at most MOST_JOINED as one. The first waits for no other: headers are made of it.
+
+    Those come together that are ready while one is on its way to the ingress.
+    """
     ready: list[ChatBatch] = []
     has_news, has_space = asyncio.Event(), asyncio.Event()
 

@@ -95,7 +95,7 @@ class Measurement(Frozen):
 
 
 class DecisionEngine(Protocol):
-    """A decision scorer: an adapter in `models.decisions`, its replica, or the gate before it."""
+    """A decision scorer: an adapter in `models.decisions`, or its replica. A gate is given its methods."""
 
     async def decide(self, job: DecisionJob) -> Readings:
         """Returns a reading for each question, in order. Raises RUNTIME_UNAVAILABLE before the runtime is measured."""

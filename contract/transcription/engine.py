@@ -117,7 +117,7 @@ class TranscriptUpdate:
 
 
 class TranscriptionEngine(Protocol):
-    """A transcriber: an adapter in `models.transcription`, its replica, or the gate before it."""
+    """A transcriber: an adapter in `models.transcription`, or its replica. A gate is given its methods."""
 
     def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
         """Yields the transcript as it grows; leaving the iteration frees the engine.

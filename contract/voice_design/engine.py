@@ -80,7 +80,7 @@ class DesignResult(VoiceMeasurement):
 
 
 class VoiceDesignEngine(Protocol):
-    """A designer of voices: an adapter in `models.voice_design`, its replica, or the gate before it."""
+    """A designer of voices: an adapter in `models.voice_design`, or its replica. A gate is given its methods."""
 
     async def design(self, job: DesignJob) -> DesignResult:
         """Returns the voice. Raises UPSTREAM_ERROR if no attempt produced one."""

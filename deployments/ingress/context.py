@@ -86,7 +86,7 @@ class Service:
         return self.catalog.spoken_languages
 
     def engine(self, model: Model) -> Engine:
-        """The engine that runs `model`."""
+        """The engine that runs `model`: an `autoscaling.gate.Gate`, of which tests have others."""
         return self.engines[model.deployment]
 
 
@@ -105,7 +105,7 @@ class Exchange:
         model: the first one that was picked or billed.
         fault: fault with which the request has failed, also after its status had gone out.
         names: its ids elsewhere, if a client or this process traces or reports it.
-        bills: its reservations, for what was used.
+        reservations: for its calls of engines, with what they have used.
     """
 
     service: Service
@@ -121,7 +121,7 @@ class Exchange:
     fault: Fault | None = None
     names: RequestNames | None = None
     caller: Caller | None = None
-    bills: list[Reservation] = field(default_factory=list)
+    reservations: list[Reservation] = field(default_factory=list)
 
     def begin_call(self, holder: Holder) -> None:
         """Counts the request among those of `holder` until it is over. Raises TOO_MUCH_AT_ONCE."""
@@ -222,7 +222,8 @@ class RequestContext:
         Leaving the block settles what `progress` last said: also when the client went away, and when this server has to
         stop. A client that went away before anything was counted pays what the engine had `begun`, if the call had gone
         out to it. What fails by our fault before it is settled costs nothing, except what a time limit took from a
-        stream. So a whole answer is settled last: a flow that asks for one is given `render`, which makes the reply.
+        stream, or from an answer that was counted. So a whole answer is settled last: a flow that asks for one is given
+        `render`, which makes the reply.
 
         Raises ORG_SPEND_LIMIT or USER_SPEND_LIMIT, STATE_UNAVAILABLE.
         """
@@ -234,13 +235,13 @@ class RequestContext:
             self.caller, line=model.billing_key, model=model.id, estimate_micro_eur=cost, request_id=request_id
         )
         reservation.waited_s = self.timings.waited
-        self.exchange.bills.append(reservation)
+        self.exchange.reservations.append(reservation)
         return OpenBill(
             reservation,
             model,
             cost,
             unit,
             state.accounts.current,
-            lambda: begun() if self.timings.has_begun else {},
+            lambda: begun() if self.timings.was_sent else {},
             is_stream=is_stream,
         )

@@ -191,12 +191,12 @@ class DraftWorker:
             verifier = verifier_for(listeners, self._engines, model.runtime, SpeechJob(job.text, job.language))
             return await verified_design(engine, job, context, verifier)
         except ApiError:
-            timings.has_begun = False
+            timings.was_sent = False
             raise
 
     async def _settle_discarded(self, draft: Draft, timings: Timings) -> None:
         """Bills the work that a designer had begun to the caller that discards the draft."""
-        spent_ms = math.ceil(timings.engine * 1000) if timings.has_begun else 0
+        spent_ms = math.ceil(timings.engine * 1000) if timings.was_sent else 0
         cost = self._catalog.voice_design[draft.model].cost_micro_eur(synthesis_ms=spent_ms)
         await self._state.drafts.settle_discarded(draft, cost, spent_ms)
 

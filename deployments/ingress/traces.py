@@ -90,7 +90,7 @@ def remember(exchange: Exchange, scope: Scope, status: int, outcome: Outcome) ->
             outcome,
             exchange.fault.code if exchange.fault else None,
             exchange.timings,
-            exchange.bills,
+            exchange.reservations,
             time.perf_counter() - exchange.started_s,
             time.time(),
         )
@@ -153,11 +153,11 @@ def _generation(exchange: Exchange, about: dict[str, Any]) -> Iterator[tuple[str
     elif about["parlance.outcome"] == Outcome.LEFT:
         yield "error.type", CANCELLED
     used: dict[str, int] = {}
-    for bill in exchange.bills:
+    for bill in exchange.reservations:
         for unit, amount in (bill.used.quantities or {}).items():
             used[unit] = used.get(unit, 0) + amount
     if used:
-        yield "gen_ai.response.model", exchange.bills[0].entry.model
+        yield "gen_ai.response.model", exchange.reservations[0].entry.model
     for unit, amount in used.items():
         cached = used.get("cached_input_tokens", 0) if unit == "input_tokens" else 0
         yield USAGE.get(unit, f"{USAGE_PREFIX}{unit}"), amount + cached

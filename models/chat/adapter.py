@@ -180,7 +180,10 @@ class VllmChat(adapter.EngineAdapter, ChatEngine):
         start: Callable[[], Awaitable[AsyncGenerator[ChatBatch, None]]],
         request: ChatRequest | CompletionRequest,
     ) -> AsyncGenerator[ChatBatch, None]:
-        """The batches that `start` gives, no faster than MAX_BATCHES_PER_S; what is ready meanwhile joins the next."""
+        """The batches that `start` gives, no faster than MAX_BATCHES_PER_S.
+
+        vLLM joins tokens that are ready meanwhile to the next one.
+        """
         from models.chat.errors import error_of
 
         try:

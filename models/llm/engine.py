@@ -1,4 +1,4 @@
-"""From a spec to a running engine: arguments, threads, environment, and the choice between thread and process.
+"""From a spec to a running AsyncLLM: arguments, threads, environment, and the choice between thread and process.
 
 vLLM and OpenMP read the environment once, when they are imported, so `prepare_environment` comes before any import.
 """

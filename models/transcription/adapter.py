@@ -63,7 +63,10 @@ class TranscriptionAdapter(TranscriptionEngine):
 
     @property
     def active_s(self) -> float:
-        """The time that the engine says; but now while a file is decoded, which has a time limit of its own."""
+        """As the base beside this one, ThreadedAdapter or EngineAdapter, has it.
+
+        While a file is decoded, which has a time limit of its own, it is now.
+        """
         return time.monotonic() if self._decoding else super().active_s  # type: ignore[misc]
 
     @abstractmethod

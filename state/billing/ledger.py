@@ -1,9 +1,9 @@
 """Spend limits that hold: reserve before an engine is called, settle from what it counted.
 
-    async with await ledger.reserve(caller, line="chat:x", model="x", estimate_micro_eur=40, request_id=...) as hold:
-        hold.note(31, quantity=190, unit="tokens")          a stream, as it goes
-        await hold.top_up(25)                               once that exceeds what is reserved
-        await hold.settle(52, quantity=310, unit="tokens")  once; a block left without it voids
+    hold = await ledger.reserve(caller, line="chat:x", model="x", estimate_micro_eur=40, request_id=...)
+    hold.note(31, quantity=190, unit="tokens")              a stream, as it goes
+    await hold.top_up(25)                                   once that exceeds what is reserved
+    await hold.settle(52, quantity=310, unit="tokens")      once, or `void`; `OpenBill` does all of this
 
 Callers without a limit hold nothing; their usage line is written all the same. What a stream has noted is recorded
 every second (`mark`). If its process dies, another one bills that (`reap`); if it must end, it does (`settle_open`).
@@ -122,7 +122,7 @@ class Ledger:
             await self.void(hold)
 
     async def mark(self) -> None:
-        """Records what the streams of this process have used since the last time.
+        """Records what the streams of this process have used since the last time; `State` calls it each MARK_S.
 
         Callers without a limit get their row here, so that a request that is done within MARK_S costs none.
         """

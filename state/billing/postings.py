@@ -1,4 +1,4 @@
-"""Money as SQL: every change of a budget is one of these transactions.
+"""Money as SQL: every change of a budget is one of these transactions, or of `upkeep.py` (mark, recover).
 
     reserve --> held --> settle --> settled, one usage line
                  | ^
@@ -7,7 +7,7 @@
                  '----> void
 
 A purse (`purse.py`) is held, too, and pays for requests without a row: their costs (settle), or the row that they get
-after a while (mark). What becomes of the rows of dead processes is in `upkeep.py`.
+after a while (mark).
 
 The rowcount of one conditional update decides who moves a row out of `held`, so each reservation ends once. Rows are
 always locked in the order reservations by id, organisation, users, so transactions cannot deadlock; budgets come last,

@@ -43,7 +43,7 @@ UNUSED_TURNS = 5
 MAX_TURNS = LEASE_S
 """Turns after which each is closed: what a bug may have lost of it is free again then."""
 
-Owner = tuple[int, int | None]
+Payer = tuple[int, int | None]
 """Organisation and user."""
 
 
@@ -60,7 +60,7 @@ class Purse:
         turns, unused: number of times that it was looked after, in all and since it was last used.
     """
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Payer) -> None:
         # Behind all other ids: rows are locked in this order.
         self.entry = Entry(f"{PURSE}-{uuid.uuid4().hex}", *owner, "", PURSE, PURSE, PURSE)
         self.is_open = self.is_gone = False
@@ -103,7 +103,7 @@ class Purses:
         self._database = database
         self._spawn = spawn
         self._leave = leave
-        self._purses: dict[Owner, Purse] = {}
+        self._purses: dict[Payer, Purse] = {}
         self._closing: dict[asyncio.Task[None], int] = {}
 
     @property
@@ -111,7 +111,7 @@ class Purses:
         """Ids of the rows of open ones."""
         return {purse.entry.id for purse in self._purses.values() if purse.is_open}
 
-    def has_any(self, owner: Owner) -> bool:
+    def has_any(self, owner: Payer) -> bool:
         """Says if money is free."""
         purse = self._purses.get(owner)
         return purse is not None and purse.free_micro_eur > 0 and not purse.is_gone
@@ -121,7 +121,7 @@ class Purses:
         for purse in self._purses.values():
             purse.is_gone |= purse.entry.id == purse_id
 
-    async def take(self, owner: Owner, micro_eur: int) -> Purse | None:
+    async def take(self, owner: Payer, micro_eur: int) -> Purse | None:
         """The purse that has given that amount; None where it does not fit into one. Raises STATE_UNAVAILABLE."""
         while True:
             purse = self._purses.get(owner)
@@ -164,7 +164,7 @@ class Purses:
         while tasks := {task for org_id, _ in list(self._purses) for task in self.empty(org_id)} | self._closing.keys():
             await asyncio.wait(tasks)
 
-    def _start_closing(self, owner: Owner, purse: Purse) -> asyncio.Task[None]:
+    def _start_closing(self, owner: Payer, purse: Purse) -> asyncio.Task[None]:
         fresh = self._purses[owner] = Purse(owner)
         fresh.most_micro_eur = purse.most_micro_eur
         closing = self._spawn(self._close(purse))

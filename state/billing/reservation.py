@@ -67,9 +67,9 @@ class Reservation:
     """Money held for one billed request. The first of `settle` and `void` wins; later calls change nothing.
 
     Args:
-        top_up: holds that many micro-EUR more; False where it has ended. Raises OverLimit.
-        settle: posts its bill; gives what was charged.
-        void: releases what it holds in a row; is done, with 0, once it has.
+        top_up: holds that many micro-EUR more; False where it has ended. Raises OverLimit. `Ledger._top_up`.
+        settle: posts its bill; gives what was charged. `Ledger._settle`.
+        void: releases what it holds in a row; is done, with 0, once it has. `Ledger.void`.
 
     Attributes:
         held_micro_eur: 0 for callers without a limit.
@@ -171,12 +171,13 @@ class Reservation:
             self.used = used
             took_ms = round(1000 * (time.monotonic() - self._opened_s))
             waited_ms = min(took_ms, round(1000 * self.waited_s()))
-            bill = Bill(self.entry, used, took_ms, waited_ms, self.may_have_row, *self._covered(used.cost_micro_eur))
+            paid = self._pay_from_purse(used.cost_micro_eur)
+            bill = Bill(self.entry, used, took_ms, waited_ms, self.may_have_row, *paid)
             self.end = self._settle(bill)
         return await asyncio.shield(self.end)
 
-    def _covered(self, cost_micro_eur: int) -> tuple[str | None, int]:
-        """The purse that may pay, and what it holds for this."""
+    def _pay_from_purse(self, cost_micro_eur: int) -> tuple[str | None, int]:
+        """The id of the purse that pays, and how many micro-EUR; None where no purse has the money."""
         if self.purse is None:
             return None, 0
         if self.funds is Funds.PURSE:
@@ -193,12 +194,6 @@ class Reservation:
                 self.move(Step.FREE)
         await asyncio.shield(self.end)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.void()
-
 
 class OpenBill:
     """The bill of one request while it grows, in the units of its model. Leaving it as a context manager settles.
@@ -206,7 +201,8 @@ class OpenBill:
     `RequestContext.bill` makes it; flows report by `progress` what was made so far.
 
     Args:
-        current: the record of a caller's key now. Raises INVALID_API_KEY where it was revoked, EXPIRED_API_KEY.
+        current: `Accounts.current`, the record of a caller's key now. Raises INVALID_API_KEY where it was revoked,
+            EXPIRED_API_KEY.
         begun: returns the debt of a client that leaves after the engine has begun and before anything was counted.
         is_stream: whether the client gets the answer while it is made.
     """

@@ -302,9 +302,10 @@ async def test_a_micro_eur_that_is_left_counts_tokens_and_what_is_held_for_other
     refused(reply, 402, "org_spend_limit")
     await api.limit(1)
     caller = await api.state.accounts.authenticate(f"Bearer {await api.key(Scope.CHAT)}")
-    async with await api.state.ledger.reserve(caller, line="chat:x", model="x", estimate_micro_eur=1, request_id="r"):
-        key = await api.key(Scope.CHAT)
-        assert (await api.send("POST", "/v1/tokenize", key, json=BODIES["/tokenize"])).status_code == 402
+    hold = await api.state.ledger.reserve(caller, line="chat:x", model="x", estimate_micro_eur=1, request_id="r")
+    key = await api.key(Scope.CHAT)
+    assert (await api.send("POST", "/v1/tokenize", key, json=BODIES["/tokenize"])).status_code == 402
+    await hold.void()
     assert (await api.send("POST", "/v1/tokenize", key, json=BODIES["/tokenize"])).status_code == 200
 
 

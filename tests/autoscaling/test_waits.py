@@ -52,7 +52,7 @@ class Room:
     def places(self, *, with_arrivals: bool = False) -> dict[object, int]:
         line = self.queue.line(self.slots)
         service_s = 1.0 if with_arrivals else 0.0
-        return {grant.name: place for place, grant in enumerate(turns(line, service_s), 1)}
+        return {grant.watch: place for place, grant in enumerate(turns(line, service_s), 1)}
 
     async def end(self) -> None:
         for task in self.tasks:
@@ -63,7 +63,7 @@ class Room:
         async def ready() -> None:
             """The engine runs."""
 
-        slot = self.queue.try_enter(owner) or await self.queue.enter(owner, ready, 10_000, name=number)
+        slot = self.queue.try_enter(owner) or await self.queue.enter(owner, ready, 10_000, watch=number)
         self.begun.append(number)
         self.working.append(slot)
 

@@ -93,7 +93,7 @@ class Process(Replica):
         self.worker = DraftWorker(CATALOG, {MODEL.deployment: self}, self)  # type: ignore[dict-item,arg-type]
 
     async def design(self, job: DesignJob, timings: Any) -> DesignResult:
-        timings.has_begun, timings.engine = True, 0.5
+        timings.was_sent, timings.engine = True, 0.5
         row = self.machine.row_of(job.seed)
         others = [each for process in self.machine.alive for each in process.designs if each.job.seed == job.seed]
         others = [each for each in others if not each.outcome.done() and each.worker != row.worker]

@@ -115,17 +115,6 @@ async def test_no_request_id_escapes_its_bill(database: Database, limit: int | N
         assert await money(database, caller) == (spent, 0), request_id
 
 
-async def test_leaving_the_block_by_an_error_voids(database: Database) -> None:
-    caller, ledger = await make_caller(database, 100), Ledger(database)
-    with pytest.raises(ZeroDivisionError):
-        async with await reserve(ledger, caller, 100):
-            raise ZeroDivisionError
-    assert await money(database, caller) == (0, 0)
-    async with await reserve(ledger, caller, 100) as hold:
-        await hold.settle(99, 1, "tokens")
-    assert await money(database, caller) == (99, 0)
-
-
 @pytest.mark.parametrize("is_marked", [False, True], ids=["no row yet", "a row that holds nothing"])
 @pytest.mark.usefixtures("marks_at_once")
 async def test_a_limit_that_is_set_holds_for_what_was_begun_without_one(database: Database, is_marked: bool) -> None:

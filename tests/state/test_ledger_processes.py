@@ -80,7 +80,7 @@ class Process(Replica):
         self.ledger = Ledger(self)
 
     @property
-    def purses(self) -> dict[purse.Owner, purse.Purse]:
+    def purses(self) -> dict[purse.Payer, purse.Purse]:
         return self.ledger._purses._purses
 
 

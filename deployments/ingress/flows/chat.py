@@ -77,7 +77,7 @@ async def _answered(
         return await engine.call(method, job, context=context.call)
     except (asyncio.CancelledError, ApiError) as error:
         is_work_lost = not isinstance(error, ApiError) or error.fault is UPSTREAM_TIMEOUT
-        if is_work_lost and context.timings.has_begun:
+        if is_work_lost and context.timings.was_sent:
             service.recent_disconnects.put(org_id, True, time.monotonic())
         raise
 
@@ -103,7 +103,10 @@ async def _counted(
 async def streamed(
     context: RequestContext, model: ChatModel, job: J, method: Callable[[Any, J], AsyncIterator[ChatBatch]]
 ) -> AsyncGenerator[ChatBatch, None]:
-    """Yields the answer of `method` to `job`, batch by batch. A client that leaves early pays for what was made."""
+    """Yields the answer of `method` to `job`, batch by batch. A client that leaves early pays for what was made.
+
+    The bill is settled as this generator ends, before the caller sends its last event.
+    """
     first_slice = min(STREAM_SLICE_OUTPUT_TOKENS, job.most_output_tokens(model))
     async with (
         context.service.state.rates.stream(context.caller),

@@ -81,8 +81,9 @@ def prepare(context: RequestContext, request: TranscriptionRequest) -> Transcrip
 async def transcribe(
     context: RequestContext, plan: TranscriptionPlan, file: bytes | None, answer: TranscriptionAnswer
 ) -> AsyncIterator[AsyncGenerator[str, None]]:
-    """Text as it is transcribed, written into `answer`; without a `file` it is the one that was uploaded.
+    """Text as it is transcribed, written into `answer`, which is whole once all of it was taken.
 
+    Without a `file` it is the one that was uploaded.
     The end of the block is billed, so what fails in it is not. A client that leaves early pays for what was transcribed
     until then. So does one with a stream that a time limit ends: it has the text, and chose how long the recording is.
     Raises the errors of a transcription.
@@ -254,7 +255,7 @@ class Formatting:
     def _waive_charge(self) -> None:
         """Has nothing charged for pieces that are cancelled from here on, though an engine has begun them."""
         for timings in self._timings:
-            timings.has_begun = False
+            timings.was_sent = False
 
     async def __aenter__(self) -> Self:
         return self

@@ -2,7 +2,8 @@
 
 A route says what it needs by a dependency: `Depends(admit(Scope.CHAT))`, or `Depends(admit(None))` where any valid key
 will do. The dependency hangs on the route itself, never on a path, so no trick with Host or path can pass it; a route
-without one stops the start (`app.check_routes`).
+without one stops the start (`app.check_routes`). Routes without parameters are admitted by `middleware.FastRoutes`, the
+others by FastAPI.
 """
 
 from __future__ import annotations

@@ -162,6 +162,7 @@ class ExchangeMiddleware:
 class FastRoutes:
     """Serves the routes that need of FastAPI nothing but an admission, without its way to them, which costs as much.
 
+    It calls their admission itself (`app.fast_routes` makes the table).
     Whatever the table lacks takes the long way: other methods and paths, and routes with parameters. Both ways give the
     same answers (`tests/api/test_matrix.py`).
 

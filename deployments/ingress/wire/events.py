@@ -135,10 +135,10 @@ async def _body(
     except StopAsyncIteration:
         pass
     except Exception as error:
-        fault = error if isinstance(error, ApiError) else INTERNAL_ERROR()
-        exchange.fault = fault.fault
-        yield stream_format.failed(fault)
-        if fault is not error:
+        refusal = error if isinstance(error, ApiError) else INTERNAL_ERROR()
+        exchange.fault = refusal.fault
+        yield stream_format.failed(refusal)
+        if refusal is not error:
             raise
     finally:
         first.cancel()  # a running generator cannot be closed
@@ -209,7 +209,10 @@ async def chat_stream(
 async def _events(
     context: RequestContext, batches: AsyncGenerator[ChatBatch, None], encoder: ChunkEncoder, headers: dict[str, str]
 ) -> AsyncGenerator[bytes, None]:
-    """Yields what is sent; `headers` are complete when the first event is, which they are sent with."""
+    """Yields what is sent; `headers` are complete when the first event is, which they are sent with.
+
+    The end comes after `batches` is closed, which settles the bill (`flows.chat.streamed`).
+    """
     async with aclosing(batches):
         async for batch in batches:
             if batch.cut_tokens:

@@ -76,7 +76,7 @@ class LiveTurn:
     @property
     def owed_until(self) -> int:
         """End of the sound that an engine has begun to transcribe, or of which the client has words."""
-        begun = self.call[1] if self.call and self.call[0].has_begun else 0
+        begun = self.call[1] if self.call and self.call[0].was_sent else 0
         return max(self.reported_until, self.begun_until, begun)
 
 
