@@ -19,7 +19,7 @@ TOGETHER := $(RUN) pytest $(TIMED) --junitxml=var/tests.xml --numprocesses=$(TES
 ALONE := $(RUN) pytest $(TIMED) --junitxml=var/tests-cluster.xml tests/cluster
 # What depends on the processor, once more as on one with AVX2 and nothing newer.
 ON_AVX2 := tests/models/test_short_encoder.py tests/models/llm/test_quantization.py tests/models/llm/test_heads.py
-LONG := slow or browser or engines or forks or crashes
+LONG := slow or browser or engines or forks or crashes or timeouts
 # uv compiles nothing. What a start may import is compiled once here, rather than by each process that first starts: half of
 # the modules, without the large parts that no start imports.
 UNUSED := tests?|testing|models|examples|rllib|autoscaler|tune|train|data|llm|beta|admin|realtime|live|physics|distutils
@@ -53,7 +53,7 @@ serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT, METRICS_P
 weights: setup ## fetch and verify the weights of PROFILE, so that `make serve` needs no network
 	@$(RUN) launch configs/$(PROFILE).yaml --weights-only $(if $(filter yes,$(SMALL)),--small)
 
-test: setup-dev weights ## what to run before a push: 10 minutes on two cores
+test: setup-dev weights ## what to run before a push: 7 minutes on two cores
 	@$(TOGETHER) -m "not ($(LONG) or cluster)"
 	@$(ALONE) -m smoke
 

@@ -163,6 +163,7 @@ async def trusting(tmp_path: Path) -> AsyncIterator[HAProxyConfig]:
         yield config
 
 
+@pytest.mark.timeouts
 async def test_three_hundred_half_sent_requests_are_closed_in_time(trusting: HAProxyConfig) -> None:
     port, began = trusting.frontend_port, time.monotonic()
     half = [asyncio.create_task(answer(port, GET)) for _ in range(300)]

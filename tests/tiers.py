@@ -13,6 +13,7 @@ MARKERS = {
     "tests/models/chat/": "engines",
     "tests/models/decisions/": "engines",
     "tests/models/llm/": "engines",
+    "tests/models/speech/test_conformance.py": "engines",
     "tests/models/speech/test_cosyvoice.py": "engines",
     "tests/models/speech/test_kokoro.py": "engines",
     "tests/models/speech/test_marks.py": "engines",

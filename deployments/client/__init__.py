@@ -21,7 +21,7 @@ calls.py          how an answer is waited for, awaited, or iterated over
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import ray
@@ -46,12 +46,15 @@ class Handles(dict[str, H]):
     def __missing__(self, id: str) -> H:
         raise KeyError(f"no model `{id}` of this kind is set up; choose one of: {', '.join(self) or 'none'}")
 
+    def __repr__(self) -> str:
+        return repr([*self])
+
 
 @dataclass(frozen=True, slots=True)
 class Connection:
     """The engines of a running graph, by model id."""
 
-    catalog: Catalog
+    catalog: Catalog = field(repr=False)
     chat: Mapping[str, ChatHandle]
     embeddings: Mapping[str, EmbedderHandle]
     rerank: Mapping[str, RerankerHandle]

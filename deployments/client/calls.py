@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from ray.exceptions import RayTaskError
@@ -97,7 +97,7 @@ class Handle(Generic[M]):
 
     model: M
     handle: DeploymentHandle
-    catalog: Catalog
+    catalog: Catalog = field(repr=False)
 
     def _call(self, method: Callable[[Any, J], Awaitable[T]], job: J) -> Call[T]:
         """A call of `method` of the capability's protocol."""

@@ -236,12 +236,8 @@ class RequestContext:
         )
         reservation.waited_s = self.timings.waited
         self.exchange.reservations.append(reservation)
-        return OpenBill(
-            reservation,
-            model,
-            cost,
-            unit,
-            state.accounts.current,
-            lambda: begun() if self.timings.was_sent else {},
-            is_stream=is_stream,
-        )
+
+        def owed() -> Mapping[str, int]:
+            return begun() if self.timings.was_sent else {}
+
+        return OpenBill(reservation, model, cost, unit, state.accounts.current, owed, is_stream=is_stream)

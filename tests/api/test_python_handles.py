@@ -142,3 +142,9 @@ async def test_refusals_are_the_same(api: Api) -> None:
         if (told.fault.code, told.param, told.message) != (error["code"], error.get("param"), error["message"]):
             different.append((path, str(body)[:100], error, told))
     assert different == []
+
+
+async def test_a_connection_shows_its_models_and_not_the_catalogue(api: Api) -> None:
+    shown = repr(handles(api))
+    assert f"chat={[*api.service.catalog.chat]}" in shown
+    assert "catalog=" not in shown + repr(mouth(handles(api)))

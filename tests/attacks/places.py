@@ -43,6 +43,8 @@ WITHOUT_A_GRAPH = (
 """They need neither HAProxy nor Ray nor a real engine."""
 LONG = {"tickets-without-end"}
 """Those of them that the short form leaves out."""
+PATIENT = {"sessions-that-read-nothing", "long-events", "useless-events", "unfinished-messages"}
+"""Those of them that wait until a server gives up on a client."""
 
 BEHIND_HAPROXY = {
     "endless-bodies",

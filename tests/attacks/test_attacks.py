@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.attacks.__main__ import OTHER, attack_all, main
 from benchmarks.attacks.attack import ATTACKS
-from tests.attacks.places import LONG, ON_A_GRAPH, ON_REQUEST, WITHOUT_A_GRAPH
+from tests.attacks.places import LONG, ON_A_GRAPH, ON_REQUEST, PATIENT, WITHOUT_A_GRAPH
 from tests.docs.serving import served
 
 
@@ -28,7 +28,9 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         yield Serving(*of)
 
 
-@pytest.mark.parametrize("name", WITHOUT_A_GRAPH)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.timeouts] * (name in PATIENT)) for name in WITHOUT_A_GRAPH]
+)
 async def test_attack_is_held(serving: Serving, name: str) -> None:
     chosen = [ATTACKS[name]]
     (verdict,) = await attack_all(serving.url, serving.key, serving.other_key, chosen, is_short=name not in LONG)
