@@ -245,9 +245,8 @@ def test_the_graph_is_not_built_where_it_cannot_work() -> None:
 def test_production_is_not_built_of_weights_that_nobody_has_locked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "LOCK", home / "nothing-locked")
     (app,) = yaml.safe_load((configs.FOLDER / "production.yaml").read_text("utf-8"))["applications"]
-    with pytest.raises(
-        ProfileError, match=r"not locked to a commit.*: gemma-4-12b, .*; run `python -m launch weights lock"
-    ):
+    says = r"not locked to a commit.*: gemma-4-12b, .*; run `python -m launch weights lock"
+    with pytest.raises(ProfileError, match=says):
         graph.build(graph.GraphArgs.model_validate(app["args"]))
 
 
@@ -362,6 +361,12 @@ def test_memory_is_what_ray_reserves_or_grows_with_the_weights() -> None:
     assert cost.at_zero(rows) == cost.Sum(0, 1, rows[1].memory_bytes)
     assert cost.at_most(rows).gpus == 1
     assert cost.at_most(rows).memory_bytes == 14 + 2 * rows[1].memory_bytes + rows[2].memory_bytes
+
+
+@pytest.mark.parametrize("profile", ["embedded", "cpu"])
+def test_two_cores_have_a_place_for_every_engine_beside_two_ingresses(profile: str) -> None:
+    """Of these, one is the next graph's. An engine without a place waits until another one sleeps."""
+    assert cost.at_most(list(cost.rows(configs.load(profile)))).cpus + 2 * IngressArgs().cpus <= 2
 
 
 def test_what_the_policy_will_do_is_shown_unless_serve_decides(
