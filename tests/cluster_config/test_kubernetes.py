@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,7 +66,7 @@ def test_the_first_pod_starts_the_image_as_it_is_and_keeps_its_folder() -> None:
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     # Ray's folder is refused in a /tmp that others may write, as that of a volume is.
     assert mounts == {"home": "/var/lib/parlance", "shm": "/dev/shm"}
-    assert weights["command"][-2:] == [f"{mounts['home']}/.", weights["volumeMounts"][0]["mountPath"]]
+    assert weights["command"][-2:] == [mounts["home"], weights["volumeMounts"][0]["mountPath"]]
     assert pod["spec"]["volumes"][0] == {"name": "home", "persistentVolumeClaim": {"claimName": name}}
     assert pod["spec"]["securityContext"] == TEMPLATES["ingress"]["spec"]["securityContext"]
     assert FIRST["Service"]["spec"]["selector"] == pod["metadata"]["labels"]
@@ -218,6 +219,20 @@ def test_ray_is_the_one_that_is_installed_asks_for_its_token_and_survives_its_he
     assert password == {"valueFrom": {"secretKeyRef": {"name": "parlance", "key": "redis_password"}}}
 
 
+def test_the_first_pod_copies_weights_whose_copy_was_interrupted(tmp_path: Path) -> None:
+    image, volume = tmp_path / "image", tmp_path / "volume"
+    for folder in (image, volume):
+        (folder / "weights/a model").mkdir(parents=True)
+    (image / "weights/a model/w.bin").write_bytes(b"whole")
+    (image / "weights/new.json").touch()
+    (volume / "weights/a model/w.bin").write_bytes(b"who")  # and newer
+    (volume / "parlance.db").touch()
+    command = FIRST["Deployment"]["spec"]["template"]["spec"]["initContainers"][0]["command"][:-2]
+    subprocess.run([*command, image, volume], check=True)
+    found = {path.relative_to(volume).as_posix(): path.read_bytes() for path in volume.rglob("*") if path.is_file()}
+    assert found == {"weights/a model/w.bin": b"whole", "weights/new.json": b"", "parlance.db": b""}
+
+
 @pytest.mark.parametrize("group", TEMPLATES)
 def test_pods_may_do_little_and_know_no_secret_of_others(group: str) -> None:
     pod, confined = TEMPLATES[group]["spec"], CONTAINERS[group]["securityContext"]
@@ -231,7 +246,7 @@ def test_pods_may_do_little_and_know_no_secret_of_others(group: str) -> None:
     secrets = {source["secretRef"]["name"] for source in CONTAINERS[group]["envFrom"] if "secretRef" in source}
     # The graph is built on the head, which must know whether a key is missing.
     of_group = {"head": {"parlance-state", "parlance-providers"}, "ingress": {"parlance-state"}}
-    assert secrets == of_group.get(group, {"parlance-providers"})
+    assert secrets == of_group.get(group, {"parlance-providers"}) | {"parlance-traces"}
 
 
 def test_tmp_is_bounded_and_holds_what_three_engines_that_listen_keep_there() -> None:
