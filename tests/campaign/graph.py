@@ -5,7 +5,6 @@ Victims are found among the processes that this start has begun, by their titles
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 import signal
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.attacks.target import Target, opened
 from state.__main__ import main as run_command
 from tests.cluster.conftest import ROOT, STOP_S, Server, free_ports, launched
 from tests.state.servers import Postgres, Redis, run_server
@@ -63,11 +61,6 @@ class Graph:
         if status:
             raise RuntimeError(errors.getvalue() or output.getvalue())
         return output.getvalue().strip()
-
-    async def target(self, is_short: bool) -> Target:
-        """The graph as `benchmarks.attacks` knows it: attacker and bystander are two organisations."""
-        attacker, bystander = [await asyncio.to_thread(self.key, org) for org in ("attacker", "bystander")]
-        return await opened(self.url, attacker, bystander, is_short=is_short)
 
     def family(self) -> list[psutil.Process]:
         """All processes of the graph. Forks are no descendants of its start, but have its home in their environment."""
