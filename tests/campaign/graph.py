@@ -66,13 +66,13 @@ class Graph:
         """All processes of the graph. Forks are no descendants of its start, but have its home in their environment."""
         return list(dict.fromkeys(self.server.family()))
 
-    def processes(self, title: str) -> list[psutil.Process]:
-        """Those of the family with `title` in their command line, the oldest first."""
+    def processes(self, *titles: str) -> list[psutil.Process]:
+        """Those of the family with one of these titles in their command line, the oldest first."""
         found = []
         for process in self.family():
             with suppress(psutil.Error):
-                if title in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                line, is_over = " ".join(process.cmdline()), process.status() == psutil.STATUS_ZOMBIE
+                found += [process] if not is_over and any(title in line for title in titles) else []
         return sorted(found, key=lambda process: process.create_time())
 
     def start(self) -> None:

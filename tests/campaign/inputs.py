@@ -191,7 +191,7 @@ async def _tried(
 
 
 def _staying(graph: Graph) -> set[int]:
-    return {process.pid for title in STAYING for process in graph.processes(title)}
+    return {process.pid for process in graph.processes(*STAYING)}
 
 
 def _document(seed: int, examples: int, target: Target) -> Outcome:

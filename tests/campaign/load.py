@@ -24,7 +24,6 @@ from tests.campaign.record import Outcome, Sizes
 from tests.waiting import until
 
 UPLOAD_BYTES = 100 * 2**20
-UPLOADS = 8
 ARRIVALS = AT_ONCE = 50
 HELD_S = 2.0
 """For which a call holds a slot of the engine that is overloaded: its peak is SLOTS / HELD_S answers a second."""
@@ -199,9 +198,9 @@ async def _is_released(graph: Graph, org: str) -> bool:
 async def uploads(graph: Graph, crowd: Crowd, chance: random.Random, sizes: Sizes) -> Outcome:
     """Recordings of the largest size at the same time: the engine gets each byte of each."""
     content = chance.randbytes(UPLOAD_BYTES - 46)
-    seen = await asyncio.gather(*(_upload(crowd, number, content) for number in range(UPLOADS)))
+    seen = await asyncio.gather(*(_upload(crowd, number, content) for number in range(sizes.uploads)))
     promise = "The engine gets each byte of a recording."
-    return outcome(f"{UPLOADS} uploads of 100 MiB at a time", promise, seen, held_by=HELD_UPLOADS)
+    return outcome(f"{sizes.uploads} uploads of 100 MiB at a time", promise, seen, held_by=HELD_UPLOADS)
 
 
 async def _upload(crowd: Crowd, number: int, content: bytes) -> Seen:

@@ -29,7 +29,7 @@ class Sizes:
         # Load.
         self.streams, self.streams_s = size(200, 50), size(45.0, 10.0)
         self.overload_s = size(40.0, 10.0)
-        self.leavers = size(2000, 200)
+        self.leavers, self.uploads = size(2000, 200), size(8, 2)
         self.mixed_s = size(420.0, 30.0)
         # Bad input, for each kind.
         self.examples = size(3_000, 300)  # made from the OpenAPI document
