@@ -25,12 +25,12 @@ class Sizes:
         self.databases = size(3, 1)  # tries of each fault
         # Deaths. The short form draws whether a process is killed or stopped.
         self.deaths, self.ways = size(3, 1), size(2, 1)
-        self.stopped_s = size(10.0, 5.0)
+        self.stopped_s = size(8.0, 5.0)
         # Load.
         self.streams, self.streams_s = size(200, 50), size(45.0, 10.0)
         self.overload_s = size(40.0, 10.0)
         self.leavers, self.uploads = size(2000, 200), size(8, 2)
-        self.mixed_s = size(420.0, 30.0)
+        self.mixed_s = size(720.0, 30.0)
         # Bad input, for each kind.
         self.examples = size(3_000, 300)  # made from the OpenAPI document
         self.changed_s, self.changed_files = size(30.0, 4.0), size(60, 8)
