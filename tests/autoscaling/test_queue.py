@@ -95,6 +95,20 @@ async def test_engine_without_a_replica_gets_one_call_which_wakes_it() -> None:
     await end(*tasks)
 
 
+@pytest.mark.virtual
+async def test_the_time_for_a_turn_begins_once_the_engine_runs() -> None:
+    async def loads() -> None:
+        await asyncio.sleep(10)
+
+    room = SlotQueue(lambda: 1, 100)
+    first, second, late = (asyncio.create_task(room.enter(1, loads, 5)) for _ in range(3))
+    await asyncio.sleep(14)
+    assert outcomes([first, second, late]) == {"works": 1, "waits": 2}
+    room.leave(first.result())
+    await asyncio.sleep(2)
+    assert outcomes([second, late]) == {"works": 1, "QueueTimeout": 1}
+
+
 async def test_call_that_is_cancelled_as_its_turn_comes_gives_the_place_back() -> None:
     room = SlotQueue(lambda: 1, 100)
     (working,) = await come(room, 1)
