@@ -203,7 +203,7 @@ class SlotScheduler(Generic[T]):
         share = math.ceil(slots / self._sharers())
         reserved_slots = max(1, share // RESERVED_SHARE) if slots > 1 else 0
         is_free_for_all = not self._reserves or at_work.total + reserved_slots < share
-        return lambda owner: is_free_for_all or at_work[owner] < reserved_slots or not self._has_company(owner)
+        return lambda owner: is_free_for_all or at_work.get(owner, 0) < reserved_slots or not self._has_company(owner)
 
     def _has_company(self, owner: Hashable) -> bool:
         """Says if other organisations called a moment ago."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
+from itertools import count
 
 import pytest
 
 from autoscaling.engine import NOBODY
 from autoscaling.queue import SlotQueue
 from autoscaling.slots import PRESENT_S, Slot, SlotScheduler
+from autoscaling.turns import Newcomer, turns
 from tests.waiting import ManualClock, settled
 
 
@@ -166,3 +169,20 @@ def test_calls_of_no_organisation_reserve_nothing() -> None:
     assert visit
     room.release(visit)
     assert len(filled(room, "flood")) == 4
+
+
+def test_a_forecast_of_a_long_queue_before_many_organisations_takes_few_rounds() -> None:
+    clock, waiting, rounds = ManualClock(), 250, count()
+    room = SlotScheduler[object](lambda: 16, waiting, clock)
+    for number in range(1000):
+        clock.now_s += PRESENT_S / 1000
+        if visit := room.try_enter(f"org-{number % 99}"):
+            room.release(visit)
+    filled(room, "flood")
+    for number in range(waiting):
+        room.join("flood", Newcomer(number))
+    line = room.line(16)
+    order = turns(replace(line, admission=lambda at_work: (next(rounds), line.admission(at_work))[1]), 20.0)
+    assert [grant.watch for grant in order] == [*range(waiting)]
+    assert order[20].after > 2 * 20, "others come, and pass those that wait longer"
+    assert next(rounds) < 10 * waiting
