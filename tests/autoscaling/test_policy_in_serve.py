@@ -31,6 +31,8 @@ pytestmark = pytest.mark.virtual
 GPU = {"ray_actor_options": {"num_cpus": 0.05, "num_gpus": 1}}
 
 
+OLD = {"service_s": None, "load_s": None, "gaps": {}}
+
 Reports = Mapping[str, Mapping[str, float]]
 NOTHING: Reports = {}
 
@@ -42,7 +44,7 @@ class Controller:
         self.now_s = MONDAY_S
         self.shared = shared.SharedPolicy(lambda: {"GPU": 1.0}, file, clock=lambda: self.now_s)
         self.shared.__dict__["_instruments"] = lambda metric, labels, value: sent.append((metric, *labels, value))
-        self.scaling = BY_POLICY
+        self.scaling, self.app = BY_POLICY, "app"
         self.targets: dict[str, int] = {}
         self._policies: dict[str, Any] = {}
         self._configs: dict[str, AutoscalingConfig] = {}
@@ -67,7 +69,7 @@ class Controller:
             context = AutoscalingContext(
                 deployment_id=DeploymentID(name),
                 deployment_name=name,
-                app_name="app",
+                app_name=self.app,
                 current_num_replicas=running.get(name, 0),
                 target_num_replicas=self.targets[name],
                 running_replicas=[],
@@ -226,6 +228,28 @@ def test_what_was_learned_is_kept_and_a_file_that_is_none_does_no_harm(controlle
     for broken in ("7", '{"service_s": NaN, "load_s": 1, "gaps": {}}', '{"service_s": 1, "load_s": -1, "gaps": {}}'):
         file.write_text(f'{{"app/left": {broken}}}')
         assert not memories(shared.SharedPolicy(dict, file))
+
+
+def test_the_next_version_of_a_graph_goes_on_from_what_was_learned(controller: Controller, tmp_path: Path) -> None:
+    """`launch upgrade` starts `app-2` beside `app`, which it deletes then."""
+    controller.deploy("left")
+    for second in range(700):
+        controller.look({"left": float(second % 40 == 0)}, {"left": 1})
+    learned, file = memories(controller.shared)["app/left"].gaps.written(), tmp_path / "warmth.json"
+    for number in (2, 3):
+        old, controller.app = controller.delete("left"), f"app-{number}"
+        controller.deploy("left")
+        controller.look({}, {})
+        controller.look({}, {})
+        assert memories(controller.shared)[f"app-{number}/left"].gaps.written() == learned
+        assert len(memories(controller.shared)) == 2, "that of the old one, which may have calls still"
+        del old
+        for _ in range(400):
+            controller.look({}, {})
+        assert memories(controller.shared).keys() == {f"app-{number}/left"}
+        assert json.loads(file.read_text()).keys() == {"app/left"}
+    file.write_text(json.dumps({"app/left": json.loads(file.read_text())["app/left"], "app-2/right": OLD}))
+    assert memories(shared.SharedPolicy(dict, file)).keys() == {"app/left", "app/right"}, "as they were named before"
 
 
 def test_a_budget_replaces_what_the_cluster_has(controller: Controller) -> None:
