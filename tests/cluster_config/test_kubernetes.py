@@ -19,7 +19,7 @@ from autoscaling import observation
 from autoscaling.deployment import deployment_options
 from autoscaling.metrics import nowhere
 from autoscaling.observation import Observation, collector
-from autoscaling.policy.options import terms_of
+from autoscaling.policy.options import needs
 from contract.catalog import Model
 from contract.limits import UPLOAD_BYTES
 from launch.check.cost import replica_of
@@ -155,15 +155,12 @@ def test_gpus_are_at_zero_until_somebody_asks() -> None:
 def test_engines_may_take_what_all_pods_of_the_groups_have() -> None:
     """By default the policy starts what fits the nodes that are there, and Ray is never asked for another."""
     args = yaml.safe_load(SERVICE["spec"]["serveConfigV2"])["applications"][0]["args"]
-    needed = {
-        name for m in configs.load("production").deployed() for name in terms_of(m.setup, deployment_options(m)).needs
-    }
+    needed = {name for m in configs.load("production").deployed() for name in needs(deployment_options(m))} - {"CPU"}
     limits = [(GROUPS[id]["maxReplicas"], CONTAINERS[id]["resources"]["limits"]) for id in GROUPS.keys() - {"ingress"}]
-    there_may_be = {
-        "GPU": sum(pods * limit.get("nvidia.com/gpu", 0) for pods, limit in limits),
-        "memory": sum(pods * int(limit["memory"].removesuffix("Gi")) << 30 for pods, limit in limits),
-    }
-    assert args["scaling"]["budget"] == {name: there_may_be[name] for name in needed}
+    gpus = sum(pods * limit.get("nvidia.com/gpu", 0) for pods, limit in limits)
+    memory_bytes = sum(pods * int(limit["memory"].removesuffix("Gi")) << 30 for pods, limit in limits)
+    assert args["scaling"]["budget"] == {"GPU": gpus, "memory": memory_bytes}
+    assert args["scaling"]["budget"].keys() == needed
 
 
 def test_a_group_at_zero_waits_for_no_label_that_only_running_nodes_have() -> None:
