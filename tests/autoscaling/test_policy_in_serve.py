@@ -30,7 +30,6 @@ pytestmark = pytest.mark.virtual
 
 GPU = {"ray_actor_options": {"num_cpus": 0.05, "num_gpus": 1}}
 
-
 Reports = Mapping[str, Mapping[str, float]]
 NOTHING: Reports = {}
 
@@ -48,14 +47,15 @@ class Controller:
         self._configs: dict[str, AutoscalingConfig] = {}
         self._states: dict[str, dict[str, Any]] = {}
 
-    def deploy(self, name: str, **serving: Any) -> None:
-        options = deployment_options(chat(name, **{"deployment": GPU, "idle_s": 60} | serving), scaling=self.scaling)
-        self._configs[name] = config = AutoscalingConfig(**options["autoscaling_config"])
-        pickled = AutoscalingPolicy.from_serialized_policy_def(
-            config.policy.model_dump(), config.policy.get_serialized_policy_def() or b""
-        )
-        self._policies[name] = _apply_autoscaling_config(pickled.get_policy()(**pickled.policy_kwargs))
-        self._states[name], self.targets[name] = {}, 0
+    def deploy(self, *names: str, **serving: Any) -> None:
+        for name in names:
+            model = chat(name, **{"deployment": GPU, "idle_s": 60} | serving)
+            config = AutoscalingConfig(**deployment_options(model, scaling=self.scaling)["autoscaling_config"])
+            pickled = AutoscalingPolicy.from_serialized_policy_def(
+                config.policy.model_dump(), config.policy.get_serialized_policy_def() or b""
+            )
+            self._policies[name] = _apply_autoscaling_config(pickled.get_policy()(**pickled.policy_kwargs))
+            self._configs[name], self._states[name], self.targets[name] = config, {}, 0
 
     def delete(self, name: str) -> Any:
         return self._policies.pop(name)
@@ -109,8 +109,7 @@ def controller(monkeypatch: pytest.MonkeyPatch, sent: list[Any], tmp_path: Path)
 
 
 def test_the_idle_engine_makes_room_for_one_of_which_serve_asks_no_policy(controller: Controller) -> None:
-    controller.deploy("left")
-    controller.deploy("right")
+    controller.deploy("left", "right")
     controller.look({"left": 1}, {})
     controller.look({"left": 1}, {"left": 1})
     controller.look({}, {"left": 1}, {"left": {"ended": 1, "worked_s": 2.0, "load_s": 3.0}})
@@ -128,8 +127,7 @@ def test_an_engine_that_has_just_started_is_not_stopped_by_what_was_decided_befo
     controller: Controller, others: tuple[str, ...]
 ) -> None:
     """Serve asks no policy while it starts: the last decision is from before its first call, or found no room."""
-    for name in (*others, "right"):
-        controller.deploy(name)
+    controller.deploy(*others, "right")
     controller.look({}, {})
     controller.look(dict.fromkeys(others, 1), {})
     controller.look(dict.fromkeys((*others, "right"), 1), dict.fromkeys(others, 1), times=5)
@@ -144,8 +142,7 @@ def test_an_engine_that_has_just_started_is_not_stopped_by_what_was_decided_befo
 @pytest.mark.parametrize("works_still", [False, True])
 def test_an_engine_that_was_deleted_is_not_waited_for(controller: Controller, works_still: bool) -> None:
     """Serve asks its policy no more, and keeps it until the last call has ended."""
-    controller.deploy("left")
-    controller.deploy("right")
+    controller.deploy("left", "right")
     calls = {"left": 1, "right": 1} if works_still else {"left": 1}
     controller.look({**calls}, {**calls}, times=3)
     policy = controller.delete("right")
@@ -165,8 +162,7 @@ def test_what_replicas_counted_before_is_not_news(controller: Controller) -> Non
 
 
 def test_one_engine_that_fails_leaves_the_others_to_the_policy(controller: Controller, sent: list[Any]) -> None:
-    controller.deploy("left")
-    controller.deploy("right")
+    controller.deploy("left", "right")
     endless = {"left": {"ended": 1, "worked_s": 2.0, "load_s": math.inf}}
     for reports in (NOTHING, endless, endless):
         controller.look({"left": 99, "right": 1}, {"left": 1, "right": 1}, reports)
@@ -239,16 +235,14 @@ def test_the_next_version_of_a_graph_goes_on_from_what_was_learned(controller: C
         del old
         controller.look({}, {}, times=400)
         assert memories(controller.shared).keys() == {f"{app}/left"}
-        kept = json.loads(file.read_text())
-        assert kept.keys() == {"app/left"}
+        assert (kept := json.loads(file.read_text())).keys() == {"app/left"}
     file.write_text(json.dumps({"app-2/right": kept["app/left"]}))  # as they were named before
     assert memories(shared.SharedPolicy(dict, file)).keys() == {"app/right"}
 
 
 def test_a_budget_replaces_what_the_cluster_has(controller: Controller) -> None:
     controller.scaling = Scaling(budget={"GPU": 2})
-    for name in ("left", "right"):
-        controller.deploy(name)
+    controller.deploy("left", "right")
     controller.look({"left": 1}, {"left": 1})
     controller.look({"right": 1}, {"left": 1}, times=20)
     assert controller.targets == {"left": 1, "right": 1}

@@ -100,11 +100,8 @@ async def test_engine_without_a_replica_gets_one_call_which_wakes_it() -> None:
 
 @pytest.mark.virtual
 async def test_the_time_for_a_turn_begins_once_the_engine_runs() -> None:
-    async def loads() -> None:
-        await asyncio.sleep(10)
-
     room = SlotQueue(lambda: 1, 100)
-    first, *others = (asyncio.create_task(room.enter(1, loads, 5)) for _ in range(3))
+    first, *others = (asyncio.create_task(room.enter(1, lambda: asyncio.sleep(10), 5)) for _ in range(3))
     await asyncio.sleep(14)
     assert outcomes(others) == {"waits": 2}
     room.leave(first.result())
