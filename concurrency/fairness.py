@@ -98,7 +98,7 @@ class FairQueue(Generic[T]):
     def next(self, served: OwnerCounter, may_begin: Callable[[Hashable], bool]) -> Hashable | None:
         """The owner that is `served` least of those that `may_begin`; among equals, the next one."""
         owners = filter(may_begin, self._lines)
-        return min(owners, key=lambda owner: (served[owner], self._turns.get(owner, 0)), default=None)
+        return min(owners, key=lambda owner: (served.get(owner, 0), self._turns.get(owner, 0)), default=None)
 
     def add(self, owner: Hashable, entry: T, most: float = math.inf) -> T | None:
         """Appends `entry`. Where `most` wait already, it removes and returns the last entry of the longest line.

@@ -17,8 +17,10 @@ from ray.serve.schema import ServeDeploySchema
 import configs
 from audio.sandbox import ON_DISK_BYTES
 from autoscaling import observation
+from autoscaling.deployment import deployment_options
 from autoscaling.metrics import nowhere
 from autoscaling.observation import Observation, collector
+from autoscaling.policy.options import needs
 from contract.catalog import Model
 from contract.limits import UPLOAD_BYTES
 from launch.check.cost import replica_of
@@ -118,9 +120,10 @@ def test_the_operator_takes_it() -> None:
 def test_serve_can_read_what_it_shall_deploy() -> None:
     config = yaml.safe_load(SERVICE["spec"]["serveConfigV2"])
     ServeDeploySchema.model_validate(config)
-    # In all but where the ingress runs, it is the profile's own file.
+    # In all but where the ingress runs, and what a cluster that grows may come to, it is the profile's own file.
     profile = yaml.safe_load((ROOT / "configs/production.yaml").read_text("utf-8"))
     (deployment,) = config["applications"][0].pop("deployments")
+    assert config["applications"][0]["args"].pop("scaling").keys() == {"budget"}
     assert config == profile
     assert deployment == {"name": "ingress", "ray_actor_options": {"num_cpus": 0, "resources": {"ingress": 1}}}
 
@@ -148,6 +151,17 @@ def test_gpus_are_at_zero_until_somebody_asks() -> None:
     assert {GROUPS[id]["minReplicas"] for id in with_gpus} == {0}
     assert CLUSTER["enableInTreeAutoscaling"]
     assert CLUSTER["autoscalerOptions"]["version"] == "v2"
+
+
+def test_engines_may_take_what_all_pods_of_the_groups_have() -> None:
+    """By default the policy starts what fits the nodes that are there, and Ray is never asked for another."""
+    args = yaml.safe_load(SERVICE["spec"]["serveConfigV2"])["applications"][0]["args"]
+    needed = {name for m in configs.load("production").deployed() for name in needs(deployment_options(m))} - {"CPU"}
+    limits = [(GROUPS[id]["maxReplicas"], CONTAINERS[id]["resources"]["limits"]) for id in GROUPS.keys() - {"ingress"}]
+    gpus = sum(pods * limit.get("nvidia.com/gpu", 0) for pods, limit in limits)
+    memory_bytes = sum(pods * int(limit["memory"].removesuffix("Gi")) << 30 for pods, limit in limits)
+    assert args["scaling"]["budget"] == {"GPU": gpus, "memory": memory_bytes}
+    assert args["scaling"]["budget"].keys() == needed
 
 
 def test_a_group_at_zero_waits_for_no_label_that_only_running_nodes_have() -> None:

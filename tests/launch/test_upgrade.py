@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from autoscaling.policy.options import needs
 from launch.upgrade import cli
 from launch.upgrade.handover import DRAIN_S, QUIET_S, START_S, Handover
-from launch.upgrade.plan import Deployment, UpgradeError, UpgradePlan, Version, resources, versions
+from launch.upgrade.plan import Deployment, UpgradeError, UpgradePlan, Version, versions
 from state.database.open import migrate
 from tests.waiting import ManualClock
 
@@ -241,7 +242,7 @@ def test_a_second_ingress_needs_a_place(free: Mapping[str, float], reasons: int)
 
 def test_a_placement_group_counts_whole() -> None:
     bundles = [{"CPU": 1, "GPU": 1}, {"GPU": 1}]
-    assert resources({"ray_actor_options": {}, "placement_group_bundles": bundles}) == {"CPU": 1, "GPU": 2}
+    assert needs({"ray_actor_options": {}, "placement_group_bundles": bundles}) == {"CPU": 1, "GPU": 2}
 
 
 @pytest.fixture
