@@ -323,6 +323,31 @@ async def test_who_is_cancelled_within_a_step_stops_the_work_after_it(stepper: S
     assert await asyncio.to_thread(closed.wait, 10)
 
 
+async def test_who_leaves_within_a_step_takes_one_thread_until_it_ends(stepper: Stepper) -> None:
+    begun, go, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def slow() -> Generator[int]:
+        try:
+            begun.set()
+            go.wait(10)
+            yield 1
+        finally:
+            closed.set()
+
+    left = stepper.run(slow())
+    step = asyncio.ensure_future(anext(left))
+    await asyncio.to_thread(begun.wait, 10)
+    step.cancel()
+    await asyncio.gather(step, return_exceptions=True)
+    try:
+        other = stepper.run(number for number in (2, 3))
+        assert await asyncio.wait_for(anext(other), 3) == 2  # in the second of two threads
+        assert not closed.is_set()
+    finally:
+        go.set()
+    assert await asyncio.to_thread(closed.wait, 10)
+
+
 async def test_a_step_beyond_the_deadline_is_no_progress() -> None:
     stepper = Stepper(threads=1, deadline_s=-GRACE_S, name="toy")
     stepper.check()
