@@ -34,7 +34,7 @@ from contract.speech.engine import Clip, SpeechJob
 from contract.speech.tags import SpeechTag, pieces, tags_of
 from models import Imports
 from models.options import read
-from models.speech.adapter import SpeechAdapter, Spoken
+from models.speech.adapter import DENSE, SpeechAdapter, Spoken
 from models.speech.voices import StoredVoice, read_clips
 from models.weights.files import need_folder
 from text.sentences import TextPart, passages
@@ -45,8 +45,6 @@ END_OF_PROMPT = "<|endofprompt|>"
 PART_CHARS = 200
 DENSE_PART_CHARS = 60
 """Characters of a part where each writes a syllable or more: some 80 tokens, as the official code cuts."""
-
-DENSE = frozenset({"zh", "ja", "ko"})
 
 LEAST_RATE = 16_000
 """The code refuses a clip of fewer samples a second."""

@@ -7,14 +7,20 @@ import os
 import subprocess
 import wave
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from audio.pitch import Pitch
+from contract.speech.engine import SpeechJob
+from models.qwen_tts import SAMPLES_PER_FRAME
+from models.speech import qwen as speech_qwen
 from models.voice_design.adapter import Try
 from models.voice_design.qwen import Description, QwenDesigner, hint
-from tests.models.qwen_child import HUM, JOB, TONE, load_designer, load_speaker
+from tests.models.qwen_child import CLIP, HUM, JOB, TONE, load_designer, load_speaker
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("PARLANCE_QWEN_PYTHON", ROOT / ".venv" / "qwen" / "bin" / "python"))
@@ -57,6 +63,51 @@ def test_a_passage_that_cannot_be_spoken_fails_alone(outcomes: dict[str, str]) -
 
 def test_what_is_remembered_of_a_clip_is_remembered_for_its_organisation(outcomes: dict[str, str]) -> None:
     assert outcomes["stored_voices_are_listened_to_at_start_and_clips_once_for_each_organisation"] == ""
+
+
+class SpokenTexts(list[list[str]]):
+    """In place of the package's model: keeps the texts of each batch. `Lang.` runs on at first."""
+
+    def create_voice_clone_prompt(self, **_: Any) -> list[str]:
+        return ["a voice"]
+
+    def generate_voice_clone(self, text: list[str], max_new_tokens: int, **_: Any) -> tuple[list[np.ndarray], int]:
+        is_first = not any("Lang." in batch for batch in self)
+        self.append(text)
+        long = max_new_tokens * SAMPLES_PER_FRAME
+        return [np.zeros(long if is_first and one == "Lang." else 9, np.float32) for one in text], 24_000
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> SpokenTexts:
+    made = SpokenTexts()
+    for name, instead in {"load": made, "plain_text": str, "need_folder": Path()}.items():
+        monkeypatch.setattr(speech_qwen, name, lambda *_, instead=instead: instead)
+    return made
+
+
+def of_owner(owner: str, *texts: str) -> tuple[SpeechJob, list[str]]:
+    """A job of 40 passages, `texts` and long ones."""
+    all_texts = [*texts, *(f"{owner.upper()} {number} {'x' * 290}." for number in range(40 - len(texts)))]
+    return SpeechJob(" ".join(all_texts), "de", clip=CLIP, owner=owner), all_texts
+
+
+def test_owners_take_turns_passage_by_passage_and_what_was_left_is_not_spoken(
+    batches: SpokenTexts, tmp_path: Path
+) -> None:
+    engine = load_speaker(tmp_path)
+    (a_job, a), (b_job, b), (c_job, c) = of_owner("a"), of_owner("b"), of_owner("c", "Lang.")
+    rendered = [engine.render(job) for job in (a_job, b_job, c_job)]
+    assert [len(next(parts).samples) for parts in rendered] == [9, 9, 9]
+    assert batches[:2] == [a[:8], [b[0], a[8], b[1], a[9], b[2], a[10], b[3], a[11]]]
+    assert batches[2:] == [
+        ["Lang.", b[4], a[12], c[1], b[5], a[13], c[2], b[6]],
+        [a[14], "Lang.", b[7], a[15], c[3], b[8], a[16], c[4]],  # it ran on, and waited for its owner's turn
+    ]
+    for left in rendered[:2]:
+        left.close()
+    assert len(list(rendered[2])) == 39
+    assert list(chain(*batches[4:])) == c[5:]
 
 
 def test_another_environment_says_what_to_do(tmp_path: Path) -> None:
