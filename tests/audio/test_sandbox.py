@@ -117,6 +117,15 @@ async def test_every_format_is_heard(format: str, channels: int) -> None:
         assert (sound.sample_rate, len(sound.samples)) == (rate, 2 * rate)
 
 
+@pytest.mark.parametrize(("channels", "one"), [(1, 0), (2, 1), (3, 2), (4, 1), (6, 3), (8, 3), (9, 8), (64, 63)])
+async def test_each_channel_without_a_place_is_heard_as_loud_as_the_others(channels: int, one: int) -> None:
+    """A recorder's tracks: FFmpeg takes the third of three for a subwoofer, and leaves it out."""
+    tracks = np.zeros((RATE, channels), "<i2")
+    tracks[:, one] = 32_767 * hum(1, RATE)
+    sound = await decode(wav_head(channels, RATE, tracks.nbytes) + tracks.tobytes(), RATE, 30)
+    assert np.frombuffer(sound.samples, "<i2").max() == pytest.approx(0.4 * 32_767 / channels, rel=0.01)
+
+
 async def test_a_file_on_disk_is_read_where_it_lies(tmp_path: Path) -> None:
     path = tmp_path / "https:clip"
     path.write_bytes(file_of("m4a", hum(1)))
