@@ -17,7 +17,6 @@ import importlib
 import logging
 import os
 import sys
-import threading
 import wave
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from concurrency.semaphore import FairSemaphore
 from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.speech.engine import Clip, SpeechJob
@@ -72,7 +72,7 @@ class Prompt:
 
 
 class CosyVoice(SpeechAdapter):
-    """One loaded model. Parts of several jobs take turns on it."""
+    """One loaded model. Owners take turns on it part by part."""
 
     options_type = CosyVoiceOptions
     libraries = Imports(("torch", "transformers"))
@@ -82,7 +82,7 @@ class CosyVoice(SpeechAdapter):
         folder = need_folder(path, model.id)
         options = read(model, CosyVoiceOptions)
         clips = read_clips(options.voices)
-        self._turn = threading.Lock()
+        self._turn = FairSemaphore(1)
         self._code = load_code(folder)
         self._folder = TemporaryDirectory(prefix="parlance-clips-")
         self._voices = {slug: self._register(slug, clip) for slug, clip in clips.items()}
@@ -92,7 +92,7 @@ class CosyVoice(SpeechAdapter):
         prompt, temporary = self._prompt(job)
         try:
             for part in self._parts(job):
-                with self._turn:
+                with self._turn.blocking(job.owner):
                     sound = [item["tts_speech"] for item in self._call(part.text, prompt, job)]
                 for tensor in sound:
                     yield Spoken(tensor.squeeze(0).float().cpu().numpy().clip(-1, 1), part.end)

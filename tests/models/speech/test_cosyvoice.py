@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 import wave
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ from models.speech.cosyvoice import DENSE_PART_CHARS, PART_CHARS, CosyVoice
 from models.weights.files import WeightsError
 from tests.models.refusals import refused
 from tests.models.weights.hub import put
+from tests.waiting import eventually
 
 END = "You are a helpful assistant.<|endofprompt|>"
 CLIP = Clip((np.arange(24_000) % 100).astype("<i2").tobytes(), 24_000)
@@ -232,6 +234,23 @@ def test_utterances_take_turns(engine: CosyVoice) -> None:
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda clip: list(engine.render(SpeechJob("Hallo.", "de", clip=clip))), clips))
     assert sorted(call[2][1][0] for call in calls()) == list(range(8))
+
+
+def test_owners_take_turns(engine: CosyVoice, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, go = [], threading.Event()
+
+    def call(text: str, *_: Any) -> Iterator[dict[str, Any]]:
+        texts.append(text)
+        assert go.wait(10)
+        return iter(())
+
+    monkeypatch.setattr(engine, "_call", call)
+    with ThreadPoolExecutor(4) as threads:
+        for number, text in enumerate(("A1.", "A2.", "A3.", "B1."), 1):
+            threads.submit(list, engine.render(SpeechJob(text, "de", owner=text[0])))
+            eventually(lambda number=number: len(texts) + engine._turn.waiting == number)
+        go.set()
+    assert texts == ["A1.", "B1.", "A2.", "A3."]
 
 
 def test_japanese_is_spelled_in_katakana_where_that_is_known(
