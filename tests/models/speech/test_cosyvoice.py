@@ -77,23 +77,12 @@ def official(folder: Path, recipe: str = "llm: !new:cosyvoice.llm.llm.CosyVoice3
 
 def model(**options: Any) -> SpeechModel:
     voices = {"de-thorsten": {"clip": "voices/thorsten.wav", "transcript": "Guten Morgen."}}
-    serving = Serving(
-        adapter="models.speech.cosyvoice:CosyVoice",
-        runtime="test",
-        options={"voices": voices} | options,
-        max_ongoing_requests=4,
-    )
+    adapter, options = "models.speech.cosyvoice:CosyVoice", {"voices": voices} | options
+    serving = Serving(adapter=adapter, runtime="test", options=options, max_ongoing_requests=4)
     return SpeechModel(
-        id="cosyvoice-3",
-        owned_by="t",
-        provider="cosyvoice",
-        languages=("de", "ja"),
-        max_input_chars=4000,
-        tags=("[laughter]", "[breath]"),
-        spans=("laughter", "strong"),
-        default_voice="de-thorsten",
-        serving=serving,
-    )
+        id="cosyvoice-3", owned_by="t", provider="cosyvoice", languages=("de", "ja"), max_input_chars=4000,
+        tags=("[laughter]", "[breath]"), spans=("laughter", "strong"), default_voice="de-thorsten", serving=serving,
+    )  # fmt: skip
 
 
 def write_wav(path: Path, samples: bytes, rate: int = 24_000) -> None:
@@ -280,13 +269,8 @@ def test_an_environment_without_the_code_says_so(weights: Path, home: Path) -> N
 
 
 def test_how_long_a_recording_may_be(code: Any, weights: Path, home: Path) -> None:
-    for seconds, says in (
-        (None, r"voice `de-thorsten` clones .*, which does not exist"),
-        (0, r"lasts 0\.0 s"),
-        (29.99, None),
-        (30, None),
-        (30.01, r"lasts 30\.0 s; at most 30 s"),
-    ):
+    missing, too_long = r"voice `de-thorsten` clones .*, which does not exist", r"lasts 30\.0 s; at most 30 s"
+    for seconds, says in ((None, missing), (0, r"lasts 0\.0 s"), (29.99, None), (30, None), (30.01, too_long)):
         if seconds is not None:
             write_wav(home / "voices" / "thorsten.wav", bytes(2 * round(24_000 * seconds)))
         with pytest.raises(WeightsError, match=says) if says else nullcontext():
