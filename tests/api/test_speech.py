@@ -338,6 +338,7 @@ async def test_403_voice_not_in_plan(api: Api) -> None:
     await api.organisation("small", "free")
     key = await api.key(*Scope, org="small")
     catalogue, fixed = {"input": "x", "voice": "bib-f-30"}, {"input": "x", "voice": "M1"}
-    refused(await api.send("POST", "/v1/audio/speech", key, json=catalogue), 403, "voice_not_in_plan", "voice")
+    reply = await api.send("POST", "/v1/audio/speech", key, json=catalogue)
+    refused(reply, 403, "voice_not_in_plan", "voice", "starter")
     assert (await api.send("POST", "/v1/audio/speech", key, json=fixed)).status_code == 200
     assert (await speak(api, voice="bib-f-30")).status_code == 200
