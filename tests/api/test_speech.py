@@ -124,14 +124,6 @@ async def test_a_style_may_be_as_long_as_the_sdk_allows_and_is_read_up_to_a_word
     assert await style(" \n ") is None
 
 
-async def test_an_empty_field_is_absent(api: Api) -> None:
-    plain = await speak(api, "good day")
-    for field in ("language", "voice", "provider", "model", "response_format", "prompt_text", "verify"):
-        empty = await speak(api, "good day", **{field: ""})
-        assert (empty.status_code, empty.content) == (200, plain.content)
-        assert {*empty.headers} == {*plain.headers}
-
-
 def sound(kind: str, codec: str, rate: int, layout: str) -> bytes:
     """30 s of noise, which no codec makes shorter."""
     import av
