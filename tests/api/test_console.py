@@ -132,6 +132,21 @@ def test_the_page_is_small_and_loads_nothing_from_elsewhere() -> None:
     assert [name for name, file in files.items() if re.search(loaded, file.plain)] == []
 
 
+FORBIDDEN = re.compile(
+    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|createContextualFragment"
+    r"|DOMParser|setAttribute\(\s*[\"']style|style:\s*[\"'`]"
+)
+OUTSIDE = re.compile(r"^(?:import|export|})[^=\n]*[\"'](?![.]{1,2}/)[^\"'\n]+[\"']", re.MULTILINE)
+
+
+def test_modules_make_no_markup_and_import_nothing_from_outside() -> None:
+    """So names that others chose stay text."""
+    texts = {file.name: file.read_text("utf-8") for file in FOLDER.rglob("*.js")}
+    assert {
+        name: hits for name, text in texts.items() if (hits := FORBIDDEN.findall(text) + OUTSIDE.findall(text))
+    } == {}
+
+
 @pytest.mark.usefixtures("one_window")
 async def test_its_files_do_not_use_up_the_rate_of_a_network(api: Api, page: Path) -> None:
     replies = [await api.client.get("/console/try/chat.js") for _ in range(KEYLESS_REQUESTS + 1)]
@@ -340,15 +355,16 @@ def test_of_a_request_with_very_many_stages_the_first_are_remembered_and_the_las
     assert (shown["spans"][-1]["from_ms"], shown["spans"][-1]["to_ms"]) == (499.0, 1000.0)
 
 
-def test_a_load_has_phases_where_its_replica_has_told_them() -> None:
+def test_a_load_has_phases_where_its_replica_has_told_them_beside_how_many_waited_before() -> None:
     def phases(loading: Loading | None) -> list[tuple[str, float, float]]:
-        timings = Timings(stages=[StageEntry(Stage.ADMISSION, 0.0)])
+        timings = Timings(stages=[StageEntry(Stage.ADMISSION, 0.0)], waited_behind=7)
         timings.enter(Stage.LOAD, "chat-x")
         timings.loaded(loading)
         assert timings.stages
         timings.stages[1].began_s, timings.stages[2].began_s = 0.1, 0.9
-        span = Record.of(ended(timings=timings)).shown()["spans"][1]
-        assert (span["name"], span["engine"]) == ("load", "chat-x")
+        shown = Record.of(ended(timings=timings)).shown()
+        span = shown["spans"][1]
+        assert (shown["waited_behind"], span["name"], span["engine"]) == (7, "load", "chat-x")
         return [(phase["name"], phase["from_ms"], phase["to_ms"]) for phase in span["phases"]]
 
     assert phases(Loading(process_s=0.2, model_s=0.4, import_s=0.1, way="fork")) == [
@@ -372,7 +388,3 @@ def test_whatever_names_say_is_text_in_json(label: str, model: str) -> None:
     shared = Record(*json.loads(json.dumps(record)))
     assert (shared.shown()["user"], shared.shown()["model"]) == (label, model) or not label
     assert list(shared) == json.loads(json.dumps(record))
-
-
-def test_it_says_how_many_waited_before_it() -> None:
-    assert Record.of(ended(timings=Timings(waited_behind=7))).shown()["waited_behind"] == 7

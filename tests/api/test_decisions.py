@@ -107,6 +107,8 @@ async def test_models_are_listed_with_measurements_and_limits(api: Api) -> None:
     assert (first["operator"], first["country"], first["via"], first["runtime"]) == ("tests", "DE", "nothing", "steady")
     assert (first["status"], first["measurements"]["accuracy"]) == ("measured", 0.5)
     assert (listed["default"], listed["limits"]["questions"]) == ("decision-v1", 16)
+    prices = [model["price_micro_eur"] for model in listed["data"]]
+    assert prices == [{"input_tokens": 1_000_000, "questions": 100_000_000}] * 2
 
 
 async def test_a_cold_scorer_tells_what_it_said_last(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

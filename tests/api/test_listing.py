@@ -61,14 +61,6 @@ async def test_every_model_says_what_it_costs_and_takes(api: Api) -> None:
     assert (hears["timestamp_granularities"], hears["context_terms"]) == (["segment", "word"], 100)
 
 
-async def test_decision_models_say_what_they_cost(api: Api) -> None:
-    body = (await api.send("GET", "/v1/decisions/models")).json()
-    assert body["data"]
-    for model in body["data"]:
-        assert model["price_micro_eur"] == {"input_tokens": 1_000_000, "questions": 100_000_000}
-    assert body["limits"]["questions"] == 16
-
-
 async def test_organisation_sees_only_models_enabled_for_it(api: Api) -> None:
     await api.change(models=frozenset({"lengths"}))
     key = await api.key("chat")  # the cache knows the other key's organisation as it was

@@ -239,18 +239,6 @@ async def test_a_step_may_survive_what_it_catches() -> None:
     assert await with_timeout(0, holds_on()) == "to the end"
 
 
-async def test_a_generator_gives_its_next_item() -> None:
-    async def items():
-        yield 1
-        await asyncio.sleep(0)
-        yield 2
-
-    source = items()
-    assert [await with_timeout(60, source.__anext__()), await with_timeout(60, source.__anext__())] == [1, 2]
-    with pytest.raises(StopAsyncIteration):
-        await with_timeout(60, source.__anext__())
-
-
 async def test_all_waits_together_are_bounded_by_what_was_sent() -> None:
     async def take(seconds: float) -> None:
         await asyncio.sleep(0)

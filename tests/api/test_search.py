@@ -58,27 +58,6 @@ async def test_an_unknown_input_type_is_400_and_the_known_ones_are_named(api: Ap
         refused(await embed(api, input_type=kind), 400, "invalid_request_error", "input_type", known)
 
 
-NO_TEXTS: list[Any] = [
-    "", [""], {"a": 1}, None, 7, [], [[]], [[1], []], [1, "a"], ["a", 1],
-    [[1, "a"]], [True], [[True]], [1.0], [[1.5]], [-1], [[[1]]], [None],
-]  # fmt: skip
-
-
-async def test_input_that_is_no_text_is_400(api: Api) -> None:
-    for input in NO_TEXTS:
-        refused(await embed(api, input), 400, "invalid_request_error", "input")
-
-
-DOCUMENTS = ["aa", {"text": "aaaa"}, "a"]
-
-
-async def test_results_are_sorted_by_relevance(api: Api) -> None:
-    body = {"model": "longest", "query": "q", "documents": DOCUMENTS}
-    results = (await api.send("POST", "/v1/rerank", json=body)).json()["results"]
-    assert [(result["index"], result["relevance_score"]) for result in results] == [(1, 4.0), (0, 2.0), (2, 1.0)]
-    assert all("document" not in result for result in results)
-
-
 @pytest.mark.parametrize("path", ["/v2/rerank", "/v1/v2/rerank"])
 async def test_clients_of_coheres_second_version_get_the_same_answer(api: Api, path: str) -> None:
     body = {"model": "longest", "query": "q", "documents": ["aa", "aaaa", "a"], "top_n": 2, "max_tokens_per_doc": 9}

@@ -140,7 +140,8 @@ async def test_what_an_engine_cannot_do_is_refused_before_ticket_and_engine(api:
         for stream in (False, True):
             refused(await poor.send("POST", PATH, json=upload | fields | {"stream": stream}), 400, code, param)
         assert (engine.warmed, engine.callers) == (before, [])
-    assert body_of(await api.send("POST", PATH, json=upload)) == {"text": "hello"}
+    terms = {"context_bias": ["two words"]}  # which are none
+    assert body_of(await poor.send("POST", PATH, json=upload | terms)) == {"text": "hello"}
 
 
 async def test_recordings_last_four_hours_at_most_and_twenty_minutes_to_be_formatted(api: Api) -> None:

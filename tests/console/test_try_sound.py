@@ -153,9 +153,3 @@ async def test_a_voice_is_ordered_heard_and_adopted(tab: Tab, key: str) -> None:
     await panel.says("1 draft.")
     await draft.get_by_role("button", name="Discard").click()
     await panel.says("Discarded.")
-
-
-async def test_a_wrong_order_shows_the_servers_sentence(tab: Tab, key: str) -> None:
-    panel = await Panel.open(tab, key, "design")
-    await panel.field("age_years").evaluate("input => (input.min = 0)")
-    await panel.run("It failed: `age_years`", age_years="5")

@@ -48,11 +48,6 @@ def test_a_row_decides_type_body_and_headers_of_an_error_that_can_be_pickled_bet
                 assert error.message == fault.text, "what really happened is not repeated"
 
 
-def test_sdks_do_not_repeat_requests_that_cannot_succeed() -> None:
-    assert FAULTS["NOT_IMPLEMENTED"]("x").headers()["x-should-retry"] == "false"
-    assert FAULTS["IDEMPOTENCY_IN_PROGRESS"]("x").headers()["x-should-retry"] == "true"
-
-
 def test_ids_are_32_digits_and_all_different_over_several_stocks_and_threads() -> None:
     with ThreadPoolExecutor(8) as threads:
         ids = list(threads.map(lambda _: random_id(), range(20 * STOCK)))

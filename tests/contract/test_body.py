@@ -64,6 +64,8 @@ NO_JSON: list[tuple[bytes, str]] = [
     (b'{"a": -Infinity}', "`-Infinity`"),
     (b'{"a": 1, "b": 2, "a": 3}', "`a` appears twice"),
     (b'{"a": "\\ud800"}', "unpaired surrogate"),
+    (b'{"a": "\xed\xa0\x80"}', "not UTF-8: byte 7"),
+    (b'{"a": {"b": {"c": 1, "c": 2}}}', "`c` appears twice"),
     (b"[" * JSON_VALUES, "nested deeper"),
     (b"[" * (JSON_DEPTH + 1) + b"]" * (JSON_DEPTH + 1), "nested deeper"),
     (ones(JSON_VALUES + 1), f"the body has more than {JSON_VALUES} keys and values"),

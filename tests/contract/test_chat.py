@@ -14,7 +14,7 @@ from contract.limits import JSON_VALUES, MAX_IMAGES, MAX_MESSAGES, MAX_STOP_CHAR
 from contract.messages.request import MessagesRequest
 from contract.messages.translation import chat_request as of_messages
 from contract.responses.request import ResponsesRequest
-from tests.contract.bodies import chat_request, refused, tool
+from tests.contract.bodies import TURN, Row, chat_request, check_refused, refused, tool
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
@@ -65,28 +65,32 @@ def test_either_name_of_the_budget_counts_and_unknown_fields_are_ignored() -> No
     assert body == chat_request()
 
 
-def test_stop_is_one_string_or_several() -> None:
-    assert chat_request(stop="a").stop == ["a"]
-    for count in (0, 15, 16):
-        assert chat_request(stop=["a"] * count).stop == ["a"] * count
-    assert chat_request(stop=None).stop is None
-    assert refused(chat_request, stop=["a"] * 17)[0] == "stop"
-    assert refused(chat_request, stop=[""])[0] == "stop[0]"
-    assert refused(chat_request, stop=["a" * (MAX_STOP_CHARS + 1)])[0] == "stop[0]"
+MANY_TOOLS = [tool(f"f{i}") for i in range(chat_tools.MAX_TOOLS + 1)]
+NO_NAMES = ("", "a b", "ä", "a" * (chat_tools.MAX_NAME_CHARS + 1), "a\n")
+REFUSED: list[Row] = [
+    ({"stop": ["a"] * 17}, "stop", ""),
+    *(({"stop": [text]}, "stop[0]", "") for text in ("", "a" * (MAX_STOP_CHARS + 1))),
+    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", ""),
+    ({"top_logprobs": 1}, None, "logprobs"),
+    *(({"messages": messages}, "messages", "") for messages in ([TURN] * (MAX_MESSAGES + 1), [], "hello")),
+    ({"tool_choice": "required"}, None, "empty"),
+    ({"tools": [tool()], "tool_choice": {"type": "function"}}, "tool_choice.function", ""),
+    ({"tools": MANY_TOOLS}, "tools", ""),
+    *(({"tools": [tool(name)]}, "tools[0].function.name", "") for name in NO_NAMES),
+]
 
 
-def test_top_logprobs_need_logprobs() -> None:
+def test_stops_logprobs_messages_and_tools_have_bounds() -> None:
+    check_refused(chat_request, REFUSED)
+    stops: list[Any] = ["a", None, *(["a"] * count for count in (0, 15, 16))]
+    assert [chat_request(stop=stop).stop for stop in stops] == [["a"], *stops[1:]]
     assert chat_request(logprobs=True, top_logprobs=20).top_logprobs == 20
-    assert refused(chat_request, logprobs=True, top_logprobs=21)[0] == "top_logprobs"
-    assert "logprobs" in refused(chat_request, top_logprobs=1)[1]
-
-
-def test_messages_are_between_one_and_the_limit() -> None:
-    one = {"role": "user", "content": "a"}
-    assert len(chat_request(messages=[one] * MAX_MESSAGES).messages) == MAX_MESSAGES
-    assert refused(chat_request, messages=[one] * (MAX_MESSAGES + 1))[0] == "messages"
-    assert refused(chat_request, messages=[])[0] == "messages"
-    assert refused(chat_request, messages="hello")[0] == "messages"
+    assert len(chat_request(messages=[TURN] * MAX_MESSAGES).messages) == MAX_MESSAGES
+    assert chat_request(tools=MANY_TOOLS[:-1])
+    assert chat_request(tools=[tool("a" * chat_tools.MAX_NAME_CHARS)])
+    named = {"type": "function", "function": {"name": "f"}}
+    for choice, is_forced in ((named, True), ("required", True), ("auto", False), ("none", False)):
+        assert chat_request(tools=[tool()], tool_choice=choice).is_tool_forced is is_forced
 
 
 def test_developer_speaks_as_system_and_a_string_is_one_text_part() -> None:
@@ -167,23 +171,6 @@ def test_arguments_of_all_calls_together_hold_as_many_values_as_a_body() -> None
 def called(*arguments: str) -> list[dict[str, Any]]:
     calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": text}} for text in arguments]
     return [{"role": "assistant", "tool_calls": calls}]
-
-
-def test_tool_choice_names_a_tool_that_is_there() -> None:
-    named = {"type": "function", "function": {"name": "f"}}
-    for choice, is_forced in ((named, True), ("required", True), ("auto", False), ("none", False)):
-        assert chat_request(tools=[tool()], tool_choice=choice).is_tool_forced is is_forced
-    assert "empty" in refused(chat_request, tool_choice="required")[1]
-    assert str(refused(chat_request, tools=[tool()], tool_choice={"type": "function"})[0]).startswith("tool_choice")
-
-
-def test_tools_have_names_of_their_own_and_a_limit() -> None:
-    many = [tool(f"f{i}") for i in range(chat_tools.MAX_TOOLS + 1)]
-    assert chat_request(tools=many[:-1])
-    assert refused(chat_request, tools=many)[0] == "tools"
-    for name in ("", "a b", "ä", "a" * (chat_tools.MAX_NAME_CHARS + 1), "a\n"):
-        assert refused(chat_request, tools=[tool(name)])[0] == "tools[0].function.name"
-    assert chat_request(tools=[tool("a" * chat_tools.MAX_NAME_CHARS)])
 
 
 def test_response_format_of_a_schema_has_one_and_usage_is_included_where_it_is_asked_for() -> None:

@@ -42,17 +42,6 @@ def test_tools_of_agent_frameworks_pass_as_they_are() -> None:
         assert refused == []
 
 
-def test_engines_are_given_a_function_for_a_custom_tool() -> None:
-    body = chat_request(tools=[CODE, WEATHER])
-    function = body.offered[0].function
-    assert (function.name, function.description, function.strict) == ("code", "Runs Python", True)
-    assert function.parameters
-    assert list(function.parameters["properties"]) == ["input"]
-    assert body.offered[1].function.name == "weather"
-    assert body.custom_tools == {"code"}
-    assert list(body.compiled_schemas()) == ["tools[0].function.parameters"]
-
-
 def test_some_tools_may_be_allowed_or_one_named() -> None:
     choices: list[tuple[Any, list[int], bool]] = [
         (allowed("auto", "weather"), [1], False),

@@ -14,13 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from contract.body import parse
 from contract.decisions.answers import answer, to_answers
 from contract.decisions.decision import check_body
 from contract.decisions.engine import Reading, Readings
 from contract.decisions.native import DecisionRequest, timing_ms, usage
 from contract.decisions.questions import Policy, Question
-from contract.errors import INVALID_JSON, REQUEST_TOO_LARGE, UPSTREAM_ERROR
+from contract.errors import REQUEST_TOO_LARGE, UPSTREAM_ERROR
 from tests.contract.bodies import read, refusal
 
 CHOICE = {"type": "choice", "instructions": "Which?", "options": [{"id": "a"}, {"id": "b"}]}
@@ -151,25 +150,6 @@ def test_bytes_of_an_image_are_counted() -> None:
 def test_a_threshold_is_any_number_up_to_one() -> None:
     for threshold in (0, 0.0, 0.5, 1, 1.0):
         assert decision(policy={"mode": "threshold", "threshold": threshold}).policy.threshold == threshold
-
-
-NOT_JSON = [
-    b'{"state": NaN, "preset": "p"}',
-    b'{"state": [Infinity], "preset": "p"}',
-    b'{"state": "\\ud800", "preset": "p"}',
-    b'{"state": "\xed\xa0\x80", "preset": "p"}',
-    b'{"state": "x", "state": "y", "preset": "p"}',
-    b'{"state": "x", "questions": {"q": {"type": "score", "type": "score"}}}',
-    b'{"state": ' + b"[" * 33 + b"]" * 33 + b', "preset": "p"}',
-    b'{"state": ' + b"[" * 30_000 + b"]" * 30_000 + b', "preset": "p"}',
-    b"",
-    b"{",
-]
-
-
-def test_what_is_not_json_is_refused() -> None:
-    for raw in NOT_JSON:
-        assert refusal(parse, DecisionRequest, raw, fault=INVALID_JSON), raw
 
 
 def test_the_text_that_is_judged() -> None:

@@ -50,7 +50,8 @@ def test_missing_and_wrong_fields_are_named_and_unknown_ones_ignored() -> None:
     assert embed(input="x", user="u", truncate=True).encoding_format == "float"
     assert refusal(embed).param == "input"
     wrong: list[tuple[Any, dict[str, list[Any]]]] = [
-        (embed, {"input": [None, 7, {"text": "x"}, [None], [True], [{"text": "x"}]], "model": [None]}),
+        (embed, {"input": [None, 7, {"text": "x"}, [None], [True], [{"text": "x"}], [1.0], [-1]], "model": [None]}),
+        (embed, {"input": ["", [""], [], [[]], [[1], []], [1, "a"], ["a", 1], [[1, "a"]], [[True]], [[1.5]], [[[1]]]]}),
         (embed, {"dimensions": [0, -1, 1.5, "8", True], "encoding_format": ["int8"]}),
         (rerank, {"documents": [None, "a", [1], [["a"]], [{"body": "a"}], [{"text": 1}]], "query": ["", None]}),
         (rerank, {"top_n": [0, 1.5], "return_documents": ["yes"], "model": [3]}),

@@ -22,9 +22,8 @@ from contract.messages.reply import failed as failed_message
 from contract.responses.reply import ResponseEvents, ResponseHead, whole
 from contract.wires import ANTHROPIC_PATHS, contents, error_body
 from tests.contract.bodies import responses_request
-from tests.messages import added_up
 from tests.scripted import MODEL, Call, Delta, Script, cut
-from tests.sdk import chat_chunk, demand
+from tests.sdk import added_up, chat_chunk, demand
 
 CALL = Call("call_a", "add", '{"a": 1, "b": 2}')
 CUSTOM = Call("call_b", "shell", "ls -l", "custom")

@@ -275,8 +275,3 @@ def test_formats() -> None:
         for provider, formats in FORMATS.items()
     }
     assert answers == FORMATS
-
-
-def test_another_organisations_voice_does_not_exist() -> None:
-    request = SpeechRequest(input="x", voice=OWN.slug)
-    refusal(choose, request, CATALOG.voices, ENGINES, "de", SINCE, fault=errors.UNKNOWN_VOICE)

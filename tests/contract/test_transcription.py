@@ -103,13 +103,6 @@ def test_words_are_timed_only_where_the_answer_shows_them() -> None:
     assert {form: plan(request, DEFAULT).words for form, request in asked.items()} == shown
 
 
-def test_terms_are_refused_where_the_engine_has_no_place_for_them() -> None:
-    deaf = able(DEFAULT, takes_terms=False)
-    assert refusal(plan, TranscriptionRequest(context_bias=["Ray"]), deaf).param == "context_bias"
-    assert plan(TranscriptionRequest(context_bias=["two words"]), deaf).terms == ()
-    assert plan(TranscriptionRequest(context_bias=["Ray"]), DEFAULT).terms == ("Ray",)
-
-
 def test_of_a_prompt_that_is_too_long_the_end_is_kept_and_terms_are_counted_as_they_came() -> None:
     for more in (-1, 0, 1):
         prompt = "b" + "a" * (TRANSCRIPTION_PROMPT_CHARS - 1 + more)
@@ -172,14 +165,6 @@ def test_the_default_model_bills_what_was_listened_to() -> None:
         made = transcript()
         made.add(TranscriptUpdate(8.5, done_s))
         assert made.billed_seconds == billed
-
-
-def test_whisper_bills_to_the_end_of_the_last_segment() -> None:
-    made = transcript(model=WHISPER.id)
-    made.add(TranscriptUpdate(60.0, 60.0))
-    assert (made.seconds, made.billed_seconds) == (0.0, 0)
-    made.add(TranscriptUpdate(60.0, 60.0, "en", (Segment("One.", 3.0, 4.2),)))
-    assert (made.seconds, made.billed_seconds) == (4.2, 5)
 
 
 def test_times_are_rounded_once() -> None:

@@ -44,13 +44,6 @@ def adopt(**fields: Any) -> AdoptRequest:
     return read(AdoptRequest, fields)
 
 
-def test_gender_and_age_are_enough() -> None:
-    decided = planned()
-    assert (decided.gender, decided.age_years, decided.language) == ("f", 34, "de")
-    assert set(decided.traits) == set(AXES)
-    assert (decided.slug, decided.auto_adopt) == (None, False)
-
-
 HIDDEN = ["a\x00b", "a\x7f", "a\u202eb", "\u2066a", "a\ue000"]
 NO_TEXT = [5, ["a"], {"a": 1}]
 REFUSED: dict[str, list[Any]] = {
@@ -165,11 +158,6 @@ def test_a_slug_is_kept_or_refused_where_it_is_malformed() -> None:
 def test_a_field_that_does_not_exist_is_refused() -> None:
     for field, ask in itertools.product(("timber", "voice", "age", "model", "constructor"), (planned, adopt)):
         assert refusal(ask, **{field: "deep"}).param == field
-
-
-def test_nothing_is_required_to_adopt() -> None:
-    assert adopt() == AdoptRequest()
-    assert adopt(label=" My voice ").label == "My voice"
 
 
 def test_equal_orders_differ_equal_chances_do_not_and_every_trait_is_drawn() -> None:

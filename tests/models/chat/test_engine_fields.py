@@ -159,7 +159,7 @@ def test_reserve_is_what_was_asked_for_but_at_most_a_quarter() -> None:
 
 
 def test_custom_and_allowed_tools_become_functions() -> None:
-    custom = {"type": "custom", "custom": {"name": "code"}}
+    custom = {"type": "custom", "custom": {"name": "code", "description": "Runs Python", "format": {"type": "text"}}}
     tools = [custom, {"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "g"}}]
     call = {"id": "c", "type": "custom", "custom": {"name": "code", "input": 'a "b"'}}
     body = {"messages": [{"role": "assistant", "tool_calls": [call]}], "tools": tools}
@@ -167,6 +167,11 @@ def test_custom_and_allowed_tools_become_functions() -> None:
     fields = fields_of(body | {"tool_choice": custom})
     assert [tool["function"]["name"] for tool in fields["tools"]] == ["code", "f", "g"]
     assert {tool["type"] for tool in fields["tools"]} == {"function"}
+    function = fields["tools"][0]["function"]
+    assert (function["description"], function["strict"]) == ("Runs Python", True)
+    assert list(function["parameters"]["properties"]) == ["input"]
+    request = ChatRequest.model_validate({"model": "m"} | body)
+    assert list(request.compiled_schemas()) == ["tools[0].function.parameters"]
     assert fields["tool_choice"] == {"type": "function", "function": {"name": "code"}}
     assert fields["custom_tools"] == {"code"}
     assert fields["messages"][0]["tool_calls"] == [

@@ -80,13 +80,6 @@ async def test_a_cheap_schema_passes_and_a_bomb_is_ended(grammars: Grammars) -> 
     assert await reason(grammars, CHEAP) == ""
 
 
-async def test_what_is_no_schema_is_refused_with_the_reason(grammars: Grammars) -> None:
-    with pytest.raises(Refused) as caught:
-        await grammars.check("JSON", '{"type": "nonsense"}', "a")
-    assert (caught.value.reason, caught.value.detail) == ("invalid", "")
-    assert await reason(grammars, '{"$ref": "#/$defs/nowhere"}', kind="PARSE") == "invalid"
-
-
 PATTERNS_THAT_COMPILE_OR_NOT = {
     r"^\d{4}-\d{2}-\d{2}$": {""},
     "^[A-Z]+-[0-9]+$": {""},

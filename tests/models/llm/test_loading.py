@@ -183,10 +183,7 @@ LOGGER = "parlance.models.llm.vllm_internals.cache"
 
 
 @pytest.fixture(scope="module")
-def cache() -> Any:
-    for name in ("torch", "vllm"):
-        pytest.importorskip(name)
-    prepare_environment(True, True, 2)
+def cache(loading: Any) -> Any:
     return importlib.import_module("models.llm.vllm_internals.cache")
 
 

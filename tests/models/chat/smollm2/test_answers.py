@@ -15,8 +15,8 @@ from contract.messages.request import MessagesRequest
 from contract.messages.translation import chat_request
 from models.chat import VllmChat
 from tests.docs.pages import ROOT, marked
-from tests.messages import added_up
 from tests.models.chat.smollm2.asking import PARIS, ask, batches, chunks_of, said, said_in_pieces, text_of
+from tests.sdk import added_up
 
 CITY = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}
 LOOKING: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The simulation as it is now foretells how graphs coped with made traces.
+"""The simulation as it is now foretells how graphs coped with made traces; what the short comparison calls slid.
 
 `benchmarks/speed/results/foretold.json` has of each request when it came, its owner and how long the engine worked,
 as a ledger holds it, and how long each start took. The policy knows gaps of two traces before, as it would on its third
@@ -8,6 +8,7 @@ day.
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ from benchmarks.capacity.policies import Planned, ServeDefault, SimulatedPolicy
 from benchmarks.capacity.run import simulate
 from benchmarks.capacity.summary import summary
 from benchmarks.capacity.traces import SimulatedTrace
+from benchmarks.speed.quick import BENCHMARKS, COMMITTED, KINDS, kind_of, text_of, verdict
 from tests.docs.pages import ROOT
 
 MODEL, NAME = "smollm2-135m-instruct", "chat-smollm2-135m-instruct"
@@ -109,3 +111,34 @@ def test_a_simulation_foretells_what_a_graph_did(name: str) -> None:
 
 def test_a_trace_of_each_shape_was_asked_under_both_policies() -> None:
     assert RUNS.keys() == {f"{shape} by {by}" for shape in ("burst", "day", "flood") for by in ("serve", "policy")}
+
+
+RATE, FIRST = "16 clients, rate", "time to first token"
+VERDICTS: dict[tuple[str, float, float | None], str] = {
+    (RATE, 0.86, 1.0): "as before",
+    (RATE, 0.84, 1.0): "**slid** by 16%",
+    (RATE, 1.14, 1.0): "as before",
+    (RATE, 1.16, 1.0): "better by 16%",
+    (FIRST, 1.16, 1.0): "as before",
+    (FIRST, 1.2, 1.0): "**slid** by 17%",
+    (FIRST, 0.8, 1.0): "better by 25%",
+    (FIRST, 0.8, None): "new",
+}
+
+
+def test_a_ratio_slides_in_the_direction_that_is_worse() -> None:
+    assert {ratio: verdict(*ratio) for ratio in VERDICTS} == VERDICTS
+
+
+def test_each_benchmark_has_committed_ratios_by_kind_of_processor() -> None:
+    kinds = tomllib.loads(COMMITTED.read_text("utf-8"))
+    assert {"AMX"} <= kinds.keys() <= KINDS.keys()
+    assert all(list(committed) == list(BENCHMARKS) for committed in kinds.values())
+    assert tomllib.loads(text_of(kinds)) == kinds
+    features: list[tuple[str, dict[str, bool]]] = [
+        ("AMX", {"avx2": True, "avx512_bf16": True, "amx_bf16": True}),
+        ("AVX-512", {"avx2": True, "avx512_bf16": True, "amx_bf16": False}),
+        ("AVX2", {"avx2": True, "avx512_f": True}),
+        ("other", {"avx": True}),
+    ]
+    assert [kind_of(has) for _, has in features] == [kind for kind, _ in features]
