@@ -23,7 +23,7 @@ from models.kokoro import network
 from models.kokoro.converter import convert
 from models.kokoro.network import CutNetwork, PublishedNetwork, load_network
 from models.kokoro.phonemes import runs
-from models.kokoro.speaker import ESPEAK_NAMES, SAMPLE_RATE, Kokoro
+from models.kokoro.speaker import ESPEAK_NAMES, LEVEL, SAMPLE_RATE, Kokoro
 from models.kokoro.styles import KokoroVoice, Styles
 from models.speech.adapter import SpeechAdapter
 from models.speech.kokoro import FIRST_CHARS, KokoroSpeech
@@ -149,6 +149,14 @@ def test_the_first_sound_comes_after_the_first_clause(engine: KokoroSpeech, humm
     assert first.characters <= FIRST_CHARS
     assert next(parts).characters == LONG.index(".") + 2
     parts.close()
+
+
+def test_sound_has_its_level_and_half_the_length_at_twice_the_speed(engine: KokoroSpeech) -> None:
+    """More exactly than every engine has to: tests/models/speech/test_conformance.py."""
+    usual, fast = (sound_of(engine, SpeechJob(SHORT, "en", speed=speed)) for speed in (1.0, 2.0))
+    assert 0.8 < len(usual) / engine.sample_rate < 3
+    assert LEVEL / 2 < usual[np.abs(usual) > 0.003].std() < 2 * LEVEL
+    assert len(fast) == pytest.approx(len(usual) / 2, rel=0.2)
 
 
 def test_a_short_first_sentence_is_not_cut(engine: KokoroSpeech, humming: Tones) -> None:
