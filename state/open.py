@@ -124,8 +124,11 @@ class State:
         self.drafts = Drafts(database, blobs, clock)
         self.verdicts = Verdicts(rates.connection)
         self.console = SharedConsole(rates.connection) if rates.connection else None
+        renewals = (partial(clock.adjust, database), self.ledger.renew, self.idempotency.renew, self.rates.renew)
         self._loops = [
-            supervised("renew leases and clean up", *self._sweeps(), every_s=SWEEP_S),
+            # Apart: a store of bytes that is slow must not let the leases of this process end.
+            supervised("renew leases", *renewals, every_s=SWEEP_S),
+            supervised("clean up", *self._sweeps(), every_s=SWEEP_S),
             supervised("record what open requests have used", self.ledger.mark, self.ledger.tend, every_s=MARK_S),
         ]
 
@@ -146,17 +149,13 @@ class State:
         await self.database.close()
 
     def _sweeps(self) -> list[Step]:
-        """Renews the leases of this process first, then cleans up after dead ones."""
+        """Cleans up after dead processes: rows first, then bytes."""
         return [
-            partial(self.clock.adjust, self.database),
-            self.ledger.renew,
-            self.idempotency.renew,
-            self.rates.renew,
             self.ledger.reap,
             self.ledger.forget_old,
             self.idempotency.forget_old,
-            self.tickets.sweep,
             self.drafts.expire,
+            self.tickets.sweep,
             self.drafts.sweep,
             self.blobs.drop_unfinished,
         ]

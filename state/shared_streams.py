@@ -10,7 +10,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 LEASE_S = 120
-"""Renewed every 30 s by the sweeper of the state."""
+"""Renewed every 30 s by the state."""
 
 OPEN = """
 local now = tonumber(redis.call('TIME')[1])

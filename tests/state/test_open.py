@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, select
 
 from contract.access import Scope
 from contract.errors import ApiError
@@ -15,11 +15,12 @@ from state import open as opening
 from state.accounts import api_keys, demo
 from state.accounts.authentication import PEPPER
 from state.billing.ledger import Ledger
-from state.database.base import Database, RowRefused
+from state.database.base import NOW_S, Database, RowRefused
 from state.database.tables import api_keys as keys_table
+from state.database.tables import reservations
 from state.idempotency import Idempotency
 from state.keys import SECRET_VARIABLE, open_secrets, rotate
-from tests.state.books import make_caller, money, reserve, until_money
+from tests.state.books import make_caller, money, pass_time, reserve, until_money
 from tests.state.drafts import COST, HOLD, Workshop
 from tests.waiting import until
 
@@ -129,7 +130,7 @@ async def test_the_sweeper_survives_a_fault_of_the_program_and_logs_its_type_wit
     caller = await make_caller(state.database, 100)
 
     async def failed() -> bool:
-        return "could not renew leases and clean up: ValueError" in caplog.text and "forget_old" in caplog.text
+        return "could not clean up: ValueError" in caplog.text and "forget_old" in caplog.text
 
     await until(failed)
     await reserve(Ledger(state.database), caller, 9)  # of a process that dies
@@ -138,6 +139,32 @@ async def test_the_sweeper_survives_a_fault_of_the_program_and_logs_its_type_wit
     await state.close()
     assert "ValueError" in caplog.text
     assert secret not in caplog.text
+
+
+async def test_a_store_of_bytes_that_does_not_answer_keeps_no_lease_from_being_renewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "SWEEP_S", 0.05)
+    state = await open_state(tmp_path)
+    caller, is_hung = await make_caller(state.database, 1000), asyncio.Event()
+    await state.tickets.issue(caller, "audio/webm", 1000)
+
+    async def hang(_: str) -> None:
+        is_hung.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(state.blobs, "delete_all", hang)
+    await pass_time(state.database, 86_400)  # the ticket is due
+    await is_hung.wait()
+    hold = await reserve(state.ledger, caller, 500)
+    await pass_time(state.database, 100)
+    left_s = select(reservations.c.lease_until - NOW_S).where(reservations.c.id == hold.entry.id)
+
+    async def is_renewed() -> bool:
+        return await state.database.run(lambda connection: connection.execute(left_s).scalar_one()) > 100
+
+    await until(is_renewed, within_s=10)
+    await state.close()
 
 
 async def test_many_first_starts_make_one_key_with_every_scope(tmp_path: Path) -> None:
