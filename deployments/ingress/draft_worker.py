@@ -209,7 +209,10 @@ class DraftWorker:
         await blobs.put(artifacts.sample_blob, designed.sample)
         cost = model.cost_micro_eur(synthesis_ms=artifacts.synthesis_ms)
         if await self._state.drafts.finish(lease, artifacts, cost) is None:
-            await blobs.delete_all(lease.folder)
+            # The answer to an earlier commit may have been lost: these are then the bytes of a draft that is billed.
+            draft = await self._state.drafts.read(lease.draft.id)
+            if draft is None or draft.state not in ("ready", "adopted") or draft.designed != artifacts:
+                await blobs.delete_all(lease.folder)
 
     async def _adopt_if_ordered(self, draft_id: str) -> None:
         drafts = self._state.drafts

@@ -32,6 +32,7 @@ from tests.api.designs import (
     until_idle,
 )
 from tests.api.uploads import stored
+from tests.state.doubles import ForgetfulDatabase
 from tests.waiting import settled
 
 __all__ = ["held"]
@@ -98,6 +99,18 @@ async def test_work_that_was_taken_over_is_billed_once(api: Api, held: Draft, tm
     assert [line.cost_micro_eur for line in await api.usage()] == [COST_MICRO_EUR]
     assert (await api.client.get(draft["sample_url"])).status_code == 200
     assert len(stored(tmp_path)) == 2
+
+
+async def test_a_draft_keeps_its_bytes_where_the_database_loses_the_answer_that_it_is_ready(
+    api: Api, held: Draft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api.state.drafts, "_database", ForgetfulDatabase(api.state.database, "finish"))
+    api.service.drafts.pause_s = 0.01
+    designer(api).go.set()
+    draft = await arrived(api, held, "ready")
+    await until_idle(api.service.drafts)
+    assert (await api.client.get(draft["sample_url"])).status_code == 200
+    assert (len(stored(tmp_path)), len(await api.usage())) == (2, 1)
 
 
 async def test_a_draft_that_is_not_finished_after_20_minutes_has_failed_and_frees_its_money(
