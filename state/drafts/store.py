@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from sqlalchemy import Update, delete, select, update
 
@@ -46,12 +47,18 @@ class Drafts:
         database: database of the rows.
         blobs: store of clips and samples.
         clock: the database's time, in seconds since 1970.
+        to_the_limit: `Ledger.to_the_limit` of a process that holds money in advance.
     """
 
-    def __init__(self, database: Database, blobs: Blobs, clock: Callable[[], float]) -> None:
-        self._database = database
-        self._blobs = blobs
-        self._clock = clock
+    def __init__(
+        self,
+        database: Database,
+        blobs: Blobs,
+        clock: Callable[[], float],
+        to_the_limit: Callable[[int, Callable[[], Awaitable[None]]], Awaitable[None]] = lambda _, post: post(),
+    ) -> None:
+        self._database, self._blobs, self._clock = database, blobs, clock
+        self._to_the_limit = to_the_limit
 
     async def order(
         self, caller: Caller, spec: VoiceSpec, *, model: str, line: str, estimate_micro_eur: int, request_id: str
@@ -64,11 +71,10 @@ class Drafts:
         who = (caller.org_id, caller.user_id, caller.key_id, request_id)
         draft = Draft(new_id(), *who, line, model, spec, "pending", now_s, work_at=0)
         hold = max(1, estimate_micro_eur) if caller.org_limited or caller.user_limited else 0
+        about = {"ends_at": now_s + DRAFT_KEPT_S, "hold_micro_eur": hold, "lease_s": DRAFT_S + HELD_LONGER_S}
+        order = partial(self._database.run, partial(changes.order, draft=draft, **about), row=caller.org_id)
         try:
-            await self._database.run(
-                lambda c: changes.order(c, draft, now_s + DRAFT_KEPT_S, hold, DRAFT_S + HELD_LONGER_S),
-                row=caller.org_id,
-            )
+            await self._to_the_limit(caller.org_id, order)
         except OverLimit as refused:
             raise over_limit(refused, caller, QUOTA_EXCEEDED) from None
         return draft

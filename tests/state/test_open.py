@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from contract.access import Scope
 from contract.errors import ApiError
 from state import keys, open_state
 from state import open as opening
-from state.accounts import api_keys, demo
+from state.accounts import api_keys, demo, organisations
 from state.accounts.authentication import PEPPER
 from state.billing.ledger import Ledger
 from state.database.base import NOW_S, Database, RowRefused
@@ -20,8 +21,8 @@ from state.database.tables import api_keys as keys_table
 from state.database.tables import reservations
 from state.idempotency import Idempotency
 from state.keys import SECRET_VARIABLE, open_secrets, rotate
-from tests.state.books import make_caller, money, pass_time, reserve, until_money
-from tests.state.drafts import COST, HOLD, Workshop
+from tests.state.books import fault_of, make_caller, money, pass_time, reserve, until_money
+from tests.state.drafts import COST, HOLD, PLAN, Workshop
 from tests.waiting import until
 
 
@@ -164,6 +165,24 @@ async def test_a_store_of_bytes_that_does_not_answer_keeps_no_lease_from_being_r
         return await state.database.run(lambda connection: connection.execute(left_s).scalar_one()) > 100
 
     await until(is_renewed, within_s=10)
+    await state.close()
+
+
+async def test_an_order_of_a_voice_can_have_what_this_process_holds_in_advance(tmp_path: Path) -> None:
+    state = await open_state(tmp_path)
+    caller = await make_caller(state.database, 100_000)
+    ids = await state.database.run(lambda c: [organisations.ensure_user(c, caller.org_id, f"{n}", 0) for n in range(9)])
+    for each in ids:
+        await (await reserve(state.ledger, replace(caller, user_id=each), 10)).void()
+    left = 100_000 - HOLD
+    assert (await money(state.database, caller))[1] > HOLD
+    workshop = Workshop(state.database, state.blobs, caller)
+    workshop.store = state.drafts
+    about = {"model": "m", "line": "voice-design:m", "request_id": "req-1"}
+    await state.drafts.order(caller, PLAN, estimate_micro_eur=left, **about)
+    await workshop.order()
+    assert await money(state.database, caller) == (0, 100_000)
+    assert await fault_of(workshop.order()) == "QUOTA_EXCEEDED"
     await state.close()
 
 
