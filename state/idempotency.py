@@ -25,12 +25,15 @@ from weakref import WeakSet
 
 from sqlalchemy import Row
 
+from concurrency.background import in_background, supervise
 from contract.access import Caller
 from contract.errors import (
     IDEMPOTENCY_FINISHED,
     IDEMPOTENCY_IN_PROGRESS,
     IDEMPOTENCY_MISMATCH,
     INVALID_REQUEST,
+    STATE_UNAVAILABLE,
+    ApiError,
     without_text,
 )
 from contract.limits import SPARE_BYTES
@@ -94,7 +97,14 @@ class Idempotency:
         message = "\n".join((caller.key_id, route, key, body_sha256)).encode()
         digest, kid = self._keyring.sign(message).hex(), self._keyring.kid
         claim = Claim(caller.org_id, caller.key_id, route, key, uuid.uuid4().hex, digest, kid)
-        earlier = await self._database.run(partial(replies.claim, holder=claim))
+        try:
+            earlier = await self._database.run(partial(replies.claim, holder=claim))
+        except ApiError as error:
+            if error.fault is STATE_UNAVAILABLE:
+                # The answer may have been lost after the commit, and nobody will do the work of that claim.
+                drop = partial(self._database.run, partial(replies.drop, holder=claim))
+                in_background(supervise("free an idempotency key", drop))
+            raise
         if earlier is None:
             attempt = Attempt(self, claim)
             self._running.add(attempt)

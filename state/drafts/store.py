@@ -9,8 +9,9 @@ from functools import partial
 
 from sqlalchemy import Update, delete, select, update
 
+from concurrency.background import in_background, supervise
 from contract.access import Caller
-from contract.errors import QUOTA_EXCEEDED, without_text
+from contract.errors import QUOTA_EXCEEDED, STATE_UNAVAILABLE, ApiError, without_text
 from contract.limits import DRAFT_KEPT_S, DRAFT_S, KEPT_DRAFTS
 from contract.voice_design.draft import VoiceSpec
 from state.billing.usage import OverLimit, over_limit
@@ -74,10 +75,29 @@ class Drafts:
         about = {"ends_at": now_s + DRAFT_KEPT_S, "hold_micro_eur": hold, "lease_s": DRAFT_S + HELD_LONGER_S}
         order = partial(self._database.run, partial(changes.order, draft=draft, **about), row=caller.org_id)
         try:
-            await self._to_the_limit(caller.org_id, order)
+            await self._surely(draft, order)
         except OverLimit as refused:
             raise over_limit(refused, caller, QUOTA_EXCEEDED) from None
         return draft
+
+    async def _surely(self, draft: Draft, order: Callable[[], Awaitable[None]]) -> None:
+        """Orders once more where the answer may have been lost: the first time may have been recorded all the same.
+
+        What a refused order may have left is discarded once the database answers.
+        """
+        for is_last in (False, True):
+            try:
+                return await self._to_the_limit(draft.org_id, order)
+            except ApiError as error:
+                if error.fault is not STATE_UNAVAILABLE:
+                    raise
+                if is_last or self._now_s() > draft.created_at + 1:  # a client waits no longer
+                    in_background(supervise("discard a draft that was refused", partial(self._take_back, draft)))
+                    raise
+
+    async def _take_back(self, draft: Draft) -> None:
+        if await self.read(draft.id):
+            await self.discard(draft.org_id, draft.id)
 
     async def find(self, org_id: int, draft_id: str) -> Draft:
         """An organisation's draft. Raises NOT_FOUND, for another's in the same words as for one that never was."""

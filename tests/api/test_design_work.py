@@ -33,7 +33,7 @@ from tests.api.designs import (
 )
 from tests.api.uploads import stored
 from tests.state.doubles import ForgetfulDatabase
-from tests.waiting import settled
+from tests.waiting import settled, until
 
 __all__ = ["held"]
 
@@ -111,6 +111,28 @@ async def test_a_draft_keeps_its_bytes_where_the_database_loses_the_answer_that_
     await until_idle(api.service.drafts)
     assert (await api.client.get(draft["sample_url"])).status_code == 200
     assert (len(stored(tmp_path)), len(await api.usage())) == (2, 1)
+
+
+@pytest.mark.parametrize("lost", [("order",), ("order", "order"), ("claim",)])
+async def test_an_order_that_is_repeated_after_a_lost_answer_is_one_draft_and_one_bill(
+    api: Api, lost: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.limit(10 * HELD_MICRO_EUR)
+    for store in (api.state.drafts, api.state.idempotency):
+        monkeypatch.setattr(store, "_database", ForgetfulDatabase(api.state.database, *lost))
+    statuses = []
+
+    async def is_ordered() -> bool:
+        statuses.append((await order(api, headers={"Idempotency-Key": "k1"})).status_code)
+        return statuses[-1] == 202
+
+    await until(is_ordered)
+    await order(api, headers={"Idempotency-Key": "k1"})
+    assert statuses[0] == (202 if lost == ("order",) else 503)
+    drafts = [draft for draft in await listed(api) if draft["status"] != "discarded"]
+    await arrived(api, *drafts, "ready")
+    await until_idle(api.service.drafts)
+    assert (len(await api.usage()), (await api.spend())["held_micro_eur"]) == (1, 0)
 
 
 async def test_a_draft_that_is_not_finished_after_20_minutes_has_failed_and_frees_its_money(
