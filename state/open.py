@@ -144,7 +144,6 @@ class State:
         for loop in self._loops:
             loop.cancel()
         await self.ledger.close()
-        await self.idempotency.close()
         await self.rates.close()
         await self.database.close()
 

@@ -72,8 +72,8 @@ class Drafts:
         who = (caller.org_id, caller.user_id, caller.key_id, request_id)
         draft = Draft(new_id(), *who, line, model, spec, "pending", now_s, work_at=0)
         hold = max(1, estimate_micro_eur) if caller.org_limited or caller.user_limited else 0
-        about = {"ends_at": now_s + DRAFT_KEPT_S, "hold_micro_eur": hold, "lease_s": DRAFT_S + HELD_LONGER_S}
-        order = partial(self._database.run, partial(changes.order, draft=draft, **about), row=caller.org_id)
+        row = partial(changes.order, draft=draft, ends_at=now_s + DRAFT_KEPT_S, hold_micro_eur=hold)
+        order = partial(self._database.run, partial(row, lease_s=DRAFT_S + HELD_LONGER_S), row=caller.org_id)
         try:
             await self._surely(draft, order)
         except OverLimit as refused:
