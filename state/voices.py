@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, delete, func, select
 
 from contract.errors import VOICE_LIMIT_REACHED, ApiError
 from contract.limits import OWN_VOICES
-from contract.speech.voices import SYSTEM_VOICES, Voice, checked_slug
+from contract.speech.voices import SLUG_CHARS, SLUG_PATTERN, SYSTEM_VOICES, Voice, checked_slug
 from state.accounts import organisations
 from state.database.base import Database, insert_new
 from state.database.tables import voices
@@ -76,6 +76,8 @@ class Voices:
 
     async def find(self, org_id: int, slug: str) -> OwnVoice | None:
         """An organisation's voice by slug, None if there is none."""
+        if len(slug) > SLUG_CHARS[1] or not SLUG_PATTERN.fullmatch(slug):  # PostgreSQL takes no NUL
+            return None
         query = select(voices).where(voices.c.org_id == org_id, voices.c.slug == slug)
         row = await self._database.run(lambda connection: connection.execute(query).one_or_none())
         return None if row is None else _own_voice(row)

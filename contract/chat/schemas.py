@@ -165,7 +165,7 @@ def cost(schema: dict[str, Any]) -> int:
             chars += len(key)
             if key in DATA or not (key in ANNOTATIONS or isinstance(value, dict | list)):
                 chars += _size(value)
-            elif key in NAMED_SCHEMAS:
+            elif key in NAMED_SCHEMAS and isinstance(value, dict):
                 chars += sum(map(len, value))
         places += parts(part, place)
     states = (max(count for _, count in bounds) for bounds in repetitions)

@@ -19,10 +19,16 @@ from contract.decisions.engine import Readings
 from contract.decisions.questions import Preset, Question
 from contract.errors import INVALID_REQUEST, REQUEST_TOO_LARGE
 from contract.images import decoded_bytes
-from contract.limits import DECISION_BODY_BYTES, DECISION_IMAGE_BYTES, DECISION_IMAGES, DECISION_STATE_CHARS
+from contract.limits import (
+    DECISION_BODY_BYTES,
+    DECISION_IMAGE_BYTES,
+    DECISION_IMAGES,
+    DECISION_STATE_CHARS,
+    JSON_ESCAPES,
+)
 
-MAX_BODY_BYTES = DECISION_BODY_BYTES + DECISION_IMAGES * -(-DECISION_IMAGE_BYTES // 3) * 4
-"""Most bytes of a valid body, images included."""
+MAX_BODY_BYTES = DECISION_BODY_BYTES + DECISION_IMAGES * -(-DECISION_IMAGE_BYTES // 3) * 4 + JSON_ESCAPES
+"""Most bytes of a valid body, images and escapes of slashes in them included."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import random
 from typing import Any
 
 import httpx2
@@ -187,6 +188,13 @@ async def test_bytes_of_the_body(api: Api) -> None:
         reply = await api.send("POST", "/v1/decisions", content=raw.encode())
         assert reply.status_code == status
     refused(reply, 413, "request_too_large")
+
+
+async def test_an_image_of_any_size_may_have_its_slashes_escaped(api: Api) -> None:
+    image = b"\x89PNG\r\n\x1a\n" + random.Random(1).randbytes(3_900_000)
+    body = json.dumps(BODY | {"images": [{"data_url": f"data:image/png;base64,{base64.b64encode(image).decode()}"}]})
+    for content in (body, body.replace("/", "\\/")):
+        refused(await api.send("POST", "/v1/decisions", content=content), 400, "images_unsupported")
 
 
 async def test_images_are_refused_where_the_runtime_does_not_see(api: Api) -> None:

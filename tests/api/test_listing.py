@@ -16,7 +16,8 @@ from contract.access import Scope
 from contract.catalog.base import DefaultSpeechRuntime, SpeechRuntime
 from contract.limits import KEYLESS_REQUESTS
 from deployments.ingress.routes import service
-from tests.api.conftest import Api, refused
+from tests.api.asgi import ask
+from tests.api.conftest import Api, app_over, refused
 from tests.docs.pages import ROOT
 
 SPEAKERS = ("supertonic-3", "cosyvoice-3", "voxtral-mini-tts", "qwen3-tts")
@@ -213,6 +214,7 @@ async def test_the_way_there_has_no_name_of_the_clients(api: Api, site: Path) ->
 
 
 async def test_what_is_not_built_says_how_it_is(api: Api, site: Path) -> None:
+    assert (await ask(app_over(api.service), "GET", "/docs/", query=b"a=\xff")).status == 200
     (site / "index.html").unlink()
     reply = await api.client.get("/docs/")
     assert reply.status_code == 404

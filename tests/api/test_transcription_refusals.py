@@ -45,6 +45,12 @@ def body(content: bytes, kind: str) -> Fields:
     return {"content": content, "headers": {"content-type": kind}}
 
 
+def decoded_by(codec: str, text: bytes) -> Fields:
+    """A form that names a codec of Python for its `language`."""
+    field = b'--x\r\nContent-Disposition: form-data; name="language"\r\n\r\n' + text
+    return body(field + b"\r\n--x--\r\n", f"{FORM}; charset={codec}")
+
+
 REFUSED: list[tuple[Fields, int, str, str | None, str]] = [
     (form(upload_id="upl_1"), 400, INVALID, "upload_id", "both"),
     (form(language="german"), 400, INVALID, "language", "german"),
@@ -61,6 +67,16 @@ REFUSED: list[tuple[Fields, int, str, str | None, str]] = [
     (form(timestamp_granularities="sentence"), 400, INVALID, "timestamp_granularities", ""),
     (form(**{TWO: ["segment,word"]}), 400, INVALID, "timestamp_granularities", "exactly one"),
     (form(**{TWO: ["segment", "word"]}), 400, INVALID, "timestamp_granularities", "exactly one"),
+    *(
+        (decoded_by(codec, text), 400, INVALID, ANY, "neither")
+        for codec, text in (
+            ("undefined", b"de"),
+            ("punycode", b"99"),
+            ("utf-7", b"+2AA-"),
+            ("unicode_escape", rb"\ud800"),
+            ("punycode", "\U00010000".encode("punycode") + b"a" * 65_000),
+        )
+    ),
     *(
         (form(model=WHISPER, language=language), 400, "language_not_supported", "language", language)
         for language in ("xx", "german", "d", "de DE", "yue", "../de")

@@ -71,7 +71,7 @@ class Graph:
 
     def family(self) -> list[psutil.Process]:
         """All processes of the graph. Forks are no descendants of its start, but have its home in their environment."""
-        return list(dict.fromkeys(self.server.family()))
+        return list(self.server.family())
 
     def processes(self, title: str) -> list[psutil.Process]:
         """Those of the family with `title` in their command line, the oldest first."""

@@ -71,8 +71,7 @@ class Server:
     @property
     def token(self) -> dict[str, str]:
         """The environment of a process that joins this Ray: another one may run on the machine."""
-        commands = [" ".join(process.as_dict(["cmdline"])["cmdline"] or ()) for process in self.family()]
-        (address, *_) = re.findall(r"--gcs-address=(\S+)", " ".join(commands))
+        (address, *_) = re.findall(r"--gcs-address=(\S+)", " ".join(self.family().values()))
         token = str(self.home / "ray_token")
         return {"RAY_ADDRESS": address, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token}
 
@@ -85,14 +84,24 @@ class Server:
         """Runs `python -m state` beside the server."""
         return run_state(os.environ | {"PARLANCE_HOME": str(self.home)}, *arguments)
 
-    def family(self) -> list[psutil.Process]:
-        """Processes of this server and what they have started; forks are no descendants of it, but know its home."""
-        found: list[psutil.Process] = []
+    def family(self) -> dict[psutil.Process, str]:
+        """Command lines of the processes of this server and of what they have started, less those that end meanwhile.
+
+        Forks are no descendants of it, but know its home.
+        """
+        commands: dict[psutil.Process, str] = {}
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 if process.environ().get("PARLANCE_HOME") == str(self.home):
-                    found += [process, *process.children(recursive=True)]
-        return found
+                    for each in (process, *process.children(recursive=True)):
+                        with suppress(psutil.Error):
+                            commands[each] = " ".join(each.cmdline())
+        return commands
+
+    def replica_processes(self, deployment: str) -> list[psutil.Process]:
+        """Processes of the replicas of an engine, whoever started them."""
+        title = f"ray::ServeReplica:parlance:{deployment}"
+        return [process for process, command in self.family().items() if command.startswith(title)]
 
 
 @pytest.fixture(scope="session")

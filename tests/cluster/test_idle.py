@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -42,9 +43,20 @@ OF_ENGINES = ("libtorch", "onnxruntime", "ctranslate2")
 
 
 def always(server: Server) -> dict[str, psutil.Process]:
-    """By title, whatever is no engine, no child of one and no spare worker."""
-    processes = psutil.Process(server.pid).children(recursive=True)
-    return {title(process): process for process in processes if title(process) in ALWAYS or not _may_end(process)}
+    """By title, whatever is no engine, no child of one and no spare worker, once that is what it should be."""
+    found: dict[str, psutil.Process] = {}
+
+    def look() -> dict[str, psutil.Process]:
+        found.clear()
+        for process in psutil.Process(server.pid).children(recursive=True):
+            with suppress(psutil.Error):  # it has ended
+                if (name := title(process)) in ALWAYS or not _may_end(process):
+                    found[name] = process
+        return found
+
+    # A worker that starts has no title yet.
+    eventually(lambda: look().keys() == ALWAYS, 30, lambda: f"not as expected: {found.keys() ^ ALWAYS}")
+    return found
 
 
 def _may_end(process: psutil.Process) -> bool:
@@ -68,8 +80,7 @@ def test_a_worker_starts_without_a_python_that_imports_ray(server: Server, tmp_p
 
 @pytest.mark.smoke
 def test_nothing_runs_that_nobody_needs(server: Server) -> None:
-    # A worker that starts has no title yet.
-    eventually(lambda: always(server).keys() == ALWAYS, 30, "something else runs")
+    assert always(server).keys() == ALWAYS
 
 
 @pytest.mark.smoke

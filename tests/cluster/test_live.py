@@ -6,8 +6,6 @@ import asyncio
 import base64
 import io
 import json
-import os
-import signal
 from contextlib import suppress
 from typing import Any
 
@@ -71,16 +69,6 @@ async def rest(socket: ClientConnection) -> list[dict[str, Any]]:
         return [json.loads(text) async for text in socket]
 
 
-def replicas(server: Server) -> list[int]:
-    """Processes of this server's transcriber."""
-    running = []
-    for process in server.family():
-        with suppress(psutil.Error):
-            if " ".join(process.cmdline()).startswith(f"ray::ServeReplica:parlance:{ENGINE}"):
-                running.append(process.pid)
-    return running
-
-
 @pytest.mark.smoke
 async def test_a_sentence_comes_back_as_text(server: Server, sentence: bytes) -> None:
     async with session(server) as socket:
@@ -101,11 +89,11 @@ async def test_a_replica_that_dies_in_a_turn_loses_no_words(server: Server, sent
         async with asyncio.timeout(WITHIN_S):
             while json.loads(await socket.recv())["type"] != "input_audio_buffer.speech_stopped":
                 pass
-        pids = replicas(server)
-        assert pids
-        for pid in pids:
-            with suppress(ProcessLookupError):  # a child that has died with the first
-                os.kill(pid, signal.SIGKILL)
+        processes = server.replica_processes(ENGINE)
+        assert processes
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):  # a child that has died with the first
+                process.kill()
         await speaking
         events = await rest(socket)
     texts = [event["transcript"] for event in events if event["type"] == f"{TRANSCRIPTION}.completed"]

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 
 from tests.cluster.conftest import Server
@@ -38,12 +37,6 @@ def until(server: Server, draft_id: str, status: str) -> dict[str, Any]:
 def discard(server: Server, draft_id: str) -> None:
     with server.http() as client:
         assert client.delete(f"{DESIGNS}/{draft_id}").json()["status"] == "discarded"
-
-
-def processes(server: Server, deployment: str) -> list[psutil.Process]:
-    """Of a deployment's replicas, whoever started them, by the home of our own server."""
-    title = f"ray::ServeReplica:parlance:{deployment}"
-    return list({process for process in server.family() if " ".join(process.cmdline()).startswith(title)})
 
 
 def is_voice(server: Server, slug: str) -> bool:
@@ -86,7 +79,7 @@ def test_the_fourth_draft_is_refused_and_the_work_outlives_its_clients(server: S
 
 def test_a_designer_that_is_killed_leaves_a_draft_that_is_finished(server: Server) -> None:
     draft_id = order(server, instruct="hold 3").json()["id"]
-    (process,) = eventually(lambda: processes(server, DESIGNER), 60, "the designer never started")
+    (process,) = eventually(lambda: server.replica_processes(DESIGNER), 60, "the designer never started")
     process.kill()
     draft = until(server, draft_id, "ready")
     assert draft["cost_micro_eur"] > 0
@@ -111,7 +104,7 @@ def test_discarding_ends_the_work(server: Server) -> None:
 
 def test_an_ingress_that_is_killed_leaves_a_draft_that_the_next_one_finishes_and_adopts(server: Server) -> None:
     draft_id = order(server, instruct="hold 2", auto_adopt=True, slug="our-cleo").json()["id"]
-    (process,) = processes(server, "ingress")
+    (process,) = server.replica_processes("ingress")
     process.kill()
     eventually(lambda: is_voice(server, "our-cleo"), 120, "nobody went on")
     discard(server, draft_id)

@@ -1,10 +1,12 @@
 """Which JSON schemas are compiled, and what is refused before an engine sees it."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from contract.chat import schemas
+from contract.errors import ApiError
 from models.chat.request import engine_fields
 from tests.contract.bodies import chat_request, refused, tool
 
@@ -62,6 +64,15 @@ def test_names_and_values_cost_by_their_characters() -> None:
             assert refused(chat_request, response_format=form(schema))[0] == "response_format"
         else:
             assert chat_request(response_format=form(schema))
+
+
+def test_a_keyword_with_any_value_is_refused_or_counted_and_breaks_nothing() -> None:
+    for key in (
+        {"type", "items", "allOf", "$ref", "minLength", "additionalProperties"} | schemas.NAMED_SCHEMAS | schemas.DATA
+    ):
+        for value in (None, True, 1, 1.5, "a", [], [1], [None], ["a"], [[]], {}, {"a": 1}, {"a": None}):
+            with suppress(ApiError):
+                schemas.check({"response_format": {key: value}})
 
 
 def test_schemas_of_all_tools_count_together() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,16 @@ def test_a_profile_is_judged_once(argument: str, tmp_path: Path, monkeypatch: py
     with pytest.raises(SystemExit, match="the weights are next"):
         start.main([str(ROOT / "configs/embedded.yaml"), argument])
     assert judged == ["embedded"]
+
+
+def test_a_port_that_is_taken_is_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARLANCE_HOME", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            SystemExit, match=rf"127.0.0.1:{port} cannot be used \(.*\); choose another port with PORT="
+        ):
+            start.main([str(ROOT / "configs/embedded.yaml"), f"--port={port}"])
 
 
 @pytest.fixture

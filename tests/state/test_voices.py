@@ -51,6 +51,10 @@ async def test_a_voice_is_found_as_it_was_added(store: Voices, database: Databas
     assert (made.voice.scope, made.voice.origin, made.voice.from_plan) == ("org", "designed", True)
 
 
+async def test_a_name_that_no_voice_can_have_is_none(store: Voices, org_id: int) -> None:
+    assert [await store.find(org_id, name) for name in ("a\0b", "\0", "a" * 41, "A", "")] == [None] * 5
+
+
 async def test_voices_come_in_the_order_they_were_made(store: Voices, database: Database, org_id: int) -> None:
     slugs = ["zoe", "anna", "m-3"]
     for slug in slugs:

@@ -111,7 +111,7 @@ class Record(NamedTuple):
             timings.queue,
             timings.load,
             timings.engine,
-            _cost(ended.reservations) if ended.reservations else None,
+            _cost(ended.bills) if ended.bills else None,
             caller.user,
             caller.user_id,
             caller.key_id,

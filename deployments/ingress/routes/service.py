@@ -84,7 +84,7 @@ async def show_site(request: Request, path: str) -> Response:
     await admit_anyone(request, KEYLESS_BODY_BYTES)
     if not SITE.lookup_path("index.html")[1]:
         raise NOT_FOUND("the documentation has not been built here; `make docs` does it")
-    name = path + "index.html" if request.url.path.endswith("/") else path
+    name = path + "index.html" if request.scope["path"].endswith("/") else path
     response = await SITE.get_response(name, request.scope)
     response.headers.update(SITE_HEADERS)
     return response

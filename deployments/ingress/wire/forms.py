@@ -59,6 +59,8 @@ class _InMemory(MultiPartParser):
     """A file within the bounds is never written to disk."""
 
     spool_max_size = 8 * MIB
+    # UTF-8, whatever the header names: Python has codecs that take minutes, raise other errors, or give surrogates.
+    _charset = property(lambda _: "utf-8", lambda *_: None)
 
     def close(self) -> bool:
         """Closes every file that began, also one that never ended; says whether there was one."""
