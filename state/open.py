@@ -121,7 +121,8 @@ class State:
         self.signatures = Signatures(secrets.derive(FILES_PURPOSE), clock)
         self.voices = Voices(database)
         self.tickets = Tickets(database, blobs)
-        self.drafts = Drafts(database, blobs, clock, self.ledger.to_the_limit)
+        self.drafts = Drafts(database, blobs, clock)
+        self.drafts.to_the_limit = self.ledger.to_the_limit
         self.verdicts = Verdicts(rates.connection)
         self.console = SharedConsole(rates.connection) if rates.connection else None
         renewals = (partial(clock.adjust, database), self.ledger.renew, self.idempotency.renew, self.rates.renew)

@@ -48,18 +48,14 @@ class Drafts:
         database: database of the rows.
         blobs: store of clips and samples.
         clock: the database's time, in seconds since 1970.
-        to_the_limit: `Ledger.to_the_limit` of a process that holds money in advance.
+
+    Attributes:
+        to_the_limit: `Ledger.to_the_limit` of this process, which may hold money in advance.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        blobs: Blobs,
-        clock: Callable[[], float],
-        to_the_limit: Callable[[int, Callable[[], Awaitable[None]]], Awaitable[None]] = lambda _, post: post(),
-    ) -> None:
+    def __init__(self, database: Database, blobs: Blobs, clock: Callable[[], float]) -> None:
         self._database, self._blobs, self._clock = database, blobs, clock
-        self._to_the_limit = to_the_limit
+        self.to_the_limit: Callable[[int, Callable[[], Awaitable[None]]], Awaitable[None]] = lambda _, post: post()
 
     async def order(
         self, caller: Caller, spec: VoiceSpec, *, model: str, line: str, estimate_micro_eur: int, request_id: str
@@ -87,7 +83,7 @@ class Drafts:
         """
         for is_last in (False, True):
             try:
-                return await self._to_the_limit(draft.org_id, order)
+                return await self.to_the_limit(draft.org_id, order)
             except ApiError as error:
                 if error.fault is not STATE_UNAVAILABLE:
                     raise
