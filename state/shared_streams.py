@@ -61,7 +61,10 @@ class SharedStreams:
     async def renew(self) -> None:
         """Renews the leases of every stream that is open here."""
         for key_id, names in list(self._names.items()):
-            await self._renew(keys=[_set_of(key_id)], args=[LEASE_S, *names])
+            renewed = set(names)
+            await self._renew(keys=[_set_of(key_id)], args=[LEASE_S, *renewed])
+            if ended := renewed - names:  # they may have been taken out before, and are there again
+                await self._redis.zrem(_set_of(key_id), *ended)
 
 
 def _set_of(key_id: str) -> str:
