@@ -11,7 +11,7 @@ from sqlalchemy import Connection, insert, select
 
 from contract.access import Scope
 from contract.errors import ApiError
-from state import keys, open_state
+from state import State, keys, open_state
 from state import open as opening
 from state.accounts import api_keys, demo, organisations
 from state.accounts.authentication import PEPPER
@@ -76,6 +76,26 @@ async def test_a_server_with_another_secret_does_not_start(
         await start(one)
     with pytest.raises(ValueError, match="secret differs from"):
         await start(f"{three},{one}")
+
+
+async def test_during_a_rotation_each_server_accepts_what_the_others_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, during, after = ("1a" * 32, f"{'1a' * 32},{'2b' * 32}", f"{'2b' * 32},{'1a' * 32}")
+
+    async def start(secret: str) -> State:
+        monkeypatch.setenv(SECRET_VARIABLE, secret)
+        return await open_state(tmp_path)
+
+    key = f"Bearer {await (first := await start(before)).ensure_demo(tmp_path)}"
+    for secrets in ((before, during), (during, after)):
+        states = [await start(secret) for secret in secrets]
+        for one, other in (states, states[::-1], states):
+            other.signatures.verify("a", one.signatures.sign("a", 1 << 39, "GET"), "GET")
+            assert (await one.accounts.authenticate(key)).org == "demo"
+        for state in states:
+            await state.close()
+    await first.close()
 
 
 async def test_a_rotated_secret_of_the_home_is_not_refused_and_another_one_is(tmp_path: Path) -> None:
