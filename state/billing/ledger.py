@@ -99,8 +99,7 @@ class Ledger:
             try:
                 return await post()
             except OverLimit:
-                emptying = self._purses.empty(org_id)
-                if not emptying:
+                if not (emptying := self._purses.empty(org_id)):
                     raise
                 await asyncio.wait(emptying)
 

@@ -150,18 +150,15 @@ class Drafts:
 
         The bytes are stored already.
         """
-        now_s = self._now_s()
-        return await self._database.run(
-            lambda c: changes.finish(c, claim, voice, cost_micro_eur, now_s), row=claim.draft.org_id
-        )
+        finish = partial(changes.finish, claim=claim, voice=voice, cost_micro_eur=cost_micro_eur, now_s=self._now_s())
+        return await self._database.run(finish, row=claim.draft.org_id)
 
     async def fail(self, claim: DraftClaim, why: str) -> None:
         """The draft has failed for good. Nothing is billed."""
         now_s = self._now_s()
         change = changes.move("fail", claim.draft.id).where(drafts.c.worker == claim.worker)
-        await self._database.run(
-            lambda c: changes.end(c, change, why, now_s, now_s + FAILED_KEPT_S), row=claim.draft.org_id
-        )
+        end = partial(changes.end, change=change, why=why, now_s=now_s, ends_at=now_s + FAILED_KEPT_S)
+        await self._database.run(end, row=claim.draft.org_id)
 
     async def waiting(self, most: int) -> list[str]:
         """Ids of up to `most` drafts that need attention, those first that have waited longest."""

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, insert, select
 
 from contract.access import Scope
 from contract.errors import ApiError
-from state import State, keys, open_state
+from state import keys, open_state
 from state import open as opening
 from state.accounts import api_keys, demo, organisations
 from state.accounts.authentication import PEPPER
@@ -81,21 +81,16 @@ async def test_a_server_with_another_secret_does_not_start(
 async def test_during_a_rotation_each_server_accepts_what_the_others_make(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, during, after = ("1a" * 32, f"{'1a' * 32},{'2b' * 32}", f"{'2b' * 32},{'1a' * 32}")
-
-    async def start(secret: str) -> State:
-        monkeypatch.setenv(SECRET_VARIABLE, secret)
-        return await open_state(tmp_path)
-
-    key = f"Bearer {await (first := await start(before)).ensure_demo(tmp_path)}"
-    for secrets in ((before, during), (during, after)):
-        states = [await start(secret) for secret in secrets]
-        for one, other in (states, states[::-1], states):
-            other.signatures.verify("a", one.signatures.sign("a", 1 << 39, "GET"), "GET")
-            assert (await one.accounts.authenticate(key)).org == "demo"
-        for state in states:
-            await state.close()
-    await first.close()
+    states, old, new = [], "1a" * 32, "2b" * 32
+    for secrets in (old, f"{old},{new}", f"{new},{old}"):
+        monkeypatch.setenv(SECRET_VARIABLE, secrets)
+        states.append(await open_state(tmp_path))
+    key = await states[0].ensure_demo(tmp_path)
+    for one, other in (states[:2], states[1::-1], states[1:], states[:0:-1], states[1:]):
+        other.signatures.verify("a", one.signatures.sign("a", 1 << 39, "GET"), "GET")
+        assert (await one.accounts.authenticate(f"Bearer {key}")).org == "demo"
+    for state in states:
+        await state.close()
 
 
 async def test_a_rotated_secret_of_the_home_is_not_refused_and_another_one_is(tmp_path: Path) -> None:
@@ -194,15 +189,11 @@ async def test_an_order_of_a_voice_can_have_what_this_process_holds_in_advance(t
     ids = await state.database.run(lambda c: [organisations.ensure_user(c, caller.org_id, f"{n}", 0) for n in range(9)])
     for each in ids:
         await (await reserve(state.ledger, replace(caller, user_id=each), 10)).void()
-    left = 100_000 - HOLD
-    assert (await money(state.database, caller))[1] > HOLD
-    workshop = Workshop(state.database, state.blobs, caller)
-    workshop.store = state.drafts
+    assert (await money(state.database, caller))[1] > 0
     about = {"model": "m", "line": "voice-design:m", "request_id": "req-1"}
-    await state.drafts.order(caller, PLAN, estimate_micro_eur=left, **about)
-    await workshop.order()
+    await state.drafts.order(caller, PLAN, estimate_micro_eur=100_000, **about)
     assert await money(state.database, caller) == (0, 100_000)
-    assert await fault_of(workshop.order()) == "QUOTA_EXCEEDED"
+    assert await fault_of(state.drafts.order(caller, PLAN, estimate_micro_eur=1, **about)) == "QUOTA_EXCEEDED"
     await state.close()
 
 
