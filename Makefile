@@ -82,7 +82,7 @@ evaluate: setup-dev ## how often the decision models are right; writes the table
 attack: setup-dev ## attack a graph of its own, or the one at URL; some minutes
 	@$(RUN) benchmarks.attacks $(if $(URL),--base-url $(URL))
 
-campaign: setup-dev weights $(SCHEMATHESIS)/done ## break a graph of its own in every way and count what is lost: three hours (SHORT=1 for half an hour, SEED=)
+campaign: setup-dev weights $(SCHEMATHESIS)/done ## break a graph of its own in every way and count what is lost: an hour (SHORT=1 for twelve minutes, SEED=)
 	@$(RUN) tests.campaign $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short) $(if $(PUBLISH),--publish)
 
 rehearse: setup-dev weights ## build the images and run the pods of cluster/kubernetes on this machine: half an hour, root (BUILT=1, PUBLISH=1)
@@ -107,8 +107,13 @@ docs: setup-dev ## write the pages that are made of the code, draw the pictures,
 .venv/bin/python:
 	@PYTHON="$(PYTHON)" sh requirements/venv.sh
 
+# A .venv holds one set of libraries: torch's +cpu build satisfies the pin of the other one, which would never be installed.
+ALONE_IN_VENV = for other in $(filter-out $(1),cpu gpu ingress); do if [ -e .venv/$$other.done ]; then \
+	rm -rf .venv/$$other.done .venv/lib/python3*/site-packages/torch .venv/lib/python3*/site-packages/torch-*; fi; done
+
 # The +cpu build of torch is in PyTorch's own index. An index that pip knows already is asked first; the hash is the same.
 .venv/cpu.done: requirements/cpu.lock requirements/torch-cpu.txt | .venv/bin/python
+	@$(call ALONE_IN_VENV,cpu)
 	@echo "installing torch (CPU) and the packages of $<"
 	@$(INSTALL) requirements/torch-cpu.txt $(HASHED) 2>/dev/null || \
 		$(INSTALL) requirements/torch-cpu.txt $(HASHED) --index-url https://download.pytorch.org/whl/cpu
@@ -117,6 +122,7 @@ docs: setup-dev ## write the pages that are made of the code, draw the pictures,
 	@touch $@
 
 .venv/gpu.done: requirements/gpu.lock | .venv/bin/python
+	@$(call ALONE_IN_VENV,gpu)
 	@echo "installing the packages of $< with CUDA: several GB"
 	@$(INSTALL) $< $(HASHED)
 	@touch $@
@@ -124,6 +130,7 @@ docs: setup-dev ## write the pages that are made of the code, draw the pictures,
 # Heads and ingress replicas of a cluster load no model, but the network of 1 MB that finds speech in live sound: it is in
 # a wheel whose other needs they do not have.
 .venv/ingress.done: requirements/ingress.lock requirements/listening.lock | .venv/bin/python
+	@$(call ALONE_IN_VENV,ingress)
 	@$(INSTALL) $< $(HASHED)
 	@$(INSTALL) requirements/listening.lock $(HASHED)
 	@touch $@

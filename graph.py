@@ -83,11 +83,11 @@ def build(args: GraphArgs) -> Application:
     if args.country == UNKNOWN_COUNTRY:
         log.warning("decisions will name no country; set `country` in the args of the profile `%s`", args.profile)
     operator = Operator(name=args.operator, country=args.country)
-    catalog = configs.load_set_up(args.profile, os.environ, args.without)
-    catalog = catalog.model_copy(update={"operator": operator})
+    catalog = configs.load_set_up(args.profile, os.environ, args.without).model_copy(update={"operator": operator})
     for remark in remarks(catalog):
         log.warning("%s", remark)
-    refuse(Plan(catalog, args.ingress.replicas, args.only_pinned_weights), Site.of_process())
+    budget = tuple(args.scaling.budget)
+    refuse(Plan(catalog, args.ingress.replicas, args.only_pinned_weights, budget=budget), Site.of_process())
     return wire(catalog, args.ingress, fork_server=args.fork_server, scaling=args.scaling)
 
 

@@ -81,12 +81,12 @@ def decoded(sample_rate: int) -> Iterator[bytes]:
         for frame in _frames(file, stream):
             if to_mono is None or not to_mono.takes(frame):
                 if to_mono:
-                    yield from to_mono.rest()
+                    yield from to_mono.blocks()
                 to_mono = _ToMono(frame, sample_rate)
             yield from to_mono.blocks(frame)
         if to_mono is None:
             raise Unreadable("no_sound")
-        yield from to_mono.rest()
+        yield from to_mono.blocks()
 
 
 def _frames(file: Any, stream: Any) -> Iterator[Any]:
@@ -116,9 +116,13 @@ class _ToMono:
         self._graph.threads = 1
         rate, format, layout = self._kind
         source = {"sample_rate": rate, "sample_fmt": format, "channel_layout": layout, "time_base": f"1/{rate}"}
+        # Channels without places are tracks. FFmpeg would take some for subwoofers, which it leaves out.
+        tracks = range(frame.layout.nb_channels if layout.endswith("channels") else 0)
+        mix = ("pan", "mono|c0<" + "+".join(f"c{track}" for track in tracks)) if tracks else ("anull",)
         sink = {"sample_rates": sample_rate, "sample_fmts": "s16", "channel_layouts": "mono"}
         self._graph.link_nodes(
             self._graph.add("abuffer", **{name: str(value) for name, value in source.items()}),
+            self._graph.add(*mix),
             self._graph.add("aformat", **{name: str(value) for name, value in sink.items()}),
             self._graph.add("abuffersink"),
         ).configure()
@@ -126,22 +130,17 @@ class _ToMono:
     def takes(self, frame: Any) -> bool:
         return _kind(frame) == self._kind
 
-    def blocks(self, frame: Any) -> Iterator[bytes]:
-        frame.pts = None
+    def blocks(self, frame: Any = None) -> Iterator[bytes]:
+        """The sound of `frame`; without one, what is left."""
+        if frame is not None:
+            frame.pts = None
         self._graph.push(frame)
-        yield from self._output()
-
-    def rest(self) -> Iterator[bytes]:
-        self._graph.push(None)
-        yield from self._output()
-
-    def _output(self) -> Iterator[bytes]:
         while True:
             try:
-                frame: Any = self._graph.pull()
+                mono: Any = self._graph.pull()
             except (av.BlockingIOError, av.EOFError):
                 return
-            yield bytes(frame.planes[0])[: frame.samples * 2]
+            yield bytes(mono.planes[0])[: mono.samples * 2]
 
 
 def _kind(frame: Any) -> tuple[int, str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from ray.util.metrics import Counter, Gauge, Histogram
 
-from autoscaling.metrics import Labels, Series
+from autoscaling.metrics import Labels
 from contract.telemetry import METRICS, Kind, Metric
 
 Record = Callable[..., None]
@@ -24,12 +24,9 @@ class RayInstruments:
 
     def __init__(self, metrics: Iterable[Metric] = METRICS.values()) -> None:
         self._record = {metric: RECORDERS[metric.kind](metric) for metric in metrics}
-        self._tags: dict[Series, dict[str, str]] = {}
 
     def __call__(self, metric: Metric, labels: Labels, value: float) -> None:
         """Hands a value to Ray. One that Ray does not take is lost: nothing fails for it."""
-        tags = self._tags.get((metric, labels))
-        if tags is None:
-            tags = self._tags[metric, labels] = dict(zip(metric.labels, labels, strict=True))
+        tags = dict(zip(metric.labels, labels, strict=True))
         with contextlib.suppress(ValueError):
             self._record[metric](value, tags)

@@ -20,11 +20,10 @@ class QueueTimeout(Exception):
 class _WaitingCall:
     """One call that waits. `watch` gets reports of its wait, if there is one."""
 
-    def __init__(self, within_s: float, watch: object) -> None:
+    def __init__(self, watch: object) -> None:
         self.watch = watch
         self.slot: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
-        self.deadline = asyncio.timeout(within_s)
-        self.eviction = asyncio.timeout(None)
+        self.eviction, self.deadline = asyncio.timeout(None), asyncio.timeout(None)
 
     @property
     def has_slot(self) -> bool:
@@ -54,7 +53,7 @@ class SlotQueue(SlotScheduler[_WaitingCall]):
         must come in `within_s`; `waiting` is entered if it has to come. `watch` identifies the call in `line`.
         Raises QueueFull, QueueTimeout, and what `ready` raises.
         """
-        entry = _WaitingCall(within_s, watch)
+        entry = _WaitingCall(watch)
         if evicted := self.join(owner, entry):
             evicted.evict()
         try:
@@ -63,7 +62,8 @@ class SlotQueue(SlotScheduler[_WaitingCall]):
                 self.line_up(owner, entry)
                 self._hand_out()
                 if not entry.has_slot:
-                    async with entry.deadline:
+                    # A timeout runs from when it is made: not before the engine does.
+                    async with asyncio.timeout(within_s) as entry.deadline:
                         with waiting():
                             await entry.slot
         except BaseException as error:
@@ -79,6 +79,12 @@ class SlotQueue(SlotScheduler[_WaitingCall]):
                 raise QueueTimeout from None
             raise
         return entry.slot.result()
+
+    def leave(self, slot: Slot) -> None:
+        """Gives a slot back, and those that are free to the calls that are next."""
+        self.release(slot)
+        if self._ready:
+            self._hand_out()
 
     def _hand_out(self) -> None:
         """Hands every free slot out, and looks again later if calls still wait."""

@@ -156,15 +156,6 @@ class SlotScheduler(Generic[T]):
         self._ready.note(slot.owner)
         self._at_work.give_back(slot.owner)
 
-    def leave(self, slot: Slot) -> None:
-        """Gives a slot back, and those that are free to the calls that are next."""
-        self.release(slot)
-        if self._ready:
-            self._hand_out()
-
-    def _hand_out(self) -> None:
-        """Hands every free slot out, in a subclass that lets calls wait."""
-
     def next_turn(self) -> tuple[Hashable, T] | None:
         """The next entry, and its owner; it has its slot with `seat`. None: no slot is for anybody."""
         if not self._ready or not (may_work := self._admission(self._slots(), self._at_work)):
@@ -203,7 +194,7 @@ class SlotScheduler(Generic[T]):
         share = math.ceil(slots / self._sharers())
         reserved_slots = max(1, share // RESERVED_SHARE) if slots > 1 else 0
         is_free_for_all = not self._reserves or at_work.total + reserved_slots < share
-        return lambda owner: is_free_for_all or at_work[owner] < reserved_slots or not self._has_company(owner)
+        return lambda owner: is_free_for_all or at_work.get(owner, 0) < reserved_slots or not self._has_company(owner)
 
     def _has_company(self, owner: Hashable) -> bool:
         """Says if other organisations called a moment ago."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, merge
+from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from autoscaling.durations import Durations
@@ -19,6 +21,10 @@ from concurrency.fairness import FairQueue, OwnerCounter
 FUTURES = (16, 200)
 DRAWS = 6000
 """Times that are drawn for one forecast, about: 5 ms of a core, in which no other request is answered."""
+
+
+ARRIVALS = 500
+"""Calls that are expected to come, in one forecast; 2 for each that waits where these are more."""
 
 
 class Newcomer(NamedTuple):
@@ -62,26 +68,29 @@ def rates(came: deque[tuple[Hashable, float]], lately_s: float, now_s: float) ->
     return {owner: count / max(1.0, now_s - since_s) for owner, count in Counter(owner for owner, _ in seconds).items()}
 
 
+def arrivals(owner: Hashable, rate: float, most: int) -> Iterator[tuple[float, Hashable]]:
+    """Seconds until each of the next calls of `owner` comes, and `owner`."""
+    for number in range(1, most + 1):
+        yield number / rate, owner
+
+
 def turns(line: Line, service_s: float, lead_s: float = 0.0) -> list[Grant]:
     """The calls that wait, the next first, if those at work end in the order in which they began. Uses `line` up.
 
     Organisations go on calling as they did, and what comes of them meanwhile has its turn as well: calls take
     `service_s`, and none begins for `lead_s`. By turns, no more of one organisation than wait now can come before the
-    last of these; where the reserve of slots would let more, this still ends.
+    last of these; where the reserve of slots would let more, this still ends. Of all, ARRIVALS come at most.
     """
     queue, at_work, working = line.queue, OwnerCounter(), deque(owner for owner, _ in line.working)
     for owner in working:
         at_work.take(owner)
     order: list[Grant] = []
-    waiting, ended, due = len(queue), 0, {owner: rate * lead_s for owner, rate in line.rates.items()}
-    coming = dict.fromkeys(due, waiting)
+    waiting, ended, now_s = len(queue), 0, lead_s
+    calls = (arrivals(owner, rate, waiting) for owner, rate in line.rates.items())
+    coming = deque(islice(merge(*calls, key=itemgetter(0)), max(ARRIVALS, 2 * waiting)))
     while len(order) < waiting:
-        for owner, count in due.items():
-            arrivals = min(int(count), coming[owner])
-            for _ in range(arrivals):
-                queue.add(owner, NEW_CALL)
-            coming[owner] -= arrivals
-            due[owner] = count % 1
+        while coming and coming[0][0] <= now_s:
+            queue.add(coming.popleft()[1], NEW_CALL)
         may_work = line.admission(at_work)
         owner_next = queue.next(at_work, may_work) if may_work else None
         if owner_next is not None:
@@ -92,8 +101,7 @@ def turns(line: Line, service_s: float, lead_s: float = 0.0) -> list[Grant]:
         elif working:
             at_work.give_back(working.popleft())
             ended += 1
-            for owner, rate in line.rates.items():
-                due[owner] += rate * service_s / (1 + len(working))
+            now_s += service_s / (1 + len(working))
         else:
             break
     return order

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from enum import StrEnum
 
 from ray import serve
@@ -42,15 +42,9 @@ class Start(StrEnum):
 class StartWatch:
     """The last known `Start` of each deployment of one application. Used in one event loop."""
 
-    def __init__(
-        self,
-        app_name: str,
-        ask: Callable[[], ServeStatus] = serve.status,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+    def __init__(self, app_name: str, ask: Callable[[], ServeStatus] = serve.status) -> None:
         self._app_name = app_name
         self._ask = ask
-        self._sleep = sleep
         self._starts: dict[str, Start] = {}
         self._is_deployed = False
         self._asked_at_s = -POLL_S
@@ -106,7 +100,7 @@ class StartWatch:
             # Whoever waits now holds this event; the next round has one of its own.
             self._news.set()
             self._news = asyncio.Event()
-            await self._sleep(POLL_S)
+            await asyncio.sleep(POLL_S)
 
     def _read(self, status: ServeStatus) -> None:
         app = status.applications.get(self._app_name)

@@ -98,15 +98,17 @@ class FairQueue(Generic[T]):
     def next(self, served: OwnerCounter, may_begin: Callable[[Hashable], bool]) -> Hashable | None:
         """The owner that is `served` least of those that `may_begin`; among equals, the next one."""
         owners = filter(may_begin, self._lines)
-        return min(owners, key=lambda owner: (served[owner], self._turns.get(owner, 0)), default=None)
+        return min(owners, key=lambda owner: (served.get(owner, 0), self._turns.get(owner, 0)), default=None)
 
-    def add(self, owner: Hashable, entry: T, most: float = math.inf) -> T | None:
-        """Appends `entry`. Where `most` wait already, it removes and returns the last entry of the longest line.
+    def add(self, owner: Hashable, entry: T, most: float = math.inf, *, first: bool = False) -> T | None:
+        """Adds `entry` as the last of its owner, or as the `first`.
+
+        Where `most` wait already, it removes and returns the last entry of the longest line.
 
         Raises QueueFull where that line would be no longer than the one of `owner`.
         """
         evicted = self._evict(owner) if self._length >= most else None
-        self._lines.setdefault(owner, deque()).append(entry)
+        self._lines.setdefault(owner, deque()).insert(0 if first else self.waiting(owner), entry)
         self._length += 1
         return evicted
 

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import socket
 import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from deployments.fork_server.enter import require_private
@@ -24,6 +24,8 @@ CONNECTIONS_VARIABLE = "RAY_SERVE_HAPROXY_MAXCONN"
 SPARE_FILES = 64
 """Files that HAProxy opens beside two for each connection."""
 
+PORT_VARIABLES = tuple(f"RAY_SERVE_{port}_PORT" for port in ("HAPROXY_METRICS", "HAPROXY_STATS", "FALLBACK_PROXY_HTTP"))
+"""Ports of a graph alone. By default the fallback proxies of all graphs share one, and answer each other's clients."""
 
 RUN_BYTES = 32
 """Most of the path of a run's folder: a socket's may have 107, of which Ray's sessions and fork servers take 75."""
@@ -90,7 +92,7 @@ def prepare_environment(home: Path, run: Path) -> None:
         for line in (ROOT / "configs/ray.env").read_text("utf-8").splitlines()
         if line and not line.startswith("#")
     )
-    metrics_port, stats_port = _free_ports()
+    settings |= zip(PORT_VARIABLES, _free_ports(len(PORT_VARIABLES)), strict=True)
     settings |= {
         "RAY_AUTH_TOKEN_PATH": str(token),
         "PARLANCE_LOOPBACK": "1",
@@ -102,8 +104,6 @@ def prepare_environment(home: Path, run: Path) -> None:
         "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(run / "metrics.sock"),
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(run),
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(run / "server-state"),
-        "RAY_SERVE_HAPROXY_METRICS_PORT": str(metrics_port),
-        "RAY_SERVE_HAPROXY_STATS_PORT": str(stats_port),
         "RAY_SERVE_HAPROXY_BINARY_PATH": str(ROOT / "deployments/haproxy"),
         "PARLANCE_HAPROXY": str(get_haproxy_binary()),
     }
@@ -139,9 +139,8 @@ def free_port(wanted: int) -> int:
         return port
 
 
-def _free_ports() -> tuple[int, int]:
-    """Two different ports that are free. Both are held until both are known."""
-    with socket.socket() as first, socket.socket() as second:
-        for probe in (first, second):
-            probe.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]
+def _free_ports(count: int) -> list[str]:
+    """Different ports that are free. All are held until all are known."""
+    with ExitStack() as open_sockets:
+        probes = [open_sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [str(probe.getsockname()[1]) for probe in probes]

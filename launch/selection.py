@@ -65,17 +65,17 @@ def memory_gib() -> float:
     """Memory of this machine, or the part of it that its container may take."""
     import psutil
 
-    there = psutil.virtual_memory().total
-    limit = CGROUP_LIMIT.read_text().strip() if CGROUP_LIMIT.is_file() else "max"
-    return float(there if limit == "max" else min(there, int(limit))) / 2**30
+    limit = CGROUP_LIMIT.read_text() if CGROUP_LIMIT.is_file() else "max"
+    return min(float(psutil.virtual_memory().total), float(limit.replace("max", "inf"))) / 2**30
 
 
 def gpu_gib() -> float | None:
-    """The memory of the first GPU of this machine; None where there is none, or no driver."""
+    """The memory of the first GPU of this machine; None where it has none of its own, or there is no GPU or driver."""
     if not shutil.which(GPU_MEMORY[0]):
         return None
     reply = subprocess.run(GPU_MEMORY, capture_output=True, text=True, check=False)
-    return float(reply.stdout.split()[0]) / 2**10 if reply.returncode == 0 and reply.stdout.split() else None
+    first = reply.stdout.split()[:1] if reply.returncode == 0 else ()
+    return next((int(mib) / 2**10 for mib in first if mib.isdecimal()), None)  # `[N/A]` where it shares the machine's
 
 
 def _leave_out(config: dict[str, Any], choose: Callable[[dict[str, Serving]], list[str]]) -> list[str]:

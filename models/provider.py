@@ -53,9 +53,7 @@ class ProviderOptions(Frozen):
         return {
             "base_url": self.address,
             "headers": self._authorization(model_id),
-            "limits": httpx.Limits(
-                max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=KEEP_S
-            ),
+            "limits": httpx.Limits(max_connections=connections, keepalive_expiry=KEEP_S),
         }
 
     def _authorization(self, model_id: str) -> dict[str, str]:

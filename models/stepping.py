@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from contextlib import suppress
+from threading import Event
 from typing import Any, TypeVar
 
 from concurrency.stalls import StallDetector
@@ -37,23 +38,22 @@ class Stepper:
 
     async def run(self, parts: Generator[T]) -> AsyncGenerator[T, None]:
         """The items of `parts`, each step of it in a thread."""
-        lock = Lock()  # a generator that runs cannot be closed
-        end = object()
+        end, has_left = object(), Event()
 
         def advance() -> T | object:
-            with lock, self.stalls.watching():
-                return next(parts, end)
-
-        def stop() -> None:
-            with lock:
+            with self.stalls.watching():
+                part = next(parts, end)
+            if has_left.is_set():
                 parts.close()
+            return part
 
-        loop = asyncio.get_running_loop()
         try:
-            while (part := await loop.run_in_executor(self._threads, advance)) is not end:
+            while (part := await asyncio.get_running_loop().run_in_executor(self._threads, advance)) is not end:
                 yield part  # type: ignore[misc]  # `end` is the only other object
         finally:
-            self._threads.submit(stop)
+            has_left.set()
+            with suppress(ValueError):  # a step is under way, and closes them at its end: no thread waits for that
+                parts.close()
 
     def check(self) -> None:
         self.stalls.check(f"engine {self._name} makes no progress")

@@ -1,7 +1,7 @@
 """Engines that behave, for tests of everything around an engine: they answer at once, wait, fail or die on command.
 
 A chat engine obeys the last message: `say WORD`, `hold SECONDS`, `freeze SECONDS` (nothing else runs in its process),
-`fail`, `die`, `segfault`, `sicken`, `stream N`, `version PACKAGE`.
+`fail`, `die`, `segfault`, `exhaust` (its memory), `sicken`, `stream N`, `version PACKAGE`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
+import resource
 import signal
+import struct
 import time
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,7 @@ from contract.voice_design.engine import DesignJob, DesignResult
 from contract.wires import event
 
 DEATHS = {"die": signal.SIGKILL, "segfault": signal.SIGSEGV}
+taken: list[bytes] = []
 
 
 class Behaving:
@@ -77,7 +80,14 @@ def fail_or_die(verb: str) -> None:
     if verb == "fail":
         raise ValueError("a secret detail of the inside")
     if verb in DEATHS:
-        os.kill(os.getpid(), DEATHS[verb])
+        signal.raise_signal(DEATHS[verb])  # of this thread, which goes no further
+    if verb == "exhaust":  # the last 200 MiB that this process may have, from now on
+        held_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (held_bytes + (200 << 20), resource.getrlimit(resource.RLIMIT_AS)[1]))
+        for size in (1 << 20, 1 << 10):
+            with suppress(MemoryError):
+                taken.extend(iter(partial(bytes.__mul__, b"x", size), b""))
+        raise MemoryError
 
 
 class ObedientChat(Behaving):
@@ -186,12 +196,9 @@ class BrokenChat:
 
 
 class CountingEmbedder(Behaving):
-    """Vectors made of the length of the text, its prompt included; of token ids, their number."""
+    """Vectors that repeat the length of the text, its prompt included; of token ids, their number."""
 
     async def embed(self, job: EmbeddingsJob) -> Embeddings:
-        """Row i is len(text i), repeated."""
-        import struct
-
         size = self.model.dimensions
         lengths = [len(job.prompt) + len(text) for text in job.texts]
         if not job.truncate and max(lengths) > self.model.context_window:
@@ -204,7 +211,6 @@ class LengthReranker(Behaving):
     """Longer documents are more relevant."""
 
     async def rerank(self, job: RerankJob) -> Ranking:
-        """The score of a document is its length."""
         return Ranking(tuple(float(len(document)) for document in job.documents), sum(map(len, job.documents)))
 
 
@@ -326,9 +332,8 @@ class ObedientTranscriber(Behaving):
                     case ["silence", seconds]:
                         at_s += float(seconds)
                     case ["told"]:
-                        yield TranscriptUpdate(
-                            duration_s, duration_s, language, (Segment(_asked(job), at_s, at_s + 1),)
-                        )
+                        answer = Segment(_asked(job), at_s, at_s + 1)
+                        yield TranscriptUpdate(duration_s, duration_s, language, (answer,))
                     case _ if line in spoken:
                         yield TranscriptUpdate(duration_s, at_s + 1, language, (_segment(line, at_s, job.words),))
                         at_s += 1
@@ -345,9 +350,7 @@ def _recording(job: TranscriptionJob) -> str:
 
 
 def _asked(job: TranscriptionJob) -> str:
-    return json.dumps(
-        {"language": job.language, "prompt": job.prompt, "terms": job.terms, "words": job.words, "owner": job.owner}
-    )
+    return json.dumps({name: getattr(job, name) for name in ("language", "prompt", "terms", "words", "owner")})
 
 
 def _segment(text: str, start: float, timed: bool) -> Segment:
@@ -394,5 +397,4 @@ class SteadyScorer(Behaving):
 
 
 def _last(request: ChatRequest) -> str:
-    parts = request.messages[-1].content or []
-    return "".join(part.text or "" for part in parts)
+    return "".join(part.text or "" for part in request.messages[-1].content or [])

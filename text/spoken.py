@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
+from contract.transcription.joining import joined
 from text.sentences import sentences
 from text.speakable import with_fractions
 
@@ -121,7 +122,7 @@ def doubts(text: str, pieces: Sequence[str], language: str) -> list[Doubt]:
             joints.append((number, piece + 1))
     every = pairwise([*joints, (len(parts), len(pieces))])
     together = (("".join(parts[a:b]).strip(), first, end) for (a, first), (b, end) in every)
-    return [Doubt(*part) for part in together if compare(part[0], " ".join(pieces[slice(*part[1:])]), language).first]
+    return [Doubt(*part) for part in together if compare(part[0], joined(pieces[slice(*part[1:])]), language).first]
 
 
 def spelled(text: str, language: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -158,6 +159,10 @@ class Memory:
         """Seconds for which each starting replica will still start."""
         load_s = self.load_s or terms.load_s
         return [max(OVERDUE_FRACTION * load_s, load_s - (now_s - asked_s)) for asked_s in self.asked_s]
+
+    def heir(self) -> Memory:
+        """Memory of the next version of the same engine."""
+        return Memory(deepcopy(self.gaps), self.service_s, self.load_s, ended=self.ended)
 
     def written(self) -> dict[str, Any]:
         """Part that outlives this process, for JSON."""

@@ -32,12 +32,12 @@ BY_POLICY = Scaling()
 
 def needs(options: Mapping[str, Any]) -> dict[str, float]:
     """Resources of one replica by Ray's names; those of a whole placement group if it is in the first bundle."""
-    actor = options["ray_actor_options"]
-    alone = {"CPU": actor["num_cpus"], "GPU": actor.get("num_gpus", 0), "memory": actor.get("memory", 0)}
+    actor = options.get("ray_actor_options") or {}
+    alone = {"CPU": actor.get("num_cpus", 1), "GPU": actor.get("num_gpus", 0), "memory": actor.get("memory", 0)}
     total: Counter[str] = Counter()
-    for bundle in options.get("placement_group_bundles") or [alone | actor.get("resources", {})]:
+    for bundle in options.get("placement_group_bundles") or [alone | (actor.get("resources") or {})]:
         total.update(bundle)
-    return dict(total)
+    return {name: need for name, need in total.items() if need}
 
 
 def terms_of(serving: Serving, options: Mapping[str, Any], *, is_constant: bool = False) -> Terms:
@@ -54,7 +54,7 @@ def terms_of(serving: Serving, options: Mapping[str, Any], *, is_constant: bool 
         idle_s=idle_s,
         idle_least_s=idle_s if is_constant else min(idle_s, serving.idle_least_s),
         idle_most_s=idle_s if is_constant else serving.idle_most_s or idle_s,
-        needs={name: need for name, need in needs(options).items() if need and name != "CPU"},
+        needs={name: need for name, need in needs(options).items() if name != "CPU"},
         warm=serving.warm,
     )
 

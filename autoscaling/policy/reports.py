@@ -41,15 +41,12 @@ class Reader:
         before = now if self._seen is None else self._seen
         gone = [(replica, counts) for replica, counts in before.items() if replica not in now]
         self._seen = dict(gone[-KNOWN:]) | now
-        gains = [
-            (calls - before.get(replica, (0, 0))[0], work_s - before.get(replica, (0, 0))[1])
-            for replica, (calls, work_s) in now.items()
-        ]
+        earlier = [before[replica] for replica in now if replica in before]
         return Facts(
             running=ctx.current_num_replicas,
             target=ctx.target_num_replicas,
             calls=ctx.total_num_requests,
-            ended=int(sum(calls for calls, _ in gains)),
-            worked_s=sum(work_s for _, work_s in gains),
+            ended=int(sum(calls for calls, _ in now.values()) - sum(calls for calls, _ in earlier)),
+            worked_s=sum(work_s for _, work_s in now.values()) - sum(work_s for _, work_s in earlier),
             load_s=next((load_s for replica, load_s in loads_s.items() if replica not in before), None),
         )

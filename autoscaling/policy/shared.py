@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -46,6 +47,11 @@ def cluster_resources() -> Mapping[str, float]:
     import ray
 
     return dict(ray.cluster_resources())
+
+
+def engine_of(key: str) -> str:
+    """The engine of a key in all versions of its graph: `launch upgrade` numbers their applications."""
+    return re.sub(r"-\d+/", "/", key)
 
 
 class SharedPolicy:
@@ -92,6 +98,7 @@ class SharedPolicy:
         self._seen[key] = Facts(look.running, look.target, look.calls)
         if known is not reader:
             self._policy.terms[key] = Terms.read(reader.terms)
+            self._inherit(key)
         self._members[key] = reader
         if failure := self._failures.get(key):
             raise failure
@@ -140,21 +147,31 @@ class SharedPolicy:
         budgets = [limit for reader in members.values() for limit in reader.budget.items()]
         return capacity | {name: least for name, least in sorted(budgets, reverse=True) if name in capacity}
 
+    def _inherit(self, key: str) -> None:
+        """A new version of an engine continues from what the one before has learned."""
+        memories = self._policy.memories
+        before = [memory for name, memory in memories.items() if engine_of(name) == engine_of(key)]
+        if before and key not in memories:
+            memories[key] = before[-1].heir()
+
     def _read(self) -> None:
         if self._file is None or not self._file.exists():
             return
         try:
             for key, table in json.loads(self._file.read_text("utf-8")).items():
-                self._policy.memories[key] = Memory.read(table)
+                self._policy.memories[engine_of(key)] = Memory.read(table)
         except Exception as error:
             log.warning("scaling: %s cannot be read, so idle times start from their defaults: %r", self._file, error)
 
     def _write(self) -> None:
         if self._file is None:
             return
+        replaced = {engine_of(key) for key in self._members}
+        for key in [key for key in self._policy.memories if key not in self._members and engine_of(key) in replaced]:
+            del self._policy.memories[key]
         try:
             new = self._file.with_suffix(".new")
-            learned = {key: memory.written() for key, memory in self._policy.memories.items()}
+            learned = {engine_of(key): memory.written() for key, memory in self._policy.memories.items()}
             new.write_text(json.dumps(learned), "utf-8")
             new.replace(self._file)
         except OSError as error:

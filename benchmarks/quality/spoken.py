@@ -36,6 +36,7 @@ from benchmarks.quality.transcription import clips
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.verdict import LEAST_FOUND, MOST_FALSE_ALARMS
 from contract.transcription.engine import TranscriptionJob
+from contract.transcription.joining import joined
 from deployments.ingress.verifier import SpeechVerifier, wav
 from text.spoken import LETTERS, compare
 
@@ -197,9 +198,8 @@ def _on_one_core(model: Any) -> Any:
 async def _transcript(ear: Any, sound: bytes, language: str, prompt: str | None = None) -> tuple[str, float]:
     """What is heard, and the processor time that it takes, in seconds."""
     started_s = time.process_time()
-    parts = [part async for part in ear.transcribe(TranscriptionJob(sound, language, prompt))]
-    spent_s = round(time.process_time() - started_s, 2)
-    return " ".join(segment.text for part in parts for segment in part.segments), spent_s
+    pieces = [s.text async for part in ear.transcribe(TranscriptionJob(sound, language, prompt)) for s in part.segments]
+    return joined(pieces), round(time.process_time() - started_s, 2)
 
 
 def _cut(data: bytes, share: float) -> tuple[bytes, float]:

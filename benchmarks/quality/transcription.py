@@ -39,7 +39,7 @@ from contract.catalog import TranscriptionModel
 from contract.speech.engine import SpeechJob
 from contract.transcription.engine import TranscriptionJob
 from contract.transcription.request import TranscriptionRequest, plan
-from contract.transcription.transcript import NO_SPACES, Transcript
+from contract.transcription.transcript import Transcript
 from models.weights import store
 
 VOICES = ("F1", "M1")
@@ -205,4 +205,4 @@ def errors(said: str, heard: str, language: str) -> float:
 
 def _units(text: str, language: str) -> Sequence[str]:
     plain = re.sub(r"[^\w\s]|_", " ", unicodedata.normalize("NFKC", text).casefold())
-    return list("".join(plain.split())) if language in NO_SPACES else plain.split()
+    return list("".join(plain.split())) if re.fullmatch("zh|ja|yue|th|lo|my|km|bo", language) else plain.split()

@@ -17,15 +17,13 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from contract.transcription.engine import Segment, TimedWord, TranscriptUpdate
+from contract.transcription.joining import continuation, joined
 from contract.transcription.request import TranscriptionPlan
 from contract.wires import event
 
 Verdict = Literal["ok", "auffaellig"]
 
 PLAIN_TYPES = {"text": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
-
-NO_SPACES = frozenset({"zh", "ja", "yue", "th", "lo", "my", "km", "bo"})
-"""Languages that are written without spaces between sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +52,16 @@ class Transcript:
     done_s: float = 0.0
     detected: str | None = None
     segments: list[Segment] = field(default_factory=list)
+    text: str = ""
 
     def add(self, update: TranscriptUpdate) -> str:
         """Adds an update and returns its text, as a continuation of the text so far."""
         self.duration_s, self.done_s = update.duration_s, update.done_s
         self.detected = update.language or self.detected
-        texts = [segment.text for segment in update.segments if segment.text]
-        before = bool(self.segments)
         self.segments += update.segments
-        joined = self._space.join(texts)
-        return self._space + joined if before and joined else joined
-
-    @property
-    def text(self) -> str:
-        return self._space.join(segment.text for segment in self.segments if segment.text)
+        text = continuation(self.text, joined(segment.text for segment in update.segments))
+        self.text += text
+        return text
 
     @property
     def language(self) -> str | None:
@@ -77,18 +71,13 @@ class Transcript:
     @property
     def seconds(self) -> float:
         """Billed `duration`: the length of the recording, or the end of the last segment."""
-        if self.plan.model.is_detailed:
-            return self.segments[-1].end if self.segments else 0.0
-        return self.duration_s
+        end_s = self.segments[-1].end if self.segments else 0.0
+        return end_s if self.plan.model.is_detailed else self.duration_s
 
     @property
     def billed_seconds(self) -> int:
         """Seconds to bill for the transcription so far, rounded up."""
         return math.ceil(self.seconds if self.plan.model.is_detailed else min(self.done_s, self.duration_s))
-
-    @property
-    def _space(self) -> str:
-        return "" if (self.plan.language or self.detected) in NO_SPACES else " "
 
 
 class SegmentObject(TypedDict):
@@ -146,7 +135,7 @@ class TranscriptionReply(TypedDict):
 
 def reply(transcript: Transcript, formatted: Formatted | None = None) -> TranscriptionReply:
     """Returns the body of `json` and `verbose_json`."""
-    body: TranscriptionReply = {"text": formatted.text if formatted else transcript.text}
+    body: TranscriptionReply = {"text": (formatted or transcript).text}
     if transcript.plan.request.response_format == "verbose_json":
         body["language"] = transcript.language
         body["duration"] = round(transcript.seconds, 3)
@@ -162,12 +151,9 @@ def reply(transcript: Transcript, formatted: Formatted | None = None) -> Transcr
 
 def plain(transcript: Transcript, formatted: Formatted | None = None) -> tuple[str, str]:
     """Returns the body of `text`, `srt` and `vtt`, and its media type."""
-    match transcript.plan.request.response_format:
-        case "srt" | "vtt" as format:
-            write = srt if format == "srt" else vtt
-            return write(transcript.segments), PLAIN_TYPES[format]
-        case _:
-            return formatted.text if formatted else transcript.text, PLAIN_TYPES["text"]
+    write = {"srt": srt, "vtt": vtt}.get(transcript.plan.request.response_format)
+    text = write(transcript.segments) if write else (formatted or transcript).text
+    return text, PLAIN_TYPES.get(transcript.plan.request.response_format, "text/plain")
 
 
 def delta(text: str) -> bytes:

@@ -21,6 +21,7 @@ from contract.limits import RECORDING_S
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.verdict import VERDICT_LISTEN_S, Reason, SpeechVerdict, can_judge, unverified
 from contract.transcription.engine import Segment, TranscriptionEngine, TranscriptionJob
+from contract.transcription.joining import joined
 from contract.voice_design.engine import DesignJob, DesignResult, VoiceDesignEngine
 from text.spoken import compare, doubts
 
@@ -83,7 +84,7 @@ class SpeechVerifier:
             first, last = (2 * round(at_s * SAMPLE_RATE) for at_s in (start_s, end_s))
             clip = Clip(whole.samples[first:last], SAMPLE_RATE)
             pieces[part.first : part.end] = [_joined(await self._listen(wav(clip), context, part.text))]
-        return " ".join(pieces)
+        return joined(pieces)
 
     async def _listen(self, sound: bytes, context: CallContext, prompt: str | None = None) -> list[Segment]:
         job = TranscriptionJob(sound, self.language, prompt, owner=context.owner)
@@ -103,7 +104,7 @@ def wav(clip: Clip) -> bytes:
 
 
 def _joined(segments: Iterable[Segment]) -> str:
-    return " ".join(segment.text for segment in segments)
+    return joined(segment.text for segment in segments)
 
 
 def verifier_for(

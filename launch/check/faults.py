@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import configs
 from autoscaling import observation
 from autoscaling.deployment import DeploymentTableError, deployment_options
+from autoscaling.policy.options import needs
 from autoscaling.ray_internals import start
 from contract.base import ProfileError
 from contract.catalog import Catalog, Model
@@ -33,12 +34,14 @@ class Plan(NamedTuple):
     Attributes:
         only_pinned: every file that is loaded must be pinned by its hash.
         public_url: address that clients call, if the environment does not set it.
+        budget: resources that `scaling.budget` limits.
     """
 
     catalog: Catalog
     ingress_replicas: int = 1
     only_pinned: bool = False
     public_url: str | None = None
+    budget: tuple[str, ...] = ()
 
 
 class Site(NamedTuple):
@@ -72,8 +75,8 @@ def plan_of(args: Mapping[str, Any]) -> Plan:
     """The plan in the `args` of a Serve config file, with the variables of this process. Raises CatalogError."""
     catalog = configs.load_set_up(args.get("profile", "embedded"), os.environ, args.get("without", ()))
     ingress = args.get("ingress", {})
-    only_pinned = args.get("only_pinned_weights", False)
-    return Plan(catalog, ingress.get("replicas", 1), only_pinned, ingress.get("public_url"))
+    only_pinned, budget = args.get("only_pinned_weights", False), tuple(args.get("scaling", {}).get("budget", ()))
+    return Plan(catalog, ingress.get("replicas", 1), only_pinned, ingress.get("public_url"), budget)
 
 
 def refuse(plan: Plan, site: Site) -> None:
@@ -154,6 +157,14 @@ def _gpus(plan: Plan, site: Site) -> Iterator[Reason]:
         )
 
 
+def _budget(plan: Plan, site: Site) -> Iterator[Reason]:
+    """A budget limits resources that the scaling policy shares out; it would look at no others."""
+    shared = {"GPU", "memory"}.union(*(needs(table) for _, table in _sound(plan))) - {"CPU"}
+    for name in plan.budget:
+        if name not in shared:
+            yield "`scaling.budget` names ", name, f", but engines share only {', '.join(sorted(shared))}"
+
+
 def _interpreters(plan: Plan, site: Site) -> Iterator[Reason]:
     """The environment of an engine that has one of its own."""
     remedy = "; build that environment as docs/engines.md says, or change `py_executable` in the stanza"
@@ -210,6 +221,7 @@ CHECKS: tuple[Callable[[Plan, Site], Iterator[Reason]], ...] = (
     _shared_state,
     _proxies,
     _gpus,
+    _budget,
     _interpreters,
     _weights,
     _recordings,

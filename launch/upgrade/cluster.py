@@ -10,8 +10,9 @@ from ray import serve
 from ray.serve.context import _get_global_client
 from ray.serve.schema import ServeDeploySchema
 
+from autoscaling.policy.options import needs
 from autoscaling.ray_internals.start import build_application, join
-from launch.upgrade.plan import Deployment, UpgradeError, Version, overridden, resources
+from launch.upgrade.plan import Deployment, UpgradeError, Version, overridden
 
 NAMESPACE = "serve"
 """Of the actors of Serve."""
@@ -74,7 +75,7 @@ def deployments_of(app: Mapping[str, Any]) -> list[Deployment]:
         options = {"ray_actor_options": each.ray_actor_options, "placement_group_bundles": _bundles(each)}
         scaling = each._deployment_config.autoscaling_config
         least, target = (scaling.min_replicas, 0) if scaling else (each.num_replicas, each.num_replicas)
-        listed.append(overridden(Deployment(each.name, resources(options), least, target), app))
+        listed.append(overridden(Deployment(each.name, needs(options), least, target), app))
     return listed
 
 

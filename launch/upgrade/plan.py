@@ -9,6 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
+from autoscaling.policy.options import needs
 from launch.environment import StartError
 
 INGRESS = "ingress"
@@ -49,7 +50,7 @@ class Deployment:
         running = (replica["actor_name"] for replica in details["replicas"] if replica["state"] == "RUNNING")
         least = scaling.get("min_replicas", 1) if scaling else details["target_num_replicas"]
         is_failed = details["status"] in FAILED
-        return cls(name, resources(options), least, details["target_num_replicas"], tuple(running), is_failed)
+        return cls(name, needs(options), least, details["target_num_replicas"], tuple(running), is_failed)
 
     @property
     def cards(self) -> dict[str, float]:
@@ -102,18 +103,6 @@ def total(deployments: Sequence[Deployment]) -> Counter[str]:
     for each in deployments:
         amount.update({name: need * len(each.running) for name, need in each.cards.items() if each.running})
     return amount
-
-
-def resources(options: Mapping[str, Any]) -> dict[str, float]:
-    """Resources of one replica by Ray's names; those of its whole placement group if it has one."""
-    needs = Counter[str]()
-    for bundle in options.get("placement_group_bundles") or ():
-        needs.update(bundle)
-    if needs:
-        return dict(needs)
-    actor = options.get("ray_actor_options") or {}
-    alone = {"CPU": actor.get("num_cpus", 1), "GPU": actor.get("num_gpus", 0), "memory": actor.get("memory", 0)}
-    return {name: need for name, need in (alone | (actor.get("resources") or {})).items() if need}
 
 
 def versions(applications: Mapping[str, Mapping[str, Any]], base: str) -> list[Version]:
@@ -230,5 +219,5 @@ def overridden(deployment: Deployment, config: Mapping[str, Any]) -> Deployment:
     listed: dict[str, Mapping[str, Any]] = {each["name"]: each for each in config.get("deployments", ())}
     options = listed.get(deployment.name, {})
     is_placed = options.keys() & {"ray_actor_options", "placement_group_bundles"}
-    needs = resources(options) if is_placed else deployment.needs
-    return replace(deployment, needs=needs, target=options.get("num_replicas", deployment.target))
+    placed = needs(options) if is_placed else deployment.needs
+    return replace(deployment, needs=placed, target=options.get("num_replicas", deployment.target))

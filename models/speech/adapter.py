@@ -29,6 +29,9 @@ Voice = TypeVar("Voice")
 LENGTH_FIRST = frozenset({"flac"})
 """Formats that many readers refuse without a length at the beginning, so they come in one piece."""
 
+DENSE = frozenset({"zh", "ja", "ko"})
+"""Languages in which a character is a syllable or more."""
+
 MAX_BLOCK_BYTES = 256 * 1024
 """Bytes that cross a handle at once, at most."""
 

@@ -17,7 +17,6 @@ import importlib
 import logging
 import os
 import sys
-import threading
 import wave
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -28,13 +27,14 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from concurrency.semaphore import FairSemaphore
 from contract.base import Frozen
 from contract.catalog import SpeechModel
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.tags import SpeechTag, pieces, tags_of
 from models import Imports
 from models.options import read
-from models.speech.adapter import SpeechAdapter, Spoken
+from models.speech.adapter import DENSE, SpeechAdapter, Spoken
 from models.speech.voices import StoredVoice, read_clips
 from models.weights.files import need_folder
 from text.sentences import TextPart, passages
@@ -45,8 +45,6 @@ END_OF_PROMPT = "<|endofprompt|>"
 PART_CHARS = 200
 DENSE_PART_CHARS = 60
 """Characters of a part where each writes a syllable or more: some 80 tokens, as the official code cuts."""
-
-DENSE = frozenset({"zh", "ja", "ko"})
 
 LEAST_RATE = 16_000
 """The code refuses a clip of fewer samples a second."""
@@ -74,7 +72,7 @@ class Prompt:
 
 
 class CosyVoice(SpeechAdapter):
-    """One loaded model. Parts of several jobs take turns on it."""
+    """One loaded model. Owners take turns on it part by part."""
 
     options_type = CosyVoiceOptions
     libraries = Imports(("torch", "transformers"))
@@ -84,7 +82,7 @@ class CosyVoice(SpeechAdapter):
         folder = need_folder(path, model.id)
         options = read(model, CosyVoiceOptions)
         clips = read_clips(options.voices)
-        self._turn = threading.Lock()
+        self._turn = FairSemaphore(1)
         self._code = load_code(folder)
         self._folder = TemporaryDirectory(prefix="parlance-clips-")
         self._voices = {slug: self._register(slug, clip) for slug, clip in clips.items()}
@@ -94,7 +92,7 @@ class CosyVoice(SpeechAdapter):
         prompt, temporary = self._prompt(job)
         try:
             for part in self._parts(job):
-                with self._turn:
+                with self._turn.blocking(job.owner):
                     sound = [item["tts_speech"] for item in self._call(part.text, prompt, job)]
                 for tensor in sound:
                     yield Spoken(tensor.squeeze(0).float().cpu().numpy().clip(-1, 1), part.end)

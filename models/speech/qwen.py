@@ -1,17 +1,15 @@
 """Qwen3-TTS through its own package, in an environment of its own (`make setup-qwen`).
 
-Its variant `base` speaks with the voice of a recording: stored voices, and clips that come with a request. Nothing is
-handed out before all of it is made, so the parts of a text are generated together, and with those of other requests
-that wait: a batch takes little longer than the longest of its parts.
+Its variant `base` speaks with the voice of a recording: stored voices, and clips that come with a request. The parts of
+a text are generated together, and with those of other requests that wait, because a batch takes little longer than the
+longest of its parts. Owners take turns part by part.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field
 
+from concurrency.fairness import FairQueue
 from contract.catalog import SpeechModel
 from contract.errors import STREAM_INCOMPLETE
 from contract.speech.engine import Clip, SpeechJob
 from models.options import read
 from models.qwen_tts import IMPORTS, LANGUAGES, NetworkOptions, checked, load, most_frames, plain_text, ran_on
-from models.speech.adapter import SpeechAdapter, Spoken
+from models.speech.adapter import DENSE, SpeechAdapter, Spoken
 from models.speech.voices import StoredVoice, read_clips
 from models.weights.files import need_folder
 from text.sentences import passages
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 PART_CHARS = 300
 DENSE_PART_CHARS = 100
-DENSE = frozenset({"zh", "ja", "ko"})
 
 ATTEMPTS = 2
 """The model is known to miss its end now and then, and to run on; another draw mends that."""
@@ -52,21 +50,15 @@ class QwenSpeechOptions(NetworkOptions):
     voices: dict[str, StoredVoice] = Field(default_factory=dict)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Passage:
-    """A part of a text, and its outcome: `sound` or `error`."""
+    """A part of the text of a job."""
 
+    job: SpeechJob
     text: str
-    language: str
     prompt: Any
-    most_frames: int
     attempts: int = ATTEMPTS
-    sound: Samples | None = None
-    error: Exception | None = None
-
-    @property
-    def is_done(self) -> bool:
-        return self.sound is not None or self.error is not None
+    outcome: Samples | Exception | None = None
 
 
 class QwenSpeech(SpeechAdapter):
@@ -79,37 +71,48 @@ class QwenSpeech(SpeechAdapter):
         from cachetools import LRUCache
 
         super().__init__(model, path)
-        folder = need_folder(path, model.id)
         options = read(model, QwenSpeechOptions)
         clips = read_clips(options.voices)
         self._turn = threading.Lock()
-        self._waiting: deque[Passage] = deque()
-        self._tts = load(folder, options, "base")
+        self._lock = threading.Lock()  # of what waits, and of the clips
+        self._waiting: FairQueue[Passage] = FairQueue()
+        self._tts = load(need_folder(path, model.id), options, "base")
         self._plain = plain_text(self._tts)
         self._voices = {slug: self._encode_clip(clip) for slug, clip in clips.items()}
-        self._clips_lock = threading.Lock()
-        self._clips: LRUCache[str, Any] = LRUCache(MAX_CLIPS)
+        self._clips: LRUCache[tuple[Any, ...], Any] = LRUCache(MAX_CLIPS)
 
     def render(self, job: SpeechJob) -> Iterator[Spoken]:
-        """All of the sound, once all of it is made."""
+        """The sound of each part. The thread that has the model speaks for all that wait."""
         limit = DENSE_PART_CHARS if job.language in DENSE else PART_CHARS
         parts = [part for part in passages(job.text, limit) if part.text.strip()]
-        prompt, language = self._prompt(job), LANGUAGES[job.language]
-        texts = [self._plain(part.text.strip()) for part in parts]
-        for part, samples in zip(parts, self._speak(texts, language, prompt), strict=True):
-            yield Spoken(samples, part.end)
+        prompt = self._prompt(job)
+        queued = [Passage(job, self._plain(part.text.strip()), prompt) for part in parts]
+        try:
+            with self._lock:
+                self._waiting.note(job.owner)
+                for passage in queued:
+                    self._waiting.add(job.owner, passage)
+            for part, passage in zip(parts, queued, strict=True):
+                while passage.outcome is None:
+                    self._speak_next()
+                if isinstance(passage.outcome, Exception):
+                    raise passage.outcome
+                yield Spoken(passage.outcome, part.end)
+        finally:
+            with self._lock:
+                for passage in queued:
+                    passage.attempts = 0
+                    self._waiting.remove(job.owner, passage)
 
-    def _speak(self, texts: Sequence[str], language: str, prompt: Any) -> list[Samples]:
-        """The sound of each text. The thread that has the model speaks for all that wait."""
-        queued = [Passage(text, language, prompt, most_frames(text)) for text in texts]
-        self._waiting.extend(queued)
-        while not all(passage.is_done for passage in queued):
-            with self._turn:
-                self._speak_batch([self._waiting.popleft() for _ in range(min(MAX_PASSAGES, len(self._waiting)))])
-        for passage in queued:
-            if passage.error:
-                raise passage.error
-        return [passage.sound for passage in queued if passage.sound is not None]
+    def _speak_next(self) -> None:
+        """Speaks a batch of what waits, a passage of each owner in turn; or waits for the batch under way."""
+        is_taken = self._turn.locked()
+        with self._turn:
+            if not is_taken:
+                with self._lock:
+                    size = min(MAX_PASSAGES, len(self._waiting))
+                    batch = [self._waiting.pop(self._waiting.owners()[0]) for _ in range(size)]
+                self._speak_batch(batch)
 
     def _speak_batch(self, batch: list[Passage]) -> None:
         """Speaks a batch. If it fails, each passage is tried alone, so that one fails no other."""
@@ -118,14 +121,14 @@ class QwenSpeech(SpeechAdapter):
         try:
             outputs, rate = self._tts.generate_voice_clone(
                 text=[passage.text for passage in batch],
-                language=[passage.language for passage in batch],
+                language=[LANGUAGES[passage.job.language] for passage in batch],
                 voice_clone_prompt=[passage.prompt for passage in batch],
-                max_new_tokens=max(passage.most_frames for passage in batch),
+                max_new_tokens=max(most_frames(passage.text) for passage in batch),
             )
             sounds = [checked(samples, rate, self.sample_rate, self.model.id) for samples in outputs]
         except Exception as error:
             if len(batch) == 1:
-                batch[0].error = error
+                batch[0].outcome = error
             else:
                 for passage in batch:
                     self._speak_batch([passage])
@@ -134,14 +137,14 @@ class QwenSpeech(SpeechAdapter):
             self._finish(passage, sound)
 
     def _finish(self, passage: Passage, sound: Samples) -> None:
-        if not ran_on(sound, passage.most_frames):
-            passage.sound = sound
-            return
-        passage.attempts -= 1
-        if passage.attempts:
-            self._waiting.appendleft(passage)
-        else:
-            passage.error = STREAM_INCOMPLETE()
+        with self._lock:
+            passage.attempts -= 1
+            if not ran_on(sound, most_frames(passage.text)):
+                passage.outcome = sound
+            elif passage.attempts > 0:
+                self._waiting.add(passage.job.owner, passage, first=True)
+            else:
+                passage.outcome = STREAM_INCOMPLETE()
 
     def _prompt(self, job: SpeechJob) -> Any:
         if job.clip:
@@ -150,15 +153,13 @@ class QwenSpeech(SpeechAdapter):
 
     def _cached_prompt(self, clip: Clip, owner: str) -> Any:
         """The prompt of a clip. A client sends its clip with every request; it is encoded once per organisation."""
-        words = (clip.transcript or "").encode()
-        head = json.dumps([owner, clip.sample_rate, len(words)]).encode()
-        key = hashlib.sha256(head + words + clip.samples).hexdigest()
-        with self._clips_lock:
+        key = owner, clip.sample_rate, clip.transcript, hashlib.sha256(clip.samples).digest()
+        with self._lock:
             if key in self._clips:
                 return self._clips[key]
         with self._turn:
             prompt = self._encode_clip(clip)
-        with self._clips_lock:
+        with self._lock:
             self._clips[key] = prompt
         return prompt
 
@@ -166,7 +167,6 @@ class QwenSpeech(SpeechAdapter):
         """Voice and manner of a clip; without its words, only the voice."""
         samples = np.frombuffer(clip.samples, "<i2").astype(np.float32) / 32768
         words = self._plain(clip.transcript) if clip.transcript else None
-        (prompt,) = self._tts.create_voice_clone_prompt(
+        return self._tts.create_voice_clone_prompt(
             ref_audio=(samples, clip.sample_rate), ref_text=words, x_vector_only_mode=not words
-        )
-        return prompt
+        )[0]

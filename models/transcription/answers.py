@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from contract.transcription.engine import LANGUAGES, Segment, TimedWord
+from contract.transcription.joining import joined
 from models.provider import ProviderError
 from text.sentences import ends_sentence
 
@@ -100,7 +101,7 @@ def _of_words(text: str, words: Sequence[TimedWord]) -> Iterator[Segment]:
     for first, end in _runs(text, words, places):
         part = tuple(words[first:end])
         if places is None:
-            passage = " ".join(word.text for word in part)
+            passage = joined(word.text for word in part)
         else:
             passage = text[places[first] if first else 0 : places[end] if end < len(words) else None].strip()
         yield Segment(passage, part[0].start, max(word.end for word in part), part)

@@ -106,7 +106,7 @@ class ScriptedTranscriber:
         self.jobs.append(job)
         yield TranscriptUpdate(seconds)
         text = await self.script(seconds)
-        yield TranscriptUpdate(seconds, seconds, "en", (Segment(text, 0.0, seconds),))
+        yield TranscriptUpdate(seconds, seconds, "en", tuple(Segment(line, 0.0, seconds) for line in text.split("\n")))
 
 
 async def hello(seconds: float) -> str:

@@ -83,9 +83,10 @@ async def test_each_turn_is_billed_by_whole_seconds_on_one_line_and_silence_is_f
     assert [line.quantity for line in await api.usage()] == [ledger["billed_s"]] == [4]
 
 
-async def test_words_come_while_somebody_speaks(api: Api) -> None:
+@pytest.mark.parametrize("pieces", ["one two three four five six", "今日は。 良い 天気。 とても 暑い です。"])
+async def test_words_come_while_somebody_speaks(api: Api, pieces: str) -> None:
     async def counting(seconds: float) -> str:
-        return " ".join(["one", "two", "three", "four", "five", "six"][: max(1, int(seconds))])
+        return "\n".join(pieces.split()[: max(1, int(seconds))])
 
     hearing(api, counting)
     async with listening(api) as live:
@@ -95,6 +96,7 @@ async def test_words_come_while_somebody_speaks(api: Api) -> None:
         await live.pause()
         text = await live.text()
     assert "".join(e["delta"] for e in live.events if e["type"] == f"{TRANSCRIPTION}.delta") == text
+    assert text == (" " if pieces.isascii() else "").join(pieces.split()[:4])
 
 
 async def test_a_pause_has_the_text_heard_before_the_turn_ends(api: Api) -> None:

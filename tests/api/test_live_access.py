@@ -330,9 +330,7 @@ async def test_a_client_that_never_reads_is_left(monkeypatch: pytest.MonkeyPatch
     await socket.send("session.updated")  # is not tried
 
 
-async def test_the_end_of_a_session_is_not_cut_for_a_client_that_does_not_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_end_of_a_session_is_not_cut_for_a_client_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     async def gone() -> dict[str, str]:
         return {"type": "websocket.disconnect"}
 

@@ -25,17 +25,7 @@ from deployments.ingress.flows.realtime import session, turns
 from deployments.ingress.front import concurrency
 from deployments.ingress.front import live as live_sessions
 from tests.api.conftest import Api, app_over
-from tests.api.live import (
-    PATH,
-    SECOND,
-    WAIT_S,
-    Live,
-    has_error,
-    hearing,
-    listening,
-    scripted_speech,
-    transcriber_of,
-)
+from tests.api.live import PATH, SECOND, WAIT_S, Live, has_error, hearing, listening, scripted_speech, transcriber_of
 from tests.api.ports import at_port
 from tests.docs.pages import ROOT
 from tests.waiting import until

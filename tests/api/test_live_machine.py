@@ -39,14 +39,7 @@ from state.rates import Rates
 from tests.api.conftest import Api, census, client_of
 from tests.api.engines import local_engines
 from tests.api.live import MODEL, Event, revoke, transcriber_of
-from tests.api.live_world import (
-    MOST_S,
-    SILENCE,
-    SPEECH,
-    Client,
-    NumberedListener,
-    NumberedTranscriber,
-)
+from tests.api.live_world import MOST_S, SILENCE, SPEECH, Client, NumberedListener, NumberedTranscriber
 from tests.catalogs import behaving, chat
 from tests.state.books import histories
 from tests.state.doubles import InlineDatabase, LoopClock

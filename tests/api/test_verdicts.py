@@ -140,6 +140,9 @@ async def test_speech_is_compared_with_the_text_without_marks_for_the_eye(api: A
     body = await judged(api, verify, text)
     assert (body["verdict"], body["word_error_rate"], len(recognizer.jobs)) == ("faithful", 0.0, 1)
     assert [line.quantity for line in await api.usage()] == [len(text)]
+    recognizer.script = ["早上好。|各位听众。"]
+    body = await judged(api, verify, "早上好。各位听众。")
+    assert (body["heard"], body["word_error_rate"]) == ("早上好。各位听众。", 0.0)
 
 
 async def test_a_recognizer_is_asked_again_with_a_hint_before_it_blames(api: Api) -> None:

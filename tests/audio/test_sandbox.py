@@ -117,6 +117,14 @@ async def test_every_format_is_heard(format: str, channels: int) -> None:
         assert (sound.sample_rate, len(sound.samples)) == (rate, 2 * rate)
 
 
+@pytest.mark.parametrize(("channels", "one"), [(1, 0), (2, 1), (3, 2), (4, 1), (6, 3), (8, 3), (9, 8), (64, 63)])
+async def test_each_channel_without_a_place_is_heard_as_loud_as_the_others(channels: int, one: int) -> None:
+    tracks = np.zeros((RATE, channels), "<i2")
+    tracks[:, one] = 32_767 * hum(1, RATE)
+    sound = await decode(wav_head(channels, RATE, tracks.nbytes) + tracks.tobytes(), RATE, 30)
+    assert np.frombuffer(sound.samples, "<i2").max() == pytest.approx(0.4 * 32_767 / channels, rel=0.01)
+
+
 async def test_a_file_on_disk_is_read_where_it_lies(tmp_path: Path) -> None:
     path = tmp_path / "https:clip"
     path.write_bytes(file_of("m4a", hum(1)))
@@ -192,11 +200,10 @@ def pictures(seconds_of_sound: int) -> bytes:
     """A film of one picture, with or without sound."""
     made = io.BytesIO()
     with av.open(made, "w", format="webm") as file:
-        frames: list[tuple[Any, Any]] = []
         video = file.add_stream("libvpx", rate=10)
         video.width = video.height = 64
         video.pix_fmt = "yuv420p"
-        frames.append((video, av.VideoFrame(64, 64, "yuv420p")))
+        frames: list[tuple[Any, Any]] = [(video, av.VideoFrame(64, 64, "yuv420p"))]
         if seconds_of_sound:
             frame = av.AudioFrame.from_ndarray(hum(seconds_of_sound, 48_000)[None], format="flt", layout="mono")
             frame.sample_rate = 48_000
@@ -309,21 +316,15 @@ confine({cpu_s})
 """
 
 TRIES = {
-    "a file to read": "open('/etc/hostname')",
-    "a file to write": "open('/tmp/parlance-confined', 'w')",
-    "a pipe": "os.pipe()",
-    "a socket": "socket.socket()",
-    "a thread": "threading.Thread(target=print).start()",
-    "a child": "os.fork()",
-    "another program": "os.execv('/bin/true', ['true'])",
+    "a file to read": "open('/etc/hostname')", "a file to write": "open('/tmp/parlance-confined', 'w')",
+    "a pipe": "os.pipe()", "a socket": "socket.socket()", "a thread": "threading.Thread(target=print).start()",
+    "a child": "os.fork()", "another program": "os.execv('/bin/true', ['true'])",
     "a signal to the parent": "os.kill(os.getppid(), 0)",
-    "other limits": "resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))",
-    "memory": "bytearray(600 * 1024**2)",
-    "a link": "os.symlink('/', '/tmp/parlance-confined')",
-    "a folder's names": "os.listdir('/')",
+    "other limits": "resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))", "memory": "bytearray(600 * 1024**2)",
+    "a link": "os.symlink('/', '/tmp/parlance-confined')", "a folder's names": "os.listdir('/')",
     "a file, with a descriptor free": "os.close(0); open('/etc/hostname')",
     "a socket, with a descriptor free": "socket.socket()",
-}
+}  # fmt: skip
 
 
 def run_confined(script: str, cpu_s: int = 5) -> subprocess.CompletedProcess[str]:

@@ -131,6 +131,18 @@ async def test_cold_engine_that_waits_answers_once_a_replica_runs_or_is_503(cold
     assert timings.load == pytest.approx(2.0, abs=0.2)
 
 
+async def test_fifty_arrivals_at_a_cold_engine_start_it_once(cold: Make) -> None:
+    at = cold(when_cold="wait", slots=100, most=4, load_s=[7.0].pop)
+    assert await asyncio.gather(*(ask(at) for _ in range(50))) == 50 * ["item 0"]
+    assert (now_s() < 10, at.target, at.control.done()) == (True, 1, False), "a second start"
+
+
+async def test_who_waited_for_a_start_longer_than_the_deadline_has_a_turn(cold: Make) -> None:
+    at = cold(when_cold="wait", wait_s=60, deadline_s=5, load_s=lambda: 10.0)
+    assert await asyncio.gather(ask(at), ask(at)) == ["item 0"] * 2
+    assert now_s() == pytest.approx(12.0, abs=0.3)
+
+
 async def test_a_start_that_fails_ends_waits_and_is_told_until_the_engine_runs(cold: Make) -> None:
     at = cold(when_cold="wait", load_s=lambda: 2.0)
     at.fails = True

@@ -30,7 +30,6 @@ pytestmark = pytest.mark.virtual
 
 GPU = {"ray_actor_options": {"num_cpus": 0.05, "num_gpus": 1}}
 
-
 Reports = Mapping[str, Mapping[str, float]]
 NOTHING: Reports = {}
 
@@ -42,32 +41,37 @@ class Controller:
         self.now_s = MONDAY_S
         self.shared = shared.SharedPolicy(lambda: {"GPU": 1.0}, file, clock=lambda: self.now_s)
         self.shared.__dict__["_instruments"] = lambda metric, labels, value: sent.append((metric, *labels, value))
-        self.scaling = BY_POLICY
+        self.scaling, self.app = BY_POLICY, "app"
         self.targets: dict[str, int] = {}
         self._policies: dict[str, Any] = {}
         self._configs: dict[str, AutoscalingConfig] = {}
         self._states: dict[str, dict[str, Any]] = {}
 
-    def deploy(self, name: str, **serving: Any) -> None:
-        options = deployment_options(chat(name, **{"deployment": GPU, "idle_s": 60} | serving), scaling=self.scaling)
-        self._configs[name] = config = AutoscalingConfig(**options["autoscaling_config"])
-        pickled = AutoscalingPolicy.from_serialized_policy_def(
-            config.policy.model_dump(), config.policy.get_serialized_policy_def() or b""
-        )
-        self._policies[name] = _apply_autoscaling_config(pickled.get_policy()(**pickled.policy_kwargs))
-        self._states[name], self.targets[name] = {}, 0
+    def deploy(self, *names: str, **serving: Any) -> None:
+        for name in names:
+            model = chat(name, **{"deployment": GPU, "idle_s": 60} | serving)
+            config = AutoscalingConfig(**deployment_options(model, scaling=self.scaling)["autoscaling_config"])
+            pickled = AutoscalingPolicy.from_serialized_policy_def(
+                config.policy.model_dump(), config.policy.get_serialized_policy_def() or b""
+            )
+            self._policies[name] = _apply_autoscaling_config(pickled.get_policy()(**pickled.policy_kwargs))
+            self._configs[name], self._states[name], self.targets[name] = config, {}, 0
 
     def delete(self, name: str) -> Any:
         return self._policies.pop(name)
 
-    def look(self, calls: dict[str, float], running: dict[str, int], reports: Reports = NOTHING) -> None:
+    def look(self, *facts: Any, times: int = 1) -> None:
+        for _ in range(times):
+            self._look(*facts)
+
+    def _look(self, calls: dict[str, float], running: dict[str, int], reports: Reports = NOTHING) -> None:
         for name, policy in self._policies.items():
             replica = ReplicaID(f"{name}-1", DeploymentID(name))
             metrics = {key: {replica: [TimeStampedValue(self.now_s, n)]} for key, n in reports.get(name, {}).items()}
             context = AutoscalingContext(
                 deployment_id=DeploymentID(name),
                 deployment_name=name,
-                app_name="app",
+                app_name=self.app,
                 current_num_replicas=running.get(name, 0),
                 target_num_replicas=self.targets[name],
                 running_replicas=[],
@@ -105,16 +109,14 @@ def controller(monkeypatch: pytest.MonkeyPatch, sent: list[Any], tmp_path: Path)
 
 
 def test_the_idle_engine_makes_room_for_one_of_which_serve_asks_no_policy(controller: Controller) -> None:
-    controller.deploy("left")
-    controller.deploy("right")
+    controller.deploy("left", "right")
     controller.look({"left": 1}, {})
     controller.look({"left": 1}, {"left": 1})
     controller.look({}, {"left": 1}, {"left": {"ended": 1, "worked_s": 2.0, "load_s": 3.0}})
     for _ in range(3):
         controller.look({"right": 1}, {"left": 1})
         assert controller.targets == {"left": 1, "right": 1}  # a call may have ended since the last report
-    for _ in range(5):
-        controller.look({"right": 1}, {"left": 1})
+    controller.look({"right": 1}, {"left": 1}, times=5)
     assert controller.targets == {"left": 0, "right": 1}
     memory = memories(controller.shared)["app/left"]
     assert (memory.service_s, memory.load_s) == (2.0, 3.0)
@@ -125,16 +127,13 @@ def test_an_engine_that_has_just_started_is_not_stopped_by_what_was_decided_befo
     controller: Controller, others: tuple[str, ...]
 ) -> None:
     """Serve asks no policy while it starts: the last decision is from before its first call, or found no room."""
-    for name in (*others, "right"):
-        controller.deploy(name)
+    controller.deploy(*others, "right")
     controller.look({}, {})
     controller.look(dict.fromkeys(others, 1), {})
-    for _ in range(5):
-        controller.look(dict.fromkeys((*others, "right"), 1), dict.fromkeys(others, 1))
+    controller.look(dict.fromkeys((*others, "right"), 1), dict.fromkeys(others, 1), times=5)
     for name in others:
         controller.delete(name)
-    for _ in range(5):
-        controller.look({"right": 1}, {})
+    controller.look({"right": 1}, {}, times=5)
     for _ in range(3):
         controller.look({"right": 1}, {"right": 1})
         assert controller.targets["right"] == 1
@@ -143,16 +142,13 @@ def test_an_engine_that_has_just_started_is_not_stopped_by_what_was_decided_befo
 @pytest.mark.parametrize("works_still", [False, True])
 def test_an_engine_that_was_deleted_is_not_waited_for(controller: Controller, works_still: bool) -> None:
     """Serve asks its policy no more, and keeps it until the last call has ended."""
-    controller.deploy("left")
-    controller.deploy("right")
+    controller.deploy("left", "right")
     calls = {"left": 1, "right": 1} if works_still else {"left": 1}
-    for _ in range(3):
-        controller.look({**calls}, {**calls})
+    controller.look({**calls}, {**calls}, times=3)
     policy = controller.delete("right")
     if not works_still:
         del policy
-    for _ in range(20):
-        controller.look({}, {"left": 1})
+    controller.look({}, {"left": 1}, times=20)
     assert controller.targets["left"] == 1
 
 
@@ -166,8 +162,7 @@ def test_what_replicas_counted_before_is_not_news(controller: Controller) -> Non
 
 
 def test_one_engine_that_fails_leaves_the_others_to_the_policy(controller: Controller, sent: list[Any]) -> None:
-    controller.deploy("left")
-    controller.deploy("right")
+    controller.deploy("left", "right")
     endless = {"left": {"ended": 1, "worked_s": 2.0, "load_s": math.inf}}
     for reports in (NOTHING, endless, endless):
         controller.look({"left": 99, "right": 1}, {"left": 1, "right": 1}, reports)
@@ -178,8 +173,7 @@ def test_one_engine_that_fails_leaves_the_others_to_the_policy(controller: Contr
 def test_decisions_are_not_delayed_again_by_serve(controller: Controller) -> None:
     controller.deploy("left", idle_s=5)
     controller.look({"left": 1}, {"left": 1})
-    for _ in range(8):
-        controller.look({}, {"left": 1})
+    controller.look({}, {"left": 1}, times=8)
     assert controller.targets["left"] == 0
 
 
@@ -190,8 +184,7 @@ def test_a_policy_that_fails_leaves_it_to_serves_default_and_counts(
     controller.targets["left"] = 1
     controller.look({"left": 1}, {"left": 1})
     monkeypatch.setattr(controller.shared._policy, "decide", lambda *_: 1 / 0)
-    for _ in range(10):
-        controller.look({}, {"left": 1})
+    controller.look({}, {"left": 1}, times=10)
     assert controller.targets["left"] == 1  # its delay is the stanza's idle time
     assert sent.count((SCALING_FAILURES, "left", 1)) == 10
     assert caplog.text.count("ZeroDivisionError") == 2  # one sentence, and one traceback
@@ -204,8 +197,7 @@ def test_a_dry_run_says_what_it_would_do(
     controller.deploy("left", idle_s=5)
     controller.targets["left"] = 1
     with caplog.at_level("INFO"):
-        for _ in range(12):
-            controller.look({}, {"left": 1})
+        controller.look({}, {"left": 1}, times=12)
     assert controller.targets["left"] == 1
     assert sent[-1] == (SCALING_REPLICAS, "left", 0)
     assert caplog.text.count("left would have 0 replicas: idle") == 1
@@ -228,13 +220,32 @@ def test_what_was_learned_is_kept_and_a_file_that_is_none_does_no_harm(controlle
         assert not memories(shared.SharedPolicy(dict, file))
 
 
+def test_the_next_version_of_a_graph_goes_on_from_what_was_learned(controller: Controller, tmp_path: Path) -> None:
+    """`launch upgrade` starts `app-2` beside `app`, which it deletes then."""
+    controller.deploy("left")
+    for second in range(700):
+        controller.look({"left": float(second % 40 == 0)}, {"left": 1})
+    learned, file = memories(controller.shared)["app/left"].gaps.written(), tmp_path / "warmth.json"
+    for app in ("app-2", "app-3"):
+        old, controller.app = controller.delete("left"), app
+        controller.deploy("left")
+        controller.look({}, {}, times=2)
+        assert memories(controller.shared)[f"{app}/left"].gaps.written() == learned
+        assert len(memories(controller.shared)) == 2, "the old one may have calls still"
+        del old
+        controller.look({}, {}, times=400)
+        assert memories(controller.shared).keys() == {f"{app}/left"}
+        kept = json.loads(file.read_text())
+        assert kept.keys() == {"app/left"}
+    file.write_text(json.dumps({"app-2/right": kept["app/left"]}))  # as they were named before
+    assert memories(shared.SharedPolicy(dict, file)).keys() == {"app/right"}
+
+
 def test_a_budget_replaces_what_the_cluster_has(controller: Controller) -> None:
     controller.scaling = Scaling(budget={"GPU": 2})
-    for name in ("left", "right"):
-        controller.deploy(name)
+    controller.deploy("left", "right")
     controller.look({"left": 1}, {"left": 1})
-    for _ in range(20):
-        controller.look({"right": 1}, {"left": 1})
+    controller.look({"right": 1}, {"left": 1}, times=20)
     assert controller.targets == {"left": 1, "right": 1}
 
 
@@ -263,11 +274,12 @@ def _context(told: list[tuple[ReplicaID, dict[str, float]]]) -> AutoscalingConte
     )
 
 
+def deployed(state: str, **deployments: SimpleNamespace) -> SimpleNamespace:
+    return SimpleNamespace(applications={"parlance": SimpleNamespace(status=state, deployments=deployments)})
+
+
 def status(state: str, trigger: str = "REPLICA_STARTUP_FAILED", **replicas: int) -> SimpleNamespace:
-    deployment = SimpleNamespace(status=state, status_trigger=trigger, replica_states=replicas)
-    return SimpleNamespace(
-        applications={"parlance": SimpleNamespace(status="RUNNING", deployments={"engine": deployment})}
-    )
+    return deployed("RUNNING", engine=SimpleNamespace(status=state, status_trigger=trigger, replica_states=replicas))
 
 
 @pytest.mark.parametrize(
@@ -299,10 +311,6 @@ async def test_one_poller_asks_serve_however_many_wait() -> None:
     watch = StartWatch("parlance", ask)
     await asyncio.gather(*(watch.until_failed("engine") for _ in range(256)))
     assert asked_s == [0.0, POLL_S, 2 * POLL_S]
-
-
-def deployed(state: str) -> SimpleNamespace:
-    return SimpleNamespace(applications={"parlance": SimpleNamespace(status=state, deployments={})})
 
 
 @pytest.mark.parametrize("end", ["RUNNING", "DEPLOY_FAILED", "UNHEALTHY"])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
+from itertools import count
 
 import pytest
 
 from autoscaling.engine import NOBODY
 from autoscaling.queue import SlotQueue
 from autoscaling.slots import PRESENT_S, Slot, SlotScheduler
+from autoscaling.turns import Newcomer, turns
 from tests.waiting import ManualClock, settled
 
 
@@ -95,6 +98,17 @@ async def test_engine_without_a_replica_gets_one_call_which_wakes_it() -> None:
     await end(*tasks)
 
 
+@pytest.mark.virtual
+async def test_the_time_for_a_turn_begins_once_the_engine_runs() -> None:
+    room = SlotQueue(lambda: 1, 100)
+    first, *others = (asyncio.create_task(room.enter(1, lambda: asyncio.sleep(10), 5)) for _ in range(3))
+    await asyncio.sleep(14)
+    assert outcomes(others) == {"waits": 2}
+    room.leave(first.result())
+    await asyncio.sleep(2)
+    assert outcomes(others) == {"works": 1, "QueueTimeout": 1}
+
+
 async def test_call_that_is_cancelled_as_its_turn_comes_gives_the_place_back() -> None:
     room = SlotQueue(lambda: 1, 100)
     (working,) = await come(room, 1)
@@ -152,3 +166,20 @@ def test_calls_of_no_organisation_reserve_nothing() -> None:
     assert visit
     room.release(visit)
     assert len(filled(room, "flood")) == 4
+
+
+def test_a_forecast_of_a_long_queue_before_many_organisations_takes_few_rounds() -> None:
+    clock, waiting, rounds = ManualClock(), 250, count()
+    room = SlotScheduler[object](lambda: 16, waiting, clock)
+    for number in range(1000):
+        clock.now_s += PRESENT_S / 1000
+        if visit := room.try_enter(f"org-{number % 99}"):
+            room.release(visit)
+    filled(room, "flood")
+    for number in range(waiting):
+        room.join("flood", Newcomer(number))
+    line = room.line(16)
+    order = turns(replace(line, admission=lambda at_work: (next(rounds), line.admission(at_work))[1]), 20.0)
+    assert [grant.watch for grant in order] == [*range(waiting)]
+    assert order[20].after > 2 * 20, "others come, and pass those that wait longer"
+    assert next(rounds) < 10 * waiting

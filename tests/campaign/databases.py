@@ -39,7 +39,7 @@ from state.database.open import connect, migrate
 from state.idempotency import Attempt, StoredReply
 from state.keys import SECRET_VARIABLE
 from state.open import State, open_state
-from tests.campaign.record import Outcome
+from tests.campaign.record import Outcome, Sizes
 from tests.relay import Relay
 from tests.state.books import make_caller, money, pass_time, reserve
 from tests.state.bucket import Bucket, run_bucket
@@ -298,22 +298,16 @@ async def answers_to_commits_are_lost(place: Place, work: Work) -> None:
     place.to_postgres.loses = lambda _: False
 
 
-async def postgres_is_slow(place: Place, work: Work) -> None:
-    place.to_postgres.delay_s = 0.1
-    await work.more()
-    place.to_postgres.delay_s = 0.0
+async def is_slow(place: Place, work: Work, relay: str, delay_s: float) -> None:
+    getattr(place, relay).delay_s = delay_s
+    await work.more(WORKERS)
+    getattr(place, relay).delay_s = 0.0
 
 
 async def redis_is_away(place: Place, work: Work) -> None:
     await asyncio.to_thread(place.redis.stop)
     await work.more()
     await asyncio.to_thread(place.redis.restart)
-
-
-async def redis_is_slow(place: Place, work: Work) -> None:
-    place.to_redis.delay_s = 3.0
-    await work.more()
-    place.to_redis.delay_s = 0.0
 
 
 async def redis_is_emptied(place: Place, work: Work) -> None:
@@ -323,7 +317,7 @@ async def redis_is_emptied(place: Place, work: Work) -> None:
 
 async def store_fails(place: Place, work: Work, fault: str) -> None:
     place.bucket.fault = fault
-    await (work.more() if fault == "slow" else work.refused())
+    await (work.more(WORKERS) if fault == "slow" else work.refused())
     place.bucket.fault = ""
 
 
@@ -375,9 +369,9 @@ FAULTS: dict[str, tuple[str, Fault, str]] = {
     "PostgreSQL stopped (SIGSTOP)": (BOOKS, postgres_pauses, KILLED),
     "PostgreSQL fails over to a synchronous replica": (BOOKS, postgres_fails_over, KILLED),
     "answers to commits lost": (BOOKS, answers_to_commits_are_lost, KILLED),
-    "PostgreSQL slow": (BOOKS, postgres_is_slow, ""),
+    "PostgreSQL slow": (BOOKS, partial(is_slow, relay="to_postgres", delay_s=0.1), ""),
     "Redis away": (BOOKS, redis_is_away, WITHOUT_REDIS),
-    "Redis slow": (BOOKS, redis_is_slow, WITHOUT_REDIS),
+    "Redis slow": (BOOKS, partial(is_slow, relay="to_redis", delay_s=3.0), WITHOUT_REDIS),
     "Redis emptied (FLUSHALL)": (BOOKS, redis_is_emptied, ""),
     "object store: refuses": (BOOKS, partial(store_fails, fault="refuses"), WITHOUT_STORE),
     "object store: 503 after the bytes": (BOOKS, partial(store_fails, fault="stores"), WITHOUT_STORE),
@@ -391,8 +385,8 @@ FAULTS: dict[str, tuple[str, Fault, str]] = {
 """By name: the promise, the fault, and the test that holds it between campaigns."""
 
 
-async def outcomes(seed: int, is_short: bool, place: Path) -> AsyncIterator[Outcome]:
-    """Each fault once, or five times."""
+async def outcomes(seed: int, sizes: Sizes, place: Path) -> AsyncIterator[Outcome]:
+    """Each fault once, or several times."""
     async with AsyncExitStack() as stack:
         postgres = stack.enter_context(run_server(Postgres, *ON_DISK, in_memory=False))
         redis = stack.enter_context(run_server(Redis))
@@ -404,7 +398,7 @@ async def outcomes(seed: int, is_short: bool, place: Path) -> AsyncIterator[Outc
         stack.enter_context(mock.patch.dict(os.environ, bucket.environment | {SECRET_VARIABLE: secrets.token_hex(32)}))
         await migrate(await asyncio.to_thread(postgres.fresh, TEMPLATE))
         for name in FAULTS:
-            yield await _tried(servers, name, 1 if is_short else 5)
+            yield await _tried(servers, name, sizes.databases)
 
 
 async def _tried(place: Place, name: str, times: int) -> Outcome:

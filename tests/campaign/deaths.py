@@ -15,14 +15,15 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import httpx
 import psutil
 
 from tests.campaign.clients import CLOSED, TABLE, WHOLE, Crowd, Seen, call
 from tests.campaign.graph import Graph
-from tests.campaign.record import Outcome
+from tests.campaign.record import Outcome, Sizes
 from tests.cluster.survival import Estate, find, leave
 from tests.waiting import until
 
@@ -36,12 +37,11 @@ INGRESS = "ray::ServeReplica:parlance:ingress"
 BOTH = ("call", "call", "stream", "stream")
 
 
-@dataclass(frozen=True)
-class Promise:
+class Promise(NamedTuple):
     """A sentence of the docs, and the test that holds it between campaigns."""
 
     text: str
-    held_by: str = ""
+    held_by: str
 
 
 STREAM_ENDS = Promise(
@@ -49,7 +49,9 @@ STREAM_ENDS = Promise(
     "test_death_in_a_stream_is_an_error_event_without_done",
 )
 IS_502 = Promise("An engine that fails is 502 `upstream_error`, unbilled.", "test_dead_replica_is_502_and_replaced")
-GOES_ON = Promise("Requests go on without it, and it comes back.")
+GOES_ON = Promise(
+    "Requests go on without it, and it comes back.", "test_what_serves_the_graph_dies_alone_and_comes_back"
+)
 ENDS_UNDER_WAY = Promise(
     "Only answers under way end, with a closed connection or an error.",
     "test_what_haproxy_answers_itself_is_of_the_table",
@@ -113,6 +115,7 @@ COMMANDS = {
     "engine blocks its event loop": "freeze 3600",
     "engine raises": "fail",
     "engine segfaults": "segfault",
+    "engine runs out of memory": "exhaust",
 }
 
 
@@ -134,27 +137,26 @@ class Tries:
         return Outcome("deaths", fault, promise.text, times, self.lost, worst_s, self.seen, promise.held_by)
 
 
-async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Outcome]:
+async def outcomes(seed: int, sizes: Sizes, graph: Graph) -> AsyncIterator[Outcome]:
     """What engines do by themselves, then each fault, killed and stopped: from the smallest to the largest."""
-    times, stopped_s = (1, 5.0) if is_short else (5, 10.0)
     for name, command in COMMANDS.items():
         tries = Tries()
-        for number in range(times):
+        for number in range(sizes.deaths):
             await _command(graph, f"{name}-{number}".replace(" ", "-"), command, tries)
-        yield tries.outcome(name, REPLACED, times)
+        yield tries.outcome(name, REPLACED, sizes.deaths)
     for fault in FAULTS:
-        for how, hold_s in (("killed", None), ("stopped", stopped_s)):
-            if fault.takes_all and hold_s:
-                continue
-            name = f"{fault.name}: {how}"
+        ways = {"killed": None} if fault.takes_all else {"killed": None, "stopped": sizes.stopped_s}
+        drawn = random.Random(f"{seed} {fault.name}").sample(list(ways), min(sizes.ways, len(ways)))
+        for how in sorted(drawn):
+            name, hold_s = f"{fault.name}: {how}", ways[how]
             chance, tries = random.Random(f"{seed} {name}"), Tries()
-            for number in range(times):
+            for number in range(sizes.deaths):
                 org = f"{fault.name}-{how}-{number}".lower().replace(" ", "-").replace("'", "").replace(",", "")
                 try:
                     await _try(graph, org, fault, hold_s, chance, tries)
                 except (TimeoutError, AssertionError, httpx.HTTPError, RuntimeError) as error:
                     tries.lose(f"the try: {type(error).__name__} {error}"[:200])
-            yield tries.outcome(name, fault.promise, times)
+            yield tries.outcome(name, fault.promise, sizes.deaths)
 
 
 async def _try(graph: Graph, org: str, fault: Fault, hold_s: float | None, chance: random.Random, tries: Tries) -> None:
@@ -193,7 +195,7 @@ async def _look(graph: Graph, client: httpx.Client, estate: Estate, tries: Tries
 
 async def _usual(graph: Graph, fault: Fault) -> int:
     """Number of victims, once there is one."""
-    await until(lambda: not fault.title or graph.processes(fault.title), NORMAL_S)
+    await until(lambda: graph.processes(fault.title), NORMAL_S)
     return len(graph.processes(fault.title))
 
 
@@ -201,7 +203,7 @@ async def _strike(graph: Graph, fault: Fault, hold_s: float | None, chance: rand
     """Kills or stops the victims. The children of a moment are caught as soon as there is one."""
     victims: list[psutil.Process] = []
     while not victims:
-        victims = graph.processes(fault.title) if fault.title else graph.family()
+        victims = graph.processes(fault.title)
         await asyncio.sleep(0)
     if fault.victims:
         victims = chance.sample(victims, min(fault.victims, len(victims)))
@@ -225,9 +227,12 @@ async def _command(graph: Graph, org: str, command: str, tries: Tries) -> None:
     assert (await call(crowd, "say hi", "hanging")).answer in WHOLE
     crowd.begin(["call", "stream"])
     began_s = time.monotonic()
-    crowd.seen.append(await call(crowd, command, "hanging"))
+    crowd.seen.append(replace(await call(crowd, command, "hanging"), kind="command"))
     while (again := await call(crowd, "say back", "hanging")).answer not in WHOLE:
         crowd.seen.append(again)
+        if time.monotonic() > began_s + NORMAL_S:
+            tries.lose("service")
+            break
         await asyncio.sleep(1)
     tries.normal_s.append(time.monotonic() - began_s)
     await crowd.end()
@@ -237,7 +242,8 @@ async def _command(graph: Graph, org: str, command: str, tries: Tries) -> None:
 async def _judge(graph: Graph, org: str, crowd: Crowd, may_close: bool, tries: Tries) -> None:
     """Answers, bills and kept replies of the clients."""
     kept = [seen for seen in crowd.seen if seen.kind == "call" and seen.idempotency_key][-REPEATED:]
-    again = [await crowd.chat("hold 0.5", headers={"idempotency-key": seen.idempotency_key}) for seen in kept]
+    headers = [{"idempotency-key": seen.idempotency_key} for seen in kept]
+    again = await asyncio.gather(*(crowd.chat("hold 0.5", headers=each) for each in headers))
     bills: dict[str, list[int]] = {}
     for line in json.loads(await asyncio.to_thread(graph.state, "usage", "--org", org, "--format", "json")):
         bills.setdefault(line["request_id"], []).append(line["cost_micro_eur"])

@@ -6,16 +6,19 @@ of `tests/state/remains.py` fails on what is left.
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import os
 import random
 import shutil
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.campaign.record import LOG, Outcome
+from tests.campaign.record import LOG, Outcome, Sizes
 from tests.state.crashing import Job, Run, running
 from tests.state.power import FAILING, Disk, Entry, notes, read_trace
 from tests.state.remains import CHECKS, WITHOUT_DATABASE, prepare
@@ -35,17 +38,24 @@ ERRORS = (errno.EIO, errno.ENOSPC)
 FOR_EVER = 1_000_000_000
 
 
-async def outcomes(seed: int, is_short: bool, place: Path) -> AsyncIterator[Outcome]:
-    """Losses of power and failing calls, for each kind of work."""
-    chance = random.Random(seed)
+async def outcomes(seed: int, sizes: Sizes, place: Path) -> AsyncIterator[Outcome]:
+    """Losses of power and failing calls, for each kind of work; a processor for each."""
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        # Drafts, which take longest, are not the last to begin.
+        begun = {work: pool.submit(_work, seed, sizes, work, place / work) for work in reversed(WORKS)}
+        for work in WORKS:
+            for outcome in await asyncio.wrap_future(begun[work]):
+                yield outcome
+
+
+def _work(seed: int, sizes: Sizes, work: str, folder: Path) -> list[Outcome]:
     # What the children log of each fault would hide the rows.
     with LOG.open("a") as log, running(log) as run:
-        for work, name in WORKS.items():
-            bench = _Bench(run, work, place / work, chance)
-            await bench.lose_power(*((1, 30) if is_short else (10, 100)))
-            yield bench.outcome(f"power lost amid {name}", ACKNOWLEDGED, HELD_POWER)
-            await bench.fail_calls(15 if is_short else None)
-            yield bench.outcome(f"EIO and ENOSPC amid {name}", ANSWERED, HELD_FULL)
+        bench, name = _Bench(run, work, folder, random.Random(f"{seed} {work}")), WORKS[work]
+        asyncio.run(bench.lose_power(sizes.traces, sizes.losses))
+        power = bench.outcome(f"power lost amid {name}", ACKNOWLEDGED, HELD_POWER)
+        asyncio.run(bench.fail_calls(sizes.failing_calls))
+        return [power, bench.outcome(f"EIO and ENOSPC amid {name}", ANSWERED, HELD_FULL)]
 
 
 @dataclass
@@ -72,14 +82,14 @@ class _Bench:
             disk, entries = await self._watched(fail=(0, 0, 0))
             await self._survive(disk, entries, losses)
 
-    async def fail_calls(self, tries: int | None) -> None:
-        """Fails one call, a few or all from some place on: at `tries` random places, or at each.
+    async def fail_calls(self, tries: int) -> None:
+        """Fails one call, a few or all from some place on: at `tries` random places, if there are more.
 
         The power is lost as well, now and then.
         """
         _, entries = await self._watched(fail=(0, 0, 0))
         total = sum(entry.kind in FAILING for entry in entries)
-        for first in range(total) if tries is None else self.chance.sample(range(total), min(tries, total)):
+        for first in self.chance.sample(range(total), min(tries, total)):
             last = self.chance.choice([first + 1, first + 5, FOR_EVER])
             disk, entries = await self._watched(fail=(first, last, self.chance.choice(ERRORS)))
             await self._check(self.folder / "home", notes(entries))

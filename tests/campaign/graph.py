@@ -5,7 +5,6 @@ Victims are found among the processes that this start has begun, by their titles
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 import signal
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.attacks.target import Target, opened
 from state.__main__ import main as run_command
 from tests.cluster.conftest import ROOT, STOP_S, Server, free_ports, launched
 from tests.state.servers import Postgres, Redis, run_server
@@ -64,22 +62,17 @@ class Graph:
             raise RuntimeError(errors.getvalue() or output.getvalue())
         return output.getvalue().strip()
 
-    async def target(self, is_short: bool) -> Target:
-        """The graph as `benchmarks.attacks` knows it: attacker and bystander are two organisations."""
-        attacker, bystander = [await asyncio.to_thread(self.key, org) for org in ("attacker", "bystander")]
-        return await opened(self.url, attacker, bystander, is_short=is_short)
-
     def family(self) -> list[psutil.Process]:
         """All processes of the graph. Forks are no descendants of its start, but have its home in their environment."""
         return list(self.server.family())
 
-    def processes(self, title: str) -> list[psutil.Process]:
-        """Those of the family with `title` in their command line, the oldest first."""
+    def processes(self, *titles: str) -> list[psutil.Process]:
+        """Those of the family with one of these titles in their command line, the oldest first."""
         found = []
         for process in self.family():
             with suppress(psutil.Error):
-                if title in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                line, is_over = " ".join(process.cmdline()), process.status() == psutil.STATUS_ZOMBIE
+                found += [process] if not is_over and any(title in line for title in titles) else []
         return sorted(found, key=lambda process: process.create_time())
 
     def start(self) -> None:

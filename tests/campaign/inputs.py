@@ -25,53 +25,25 @@ import httpx
 from benchmarks.attacks.bombs import BOMBS, encoded, tone
 from benchmarks.attacks.bystander import standing_by
 from benchmarks.attacks.frames import ending, event, frame, upgraded
-from benchmarks.attacks.target import NOBODY, Target, code_of
+from benchmarks.attacks.target import NOBODY, Target, code_of, opened
 from contract.errors import FAULTS
+from tests.audio.test_sandbox import FORMATS, file_of, hum
 from tests.campaign.graph import Graph
-from tests.campaign.record import Outcome
+from tests.campaign.record import Outcome, Sizes
 
 SCHEMATHESIS = Path(".venv/campaign/bin/schemathesis").absolute()
-LONG_S, SHORT_S = 120, 15
-"""For each kind of input."""
-EXAMPLES = (6_000, 400)
-MUTATIONS = (200, 12)
-"""Of each kind of audio, in the long form and in the short one."""
-
 OURS = {(fault.status, fault.code) for fault in FAULTS.values()}
+DOCUMENTED = "test_replies_are_as_documented"
 DECODED = "test_a_bomb_costs_little_and_leaves_nothing"
 STAYING = ("Ingress", "ServeController", "raylet", "haproxy")
 """Titles of processes that no input may end. Engines may stop when idle, and decoders are ended on purpose."""
-INTERESTING = (
-    b"",
-    b"\0",
-    b"\xff" * 4,
-    b"-1",
-    b"1e999",
-    b"NaN",
-    b"9" * 40,
-    b'"',
-    b"{" * 64,
-    b"\r\n",
-    b"%00",
-    b"\xed\xa0",
-)
+ODD = [b"", b"\0", b"\xff" * 4, b"-1", b"1e999", b"NaN", b"9" * 40, b'"', b"{" * 64, b"\r\n", b"%00", b"\xed\xa0"]
 NOT_OURS = "not ours"
 CHECKS = "not_a_server_error,response_schema_conformance,content_type_conformance,status_code_conformance,ignored_auth"
+OPERATIONS = 40
+"""Of the document, about."""
 NOT_MADE = ("/v1/images/generations", "/v1/console/events")
 """Paths left out: the first is always 501, the second never ends."""
-
-AUDIO = {
-    "audio/wav": ("wav", "pcm_s16le"),
-    "audio/flac": ("flac", "flac"),
-    "audio/mpeg": ("mp3", "libmp3lame"),
-    "audio/x-m4a": ("ipod", "aac"),
-    "audio/mp4": ("mp4", "aac"),
-    "audio/aac": ("adts", "aac"),
-    "audio/ogg": ("ogg", "libopus"),
-    "audio/opus": ("opus", "libopus"),
-    "audio/webm": ("webm", "libopus"),
-}
-"""Container and codec of each kind that may be uploaded."""
 
 Send = Callable[[Target, bytes], Awaitable[str]]
 
@@ -89,7 +61,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
         elif change == 2:
             data = data[:at] + data[at:end] * chance.choice((2, 50)) + data[end:]
         elif change == 3:
-            data = data[:at] + chance.choice(INTERESTING) + data[end:]
+            data = data[:at] + chance.choice(ODD) + data[end:]
         elif chance.random() < 0.2:
             data = data[:at]
     return data
@@ -176,21 +148,22 @@ def _seeds(target: Target, address: str) -> dict[str, tuple[Send, Sequence[bytes
     }
 
 
-async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Outcome]:
+async def outcomes(seed: int, sizes: Sizes, graph: Graph) -> AsyncIterator[Outcome]:
     """Outcomes of all kinds, the document first."""
-    target = await graph.target(is_short)
+    attacker, bystander = [await asyncio.to_thread(graph.key, org) for org in ("attacker", "bystander")]
+    target = await opened(graph.url, attacker, bystander, is_short=True)
     promise = "Bad input gets an error of the table, and takes no process down."
-    yield await asyncio.to_thread(_document, seed, is_short, target)
+    yield await asyncio.to_thread(_document, seed, sizes.examples, target)
     ticket = (await target.send("POST", "/v1/audio/uploads", json={"mime": "audio/wav", "size": 1})).json()
     address = urlsplit(ticket["upload_url"])
     kinds = _seeds(target, f"{address.path}?{address.query}")
     for name, (send, goods) in kinds.items():
-        inputs = _changed_for(SHORT_S if is_short else LONG_S, goods, random.Random(f"{seed} {name}"))
+        inputs = _changed_for(sizes.changed_s, goods, random.Random(f"{seed} {name}"))
         yield await _tried(graph, target, f"{name} changed by chance", promise, inputs, send)
-    for mime, (container, codec) in AUDIO.items():
-        good, chance = encoded(container, codec, tone(1, 48_000), 48_000), random.Random(f"{seed} {mime}")
-        files = (mutated(good, chance) for _ in range(MUTATIONS[is_short]))
-        yield await _tried(graph, target, f"{mime} changed by chance", promise, files, recording, DECODED)
+    for format in FORMATS:
+        good, chance = file_of(format, hum(1, 48_000), 48_000), random.Random(f"{seed} {format}")
+        files = (mutated(good, chance) for _ in range(sizes.changed_files))
+        yield await _tried(graph, target, f"{format} files changed by chance", promise, files, recording, DECODED)
     bombs = (make() for make in BOMBS.values())
     yield await _tried(graph, target, "files made to harm a decoder", promise, bombs, recording, DECODED)
 
@@ -218,16 +191,16 @@ async def _tried(
 
 
 def _staying(graph: Graph) -> set[int]:
-    return {process.pid for title in STAYING for process in graph.processes(title)}
+    return {process.pid for process in graph.processes(*STAYING)}
 
 
-def _document(seed: int, is_short: bool, target: Target) -> Outcome:
+def _document(seed: int, examples: int, target: Target) -> Outcome:
     """The outcome of requests made from the OpenAPI document."""
     if not SCHEMATHESIS.exists():
         raise SystemExit("run `make campaign`, or `make setup-campaign` before this module")
     with TemporaryDirectory() as folder:
         report = Path(folder) / "report.ndjson"
-        each = max(1, EXAMPLES[is_short] // 40)
+        each = max(1, examples // OPERATIONS)
         command = [str(SCHEMATHESIS), "run", f"{target.url}/openapi.json", f"--seed={seed}", f"--max-examples={each}"]
         command += ["-H", f"Authorization: Bearer {target.key}", f"--checks={CHECKS}", "--phases=fuzzing"]
         command += ["--continue-on-failure", "--no-shrink", "--suppress-health-check=all", "--report=ndjson"]
@@ -252,4 +225,5 @@ def _document(seed: int, is_short: bool, target: Target) -> Outcome:
             print(json.dumps(recorder.get("checks"))[:4000], file=sys.stderr)
         seen.update(f"{name} of {label}" for name, label in failed)
     promise = "Every answer is as the OpenAPI document has it, and none is a failure of the server."
-    return Outcome("inputs", "requests made from the OpenAPI document", promise, seen.total(), lost, None, seen)
+    fault = "requests made from the OpenAPI document"
+    return Outcome("inputs", fault, promise, seen.total(), lost, None, seen, DOCUMENTED)

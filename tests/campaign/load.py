@@ -20,34 +20,33 @@ from benchmarks.speed.idle_memory import title
 from tests.campaign.app import LINE, SLOTS
 from tests.campaign.clients import CLOSED, PAUSE_S, TABLE, WHOLE, Crowd, Seen, answer_of, call, start
 from tests.campaign.graph import Graph
-from tests.campaign.record import Outcome
+from tests.campaign.record import Outcome, Sizes
 from tests.waiting import until
 
 UPLOAD_BYTES = 100 * 2**20
-UPLOADS = 8
-ARRIVALS = 50
+ARRIVALS = AT_ONCE = 50
 HELD_S = 2.0
 """For which a call holds a slot of the engine that is overloaded: its peak is SLOTS / HELD_S answers a second."""
 TIMES_CAPACITY = 3
 GOODPUT = 0.8
 """Of the peak that is kept beyond capacity."""
-SAMPLE_S = 2.0
+SAMPLE_S, TREND_S = 2.0, 600.0
+"""Less than ten minutes show what a start leaves behind: seven still had 1.8 MiB a minute of a new ingress."""
 FLAT_KIB, FLAT_COUNT = 1024.0, 0.5
-"""A minute, that memory and the number of descriptors or threads of a process may rise by in the second half."""
+"""A minute, that memory and the number of descriptors or threads of a process may rise by in the last third."""
 
 HELD_OVERLOAD = "test_queue_is_bounded"
+HELD_COLD = "test_fifty_arrivals_at_a_cold_engine_start_it_once"
+HELD_STREAMS = "test_every_client_gets_the_same_bytes_whatever_was_joined"
 HELD_CANCELS = "test_storm_of_disconnects_leaves_nothing_at_work"
 HELD_UPLOADS = "test_eight_uploads_at_once_do_not_grow_the_server_by_what_they_bring"
 
-Part = Callable[[Graph, Crowd, random.Random, bool], Awaitable[Outcome]]
 
-
-async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Outcome]:
+async def outcomes(seed: int, sizes: Sizes, graph: Graph) -> AsyncIterator[Outcome]:
     """One after the other, each with clients of an organisation of its own."""
-    parts: tuple[Part, ...] = (cold, streams, overload, cancels, uploads, mixed)
-    for part in parts:
+    for part in (cold, streams, overload, cancels, uploads, mixed):
         crowd = Crowd(graph.url, await asyncio.to_thread(graph.key, f"load-{part.__name__}"))
-        yield await part(graph, crowd, random.Random(f"{seed} {part.__name__}"), is_short)
+        yield await part(graph, crowd, random.Random(f"{seed} {part.__name__}"), sizes)
         await crowd.http.aclose()
 
 
@@ -59,13 +58,14 @@ def outcome(fault: str, promise: str, seen: Iterable[Seen], lost: int | None = N
     return Outcome("load", fault, promise, times, broken if lost is None else lost, None, answers, held_by)
 
 
-async def cold(graph: Graph, crowd: Crowd, chance: random.Random, is_short: bool) -> Outcome:
+async def cold(graph: Graph, crowd: Crowd, chance: random.Random, sizes: Sizes) -> Outcome:
     """Arrivals at an engine that is at zero: each is answered, and it starts once."""
     await start(crowd)
     before = await _starts(graph, crowd)
     seen = await asyncio.gather(*(call(crowd, "say hi", "cold") for _ in range(ARRIVALS)))
     lost = sum(each.answer not in WHOLE for each in seen) + await _starts(graph, crowd) - before - 1
-    return outcome(f"{ARRIVALS} arrivals at a cold engine", "A cold engine starts once for all who wait.", seen, lost)
+    fault, promise = f"{ARRIVALS} arrivals at a cold engine", "A cold engine starts once for all who wait."
+    return outcome(fault, promise, seen, lost, HELD_COLD)
 
 
 async def _starts(graph: Graph, crowd: Crowd) -> int:
@@ -79,18 +79,18 @@ async def _starts(graph: Graph, crowd: Crowd) -> int:
     return sum("deployment='chat-cold'" in line and "started successfully" in line for line in logs.splitlines())
 
 
-async def streams(graph: Graph, crowd: Crowd, chance: random.Random, is_short: bool) -> Outcome:
+async def streams(graph: Graph, crowd: Crowd, chance: random.Random, sizes: Sizes) -> Outcome:
     """Streams at the same time, again and again."""
-    count, duration_s = (50, 30.0) if is_short else (200, 180.0)
-    crowd.begin(["stream"] * count)
-    await asyncio.sleep(duration_s)
+    crowd.begin(["stream"] * sizes.streams)
+    await asyncio.sleep(sizes.streams_s)
     await crowd.end()
-    return outcome(f"{count} streams at a time for {duration_s:.0f} s", "Each stream is whole.", crowd.seen)
+    fault = f"{sizes.streams} streams at a time for {sizes.streams_s:.0f} s"
+    return outcome(fault, "Each stream is whole.", crowd.seen, held_by=HELD_STREAMS)
 
 
-async def overload(graph: Graph, crowd: Crowd, chance: random.Random, is_short: bool) -> Outcome:
+async def overload(graph: Graph, crowd: Crowd, chance: random.Random, sizes: Sizes) -> Outcome:
     """Arrivals at three times the capacity of an engine; what it cannot do is refused at once."""
-    duration_s = 15.0 if is_short else 120.0
+    duration_s = sizes.overload_s
     await call(crowd, "say hi", "full")
     peak = await _peak(crowd, duration_s / 2)
     strange, refused = 0, Counter[str]()
@@ -149,9 +149,9 @@ async def _arrivals(
     return whole / (time.monotonic() - began_s), len(arrivals) / sent_s
 
 
-async def cancels(graph: Graph, crowd: Crowd, chance: random.Random, is_short: bool) -> Outcome:
+async def cancels(graph: Graph, crowd: Crowd, chance: random.Random, sizes: Sizes) -> Outcome:
     """Clients that leave at any moment of a stream; then nothing works on, and nothing is reserved."""
-    count, seen = 200 if is_short else 2000, Counter[str]()
+    count, seen = sizes.leavers, Counter[str]()
     await asyncio.to_thread(graph.state, "budget", "set", "--org", "load-cancels", "--limit-micro-eur", "1000000000")
     assert (await call(crowd)).answer in WHOLE
 
@@ -162,7 +162,7 @@ async def cancels(graph: Graph, crowd: Crowd, chance: random.Random, is_short: b
                 return
         seen["left"] += 1
 
-    waves = [chance.sample(range(1000), 20) for _ in range(count // 20)]
+    waves = [chance.sample(range(1000), AT_ONCE) for _ in range(count // AT_ONCE)]
     for wave in waves:
         await asyncio.gather(*(leave(moment / 1000 + PAUSE_S) for moment in wave))
     began_s = time.monotonic()
@@ -195,12 +195,12 @@ async def _is_released(graph: Graph, org: str) -> bool:
     return row["held_micro_eur"] == "0"
 
 
-async def uploads(graph: Graph, crowd: Crowd, chance: random.Random, is_short: bool) -> Outcome:
+async def uploads(graph: Graph, crowd: Crowd, chance: random.Random, sizes: Sizes) -> Outcome:
     """Recordings of the largest size at the same time: the engine gets each byte of each."""
     content = chance.randbytes(UPLOAD_BYTES - 46)
-    seen = await asyncio.gather(*(_upload(crowd, number, content) for number in range(UPLOADS)))
+    seen = await asyncio.gather(*(_upload(crowd, number, content) for number in range(sizes.uploads)))
     promise = "The engine gets each byte of a recording."
-    return outcome(f"{UPLOADS} uploads of 100 MiB at a time", promise, seen, held_by=HELD_UPLOADS)
+    return outcome(f"{sizes.uploads} uploads of 100 MiB at a time", promise, seen, held_by=HELD_UPLOADS)
 
 
 async def _upload(crowd: Crowd, number: int, content: bytes) -> Seen:
@@ -228,9 +228,8 @@ async def _upload(crowd: Crowd, number: int, content: bytes) -> Seen:
     return Seen("upload", answer_of(reply))
 
 
-async def mixed(graph: Graph, crowd: Crowd, chance: random.Random, is_short: bool) -> Outcome:
+async def mixed(graph: Graph, crowd: Crowd, chance: random.Random, sizes: Sizes) -> Outcome:
     """All kinds of clients for a long time, of which some leave early and some read slowly; nothing grows."""
-    duration_s = 60.0 if is_short else 1200.0
     kinds = ["call", "stream", "live", "recording"]
     over, seen = asyncio.Event(), Counter[str]()
 
@@ -248,7 +247,7 @@ async def mixed(graph: Graph, crowd: Crowd, chance: random.Random, is_short: boo
 
     clients = [asyncio.create_task(insist(kind)) for kind in kinds * 3]
     trends = Trends(graph)
-    end_s = time.monotonic() + duration_s
+    end_s = time.monotonic() + sizes.mixed_s
     while time.monotonic() < end_s:
         await asyncio.to_thread(trends.sample)
         await asyncio.sleep(SAMPLE_S)
@@ -257,11 +256,12 @@ async def mixed(graph: Graph, crowd: Crowd, chance: random.Random, is_short: boo
     usual = WHOLE | TABLE | {"left"}
     strange = sum(count for name, count in seen.items() if name.split(": ", 1)[1] not in usual or CLOSED in name)
     times = seen.total()
-    # A minute shows what a start leaves behind, and no trend.
-    rising = dict.fromkeys(trends.rising(), 1) if not is_short else {}
+    rising = dict.fromkeys(trends.rising(), 1) if sizes.mixed_s >= TREND_S else {}
     seen.update({f"LOST: {name}": 1 for name in rising} | {f"a minute: {line}": 1 for line in trends.lines()})
     promise = "Memory, descriptors and threads of every process stay level."
-    return Outcome("load", f"mixed clients for {duration_s:.0f} s", promise, times, strange + len(rising), None, seen)
+    return Outcome(
+        "load", f"mixed clients for {sizes.mixed_s:.0f} s", promise, times, strange + len(rising), None, seen
+    )
 
 
 async def _slow(crowd: Crowd) -> Seen:
@@ -301,9 +301,9 @@ class Trends:
         most = max(map(len, self._points.values()))
         fitted = {}
         for (name, pid), points in self._points.items():
-            half = np.array(points[len(points) // 2 :])
-            if len(points) > 0.9 * most and len(half) > 2:
-                kib, files, threads = (float(np.polyfit(half[:, 0], half[:, column], 1)[0]) for column in (1, 2, 3))
+            last = np.array(points[-len(points) // 3 :])
+            if len(points) > 0.9 * most and len(last) > 2:
+                kib, files, threads = (float(np.polyfit(last[:, 0], last[:, column], 1)[0]) for column in (1, 2, 3))
                 fitted[f"{name} {pid}"] = (kib, files, threads)
         return fitted
 

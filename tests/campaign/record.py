@@ -1,4 +1,4 @@
-"""The record of a campaign: one outcome for each fault, as JSON from which `docs/reliability.md` is made."""
+"""Sizes of a campaign, and its record: an outcome for each fault, as JSON from which docs/reliability.md is made."""
 
 from __future__ import annotations
 
@@ -6,8 +6,36 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 LOG = Path(__file__).parents[2] / "var/campaign.log"
+T = TypeVar("T")
+
+
+class Sizes:
+    """Counts and seconds of every part, each with the value of the whole campaign and that of the short one."""
+
+    def __init__(self, is_short: bool) -> None:
+        def size(whole: T, short: T) -> T:
+            return short if is_short else whole
+
+        # Disks, for each kind of work. What tears is rare: once in hundreds of tries.
+        self.traces, self.losses = size(10, 1), size(100, 30)  # and losses of power played from each
+        self.failing_calls = size(10_000, 15)  # at most; there are some hundreds
+        self.databases = size(3, 1)  # tries of each fault
+        # Deaths. The short form draws whether a process is killed or stopped.
+        self.deaths, self.ways = size(3, 1), size(2, 1)
+        self.stopped_s = size(8.0, 5.0)
+        # Load.
+        self.streams, self.streams_s = size(200, 50), size(45.0, 10.0)
+        self.overload_s = size(40.0, 10.0)
+        self.leavers, self.uploads = size(2000, 200), size(8, 2)
+        self.mixed_s = size(720.0, 30.0)
+        # Bad input, for each kind.
+        self.examples = size(3_000, 300)  # made from the OpenAPI document
+        self.changed_s, self.changed_files = size(30.0, 4.0), size(60, 8)
+        self.asked = size(20, 4)  # times that each id of another organisation is asked for
+        self.reloads, self.requests = size(8, 2), size(4_000, 0)  # at least
 
 
 @dataclass(frozen=True)
@@ -37,22 +65,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Record:
-    """One campaign: its seed, whether it was the short one, its day and machine, and all outcomes."""
+    """One campaign: its seed, whether it was the short one, its day and machine, all outcomes, and seconds by part."""
 
     seed: int
     is_short: bool
     day: str
     machine: str
     outcomes: list[Outcome]
+    took_s: dict[str, int] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
-        """Writes the record as JSON that `read` understands."""
+        """Writes the record as JSON."""
         rows = [vars(outcome) for outcome in self.outcomes]  # `asdict` would count the pairs of a Counter
         path.write_text(json.dumps(vars(self) | {"outcomes": rows}, indent=1) + "\n")
-
-    @classmethod
-    def read(cls, path: Path) -> Record:
-        """The record in `path`."""
-        kept = json.loads(path.read_text())
-        outcomes = [Outcome(**{**row, "seen": Counter(row["seen"])}) for row in kept.pop("outcomes")]
-        return cls(**kept, outcomes=outcomes)

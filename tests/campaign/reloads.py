@@ -19,14 +19,12 @@ import httpx
 from benchmarks.attacks.target import authorized
 from tests.campaign.clients import CLOSED, REPLY_S, WHOLE, Crowd, Seen, call, stream
 from tests.campaign.graph import Graph
-from tests.campaign.record import Outcome
+from tests.campaign.record import Outcome, Sizes
 from tests.cluster.conftest import ROOT
 
 CLIENTS = 64
 WIDE, NARROW = 4, 2
 """Ingress replicas, in turns."""
-REQUESTS = 10_000
-"""At least, in as many changes as it takes."""
 STREAM_S = 60
 PROMISE = "Ingress replicas come and go without a request or a stream lost."
 HELD_BY = "test_redeploy_under_load_loses_no_request_and_no_bill"
@@ -43,9 +41,8 @@ class Keeper(Crowd):
         self.http = httpx.AsyncClient(base_url=url, headers=authorized(key), timeout=REPLY_S, limits=limits)
 
 
-async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Outcome]:
+async def outcomes(seed: int, sizes: Sizes, graph: Graph) -> AsyncIterator[Outcome]:
     """One outcome: what all clients saw over all changes."""
-    least, requests = (3, 0) if is_short else (20, REQUESTS)
     key = await asyncio.to_thread(graph.key, "reloads")
     clients = [Keeper(graph.url, key) for _ in range(CLIENTS)]
     over, seen = asyncio.Event(), list[Seen]()
@@ -58,9 +55,9 @@ async def outcomes(seed: int, is_short: bool, graph: Graph) -> AsyncIterator[Out
         starts.begin(["start"])
         began_s = time.monotonic()
         rounds = 0
-        while rounds < least or len(seen) < requests:
+        while rounds < sizes.reloads or len(seen) < sizes.requests:
             for replicas in (WIDE, NARROW):
-                await _say(scaler, replicas)
+                await _done(scaler, b"%d\n" % replicas)
             rounds += 1
         duration_s = time.monotonic() - began_s
         over.set()
@@ -96,7 +93,7 @@ async def _scaler(graph: Graph) -> AsyncIterator[asyncio.subprocess.Process]:
         *command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=log, env=environment
     )
     try:
-        await _until_done(process)
+        await _done(process)
         yield process
     finally:
         if process.returncode is None:
@@ -104,14 +101,10 @@ async def _scaler(graph: Graph) -> AsyncIterator[asyncio.subprocess.Process]:
         await process.wait()
 
 
-async def _say(process: asyncio.subprocess.Process, replicas: int) -> None:
+async def _done(process: asyncio.subprocess.Process, order: bytes = b"") -> None:
     assert process.stdin
-    process.stdin.write(f"{replicas}\n".encode())
-    await _until_done(process)
-
-
-async def _until_done(process: asyncio.subprocess.Process) -> None:
     assert process.stdout
+    process.stdin.write(order)
     while line := await process.stdout.readline():
         if line.strip() == b"done":
             return

@@ -4,7 +4,7 @@
 `whisper-large-v3`, which refuses when it is cold; the other transcriber is the real one. Of the speech engines the
 default one is real, and espeak-ng speaks for the others, which are asked for much. The designer of voices obeys.
 
-The real engines may hold all but a twentieth of two CPUs: the ingress and engines that obey start without one.
+The real engines may hold most of two CPUs: the ingress and engines that obey start without one.
 """
 
 from pydantic import BaseModel

@@ -196,3 +196,24 @@ def test_ray_ends_forks_in_each_of_its_ways_and_notices_when_they_end() -> None:
 
 def test_rays_memory_monitor_kills_a_fork() -> None:
     assert in_a_ray_of_its_own("memory") == "OutOfMemoryError"
+
+
+@pytest.mark.parametrize("title", ["ray::ServeController", "ray::ProxyActor", "ray::HAProxyManager", "bin/haproxy"])
+def test_what_serves_the_graph_dies_alone_and_comes_back(server: Server, title: str) -> None:
+    def titled() -> set[psutil.Process]:
+        return {one for one in server.family() if title in " ".join(one.as_dict(["cmdline"])["cmdline"] or ())}
+
+    killed, seen = titled(), list[int]()
+    for process in killed:
+        process.kill()
+
+    def is_back() -> bool:
+        try:
+            seen.append(server.chat("obedient", "say hi").status_code)
+        except httpx.TransportError:
+            seen.append(0)
+        return seen[-1] == 200 and bool(titled() - killed)
+
+    assert killed
+    eventually(is_back, WITHIN_S, lambda: f"it never came back: {seen}")
+    assert set(seen) <= ({0, 200, 503} if "haproxy" in title.lower() else {200})

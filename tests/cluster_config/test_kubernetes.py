@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from ray.serve.schema import ServeDeploySchema
 import configs
 from audio.sandbox import ON_DISK_BYTES
 from autoscaling import observation
+from autoscaling.deployment import deployment_options
 from autoscaling.metrics import nowhere
 from autoscaling.observation import Observation, collector
+from autoscaling.policy.options import needs
 from contract.catalog import Model
 from contract.limits import UPLOAD_BYTES
 from launch.check.cost import replica_of
@@ -65,7 +68,7 @@ def test_the_first_pod_starts_the_image_as_it_is_and_keeps_its_folder() -> None:
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     # Ray's folder is refused in a /tmp that others may write, as that of a volume is.
     assert mounts == {"home": "/var/lib/parlance", "shm": "/dev/shm"}
-    assert weights["command"][-2:] == [f"{mounts['home']}/.", weights["volumeMounts"][0]["mountPath"]]
+    assert weights["command"][-2:] == [mounts["home"], weights["volumeMounts"][0]["mountPath"]]
     assert pod["spec"]["volumes"][0] == {"name": "home", "persistentVolumeClaim": {"claimName": name}}
     assert pod["spec"]["securityContext"] == TEMPLATES["ingress"]["spec"]["securityContext"]
     assert FIRST["Service"]["spec"]["selector"] == pod["metadata"]["labels"]
@@ -117,9 +120,10 @@ def test_the_operator_takes_it() -> None:
 def test_serve_can_read_what_it_shall_deploy() -> None:
     config = yaml.safe_load(SERVICE["spec"]["serveConfigV2"])
     ServeDeploySchema.model_validate(config)
-    # In all but where the ingress runs, it is the profile's own file.
+    # In all but where the ingress runs, and what a cluster that grows may come to, it is the profile's own file.
     profile = yaml.safe_load((ROOT / "configs/production.yaml").read_text("utf-8"))
     (deployment,) = config["applications"][0].pop("deployments")
+    assert config["applications"][0]["args"].pop("scaling").keys() == {"budget"}
     assert config == profile
     assert deployment == {"name": "ingress", "ray_actor_options": {"num_cpus": 0, "resources": {"ingress": 1}}}
 
@@ -147,6 +151,17 @@ def test_gpus_are_at_zero_until_somebody_asks() -> None:
     assert {GROUPS[id]["minReplicas"] for id in with_gpus} == {0}
     assert CLUSTER["enableInTreeAutoscaling"]
     assert CLUSTER["autoscalerOptions"]["version"] == "v2"
+
+
+def test_engines_may_take_what_all_pods_of_the_groups_have() -> None:
+    """By default the policy starts what fits the nodes that are there, and Ray is never asked for another."""
+    args = yaml.safe_load(SERVICE["spec"]["serveConfigV2"])["applications"][0]["args"]
+    needed = {name for m in configs.load("production").deployed() for name in needs(deployment_options(m))} - {"CPU"}
+    limits = [(GROUPS[id]["maxReplicas"], CONTAINERS[id]["resources"]["limits"]) for id in GROUPS.keys() - {"ingress"}]
+    gpus = sum(pods * limit.get("nvidia.com/gpu", 0) for pods, limit in limits)
+    memory_bytes = sum(pods * int(limit["memory"].removesuffix("Gi")) << 30 for pods, limit in limits)
+    assert args["scaling"]["budget"] == {"GPU": gpus, "memory": memory_bytes}
+    assert args["scaling"]["budget"].keys() == needed
 
 
 def test_a_group_at_zero_waits_for_no_label_that_only_running_nodes_have() -> None:
@@ -218,6 +233,20 @@ def test_ray_is_the_one_that_is_installed_asks_for_its_token_and_survives_its_he
     assert password == {"valueFrom": {"secretKeyRef": {"name": "parlance", "key": "redis_password"}}}
 
 
+def test_the_first_pod_copies_weights_whose_copy_was_interrupted(tmp_path: Path) -> None:
+    image, volume = tmp_path / "image", tmp_path / "volume"
+    for folder in (image, volume):
+        (folder / "weights/a model").mkdir(parents=True)
+    (image / "weights/a model/w.bin").write_bytes(b"whole")
+    (image / "weights/new.json").touch()
+    (volume / "weights/a model/w.bin").write_bytes(b"who")  # and newer
+    (volume / "parlance.db").touch()
+    command = FIRST["Deployment"]["spec"]["template"]["spec"]["initContainers"][0]["command"][:-2]
+    subprocess.run([*command, image, volume], check=True)
+    found = {path.relative_to(volume).as_posix(): path.read_bytes() for path in volume.rglob("*") if path.is_file()}
+    assert found == {"weights/a model/w.bin": b"whole", "weights/new.json": b"", "parlance.db": b""}
+
+
 @pytest.mark.parametrize("group", TEMPLATES)
 def test_pods_may_do_little_and_know_no_secret_of_others(group: str) -> None:
     pod, confined = TEMPLATES[group]["spec"], CONTAINERS[group]["securityContext"]
@@ -231,7 +260,7 @@ def test_pods_may_do_little_and_know_no_secret_of_others(group: str) -> None:
     secrets = {source["secretRef"]["name"] for source in CONTAINERS[group]["envFrom"] if "secretRef" in source}
     # The graph is built on the head, which must know whether a key is missing.
     of_group = {"head": {"parlance-state", "parlance-providers"}, "ingress": {"parlance-state"}}
-    assert secrets == of_group.get(group, {"parlance-providers"})
+    assert secrets == of_group.get(group, {"parlance-providers"}) | {"parlance-traces"}
 
 
 def test_tmp_is_bounded_and_holds_what_three_engines_that_listen_keep_there() -> None:

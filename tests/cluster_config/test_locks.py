@@ -74,6 +74,14 @@ def test_torch_is_one_version_in_both_builds_and_an_ingress_has_the_versions_of_
     assert differing(pins("ingress.lock"), pins("gpu.lock")) == set()
 
 
+def test_an_environment_that_had_other_libraries_gets_its_own_torch() -> None:
+    """To the installer, torch's build for CPUs is the one for CUDA."""
+    for libraries, others in (("cpu", "gpu ingress"), ("gpu", "cpu ingress"), ("ingress", "cpu gpu")):
+        command = ["make", "--dry-run", "--always-make", "setup", f"LIBS={libraries}"]
+        recipe = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        assert recipe.index(f"for other in {others}; do") < recipe.index("site-packages/torch ") < recipe.index(".lock")
+
+
 def test_an_ingress_installs_nothing_that_loads_a_model() -> None:
     """`onnxruntime` runs the network that finds speech in live sound, which lies in the wheel of faster-whisper."""
     assert pins("ingress.lock").keys() & ENGINES == {"onnxruntime"}

@@ -133,7 +133,8 @@ def test_a_request_waits_for_the_start_of_an_engine_for_240_seconds_unless_its_s
 
 def test_a_serving_table_may_be_like_another(tmp_path: Path) -> None:
     alike = '[qwen3-tts.serving.cpu]\nlike = "embedded"\n'
-    folder = edited(tmp_path, "speech.toml", (alike, f"{alike}wait_s = 7\n"))
+    own = "wait_s = 7\ndeployment = { ray_actor_options = { num_cpus = 0.1 } }\n"
+    folder = edited(tmp_path, "speech.toml", (alike, alike + own))
     here, there = load("embedded", folder).speech["qwen3-tts"].serving, load("cpu", folder).speech["qwen3-tts"].serving
     assert here
     assert there

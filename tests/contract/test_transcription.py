@@ -14,6 +14,7 @@ from contract.catalog import TranscriptionModel
 from contract.errors import INVALID_REQUEST, LANGUAGE_NOT_SUPPORTED, REQUEST_TOO_LARGE, ApiError
 from contract.limits import CONTEXT_TERMS, TRANSCRIPTION_PROMPT_CHARS, UPLOAD_BYTES
 from contract.transcription.engine import ALIASES, LANGUAGES, Segment, TimedWord, TranscriptUpdate, named_language
+from contract.transcription.joining import words
 from contract.transcription.request import TranscriptionRequest, choose, fields, plan
 from contract.transcription.transcript import Transcript, reply, srt, vtt
 from contract.transcription.uploads import RECORDING_TYPES, UploadRequest
@@ -145,15 +146,25 @@ def test_an_unknown_model_is_the_default_one_and_without_a_default_there_is_none
     assert choose(TranscriptionRequest(model=WHISPER.id), [WHISPER]) is WHISPER
 
 
-def test_deltas_are_the_text() -> None:
-    made = transcript()
-    parts = [
-        TranscriptUpdate(9.0),
-        TranscriptUpdate(9.0, 3.0, "en", (Segment("One.", 0, 1), Segment("", 1, 2))),
-        TranscriptUpdate(9.0, 6.0, "en", ()),
-        TranscriptUpdate(9.0, 9.0, "en", (Segment("Two.", 6, 7), Segment("Three.", 7, 8))),
-    ]
-    assert "".join(made.add(part) for part in parts) == made.text == "One. Two. Three."
+JOINED = {
+    "One.|//Two.|Three.|5|6/안녕|하세요": "One. Two. Three. 5 6 안녕 하세요",
+    "今日は|2024/年、|「はい。」/…|コーヒ/ー": "今日は2024年、「はい。」…コーヒー",
+    "你好./再见|Hello/再见": "你好.再见 Hello 再见",
+    "สวัส|ดี?|ครับ/ສະ|ບາຍ/မင်္ဂ|လာ/សួស្|តី": "สวัสดี?ครับສະບາຍမင်္ဂလာសួស្តី",
+}
+
+
+def test_deltas_are_the_text_which_is_joined_as_its_scripts_are_written() -> None:
+    for parts, text in JOINED.items():
+        made, each = transcript(), [[Segment(piece, 0, 1) for piece in part.split("|")] for part in parts.split("/")]
+        updates = [TranscriptUpdate(9.0), *(TranscriptUpdate(9.0, 9.0, None, tuple(segments)) for segments in each)]
+        assert "".join(map(made.add, updates)) == made.text == text
+
+
+@given(st.text(st.sampled_from("ab. \n今ー。ก็1")))
+def test_words_are_the_text(text: str) -> None:
+    assert "".join(words(text)) == text.rstrip()
+    assert [len(words(signs)) for signs in ("ab ab.", "ก็今 a今", "")] == [2, 4, 0]
 
 
 def test_the_default_model_bills_what_was_listened_to() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,13 @@ def test_workers_find_the_shortcut_whatever_path_an_operator_has_set_whose_setti
     assert os.environ["PYTHONPATH"].split(os.pathsep) == [str(ROOT), str(SITE), *([own] if own else [])]
     assert os.environ["RAY_SERVE_CONTROL_LOOP_INTERVAL_S"] == "0.1"
     assert os.environ["RAY_SERVE_METRICS_EXPORT_INTERVAL_MS"] == "5000"
+
+
+def test_graphs_of_one_machine_share_no_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {})
+    prepare_environment(tmp_path, tmp_path)
+    of_ray = {"HAPROXY_METRICS": "9101", "HAPROXY_STATS": "8404", "FALLBACK_PROXY_HTTP": "8500"}
+    assert len({os.environ[f"RAY_SERVE_{name}_PORT"] for name in of_ray} - {*of_ray.values()}) == 3
 
 
 @pytest.fixture
@@ -53,12 +61,10 @@ def test_a_folder_that_other_users_could_replace_is_refused(
     mode: int, refused: bool, temporary: Path, tmp_path: Path
 ) -> None:
     temporary.chmod(mode)
-    if refused:
-        with pytest.raises(StartError, match=f"other users may replace what is in {temporary}; set TMPDIR"):
-            make_run_folder(tmp_path)
-        assert not list(temporary.iterdir())
-    else:
+    says = f"other users may replace what is in {temporary}; set TMPDIR"
+    with pytest.raises(StartError, match=says) if refused else nullcontext():
         make_run_folder(tmp_path)
+    assert bool(list(temporary.iterdir())) is not refused
 
 
 def test_folders_of_the_last_runs_stay(temporary: Path, tmp_path: Path) -> None:
@@ -67,11 +73,7 @@ def test_folders_of_the_last_runs_stay(temporary: Path, tmp_path: Path) -> None:
     living = make_run_folder(tmp_path)
     run = f"from pathlib import Path; from launch.environment import *; print(make_run_folder(Path({str(tmp_path)!r})))"
     ended = [
-        Path(
-            subprocess.run([sys.executable, "-c", run], env={"TMPDIR": str(temporary)}, stdout=-1, check=True)
-            .stdout.decode()
-            .strip()
-        )
+        Path(subprocess.check_output([sys.executable, "-c", run], env={"TMPDIR": str(temporary)}, text=True).strip())
         for _ in range(RUNS_KEPT + 2)
     ]
     assert {*temporary.iterdir()} == {temporary / "parlance-other", living, *ended[-RUNS_KEPT:]}
@@ -84,10 +86,8 @@ def test_the_path_of_a_run_leaves_room_for_names_of_sockets(
 ) -> None:
     allowed = len(f"{temporary}/parlance-12345678") - beyond
     monkeypatch.setattr(environment, "RUN_BYTES", allowed)
-    if beyond > 0:
-        with pytest.raises(StartError, match=f"has {allowed + 1} bytes, and sockets leave {allowed} for it"):
-            make_run_folder(tmp_path)
-    else:
+    says = f"has {allowed + 1} bytes, and sockets leave {allowed} for it"
+    with pytest.raises(StartError, match=says) if beyond > 0 else nullcontext():
         make_run_folder(tmp_path)
 
 
@@ -96,8 +96,6 @@ def test_haproxy_may_open_two_files_for_each_connection(
     limit: int, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, limit))
-    if refused:
-        with pytest.raises(environment.StartError, match="at most 8255 files here, and HAProxy wants 8256"):
-            environment.check_open_files(4096)
-    else:
+    says = "at most 8255 files here, and HAProxy wants 8256"
+    with pytest.raises(StartError, match=says) if refused else nullcontext():
         environment.check_open_files(4096)

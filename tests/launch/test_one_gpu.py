@@ -80,7 +80,7 @@ def test_a_window_that_memory_bounds_is_the_window_that_clients_see() -> None:
 
 @pytest.mark.parametrize(
     ("says", "status", "expected"),
-    [("23034", 0, 23034 / 1024), ("81559\n81559", 0, 81559 / 1024), ("", 0, None), ("No devices were found", 6, None)],
+    [("23034", 0, 23034 / 1024), ("8192\n4096", 0, 8), ("", 0, None), ("[N/A]", 0, None), ("No devices", 6, None)],
 )
 def test_the_driver_is_asked_for_the_memory_of_the_first_gpu(
     says: str, status: int, expected: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

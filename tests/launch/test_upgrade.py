@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from autoscaling.policy.options import needs
 from launch.upgrade import cli
 from launch.upgrade.handover import DRAIN_S, QUIET_S, START_S, Handover
-from launch.upgrade.plan import Deployment, UpgradeError, UpgradePlan, Version, resources, versions
+from launch.upgrade.plan import Deployment, UpgradeError, UpgradePlan, Version, versions
 from state.database.open import migrate
 from tests.waiting import ManualClock
 
@@ -32,12 +33,7 @@ def details(config: Mapping[str, Any], ingress: int = 2, engines: int = 1, statu
 
     def deployment(count: int, target: int, options: dict[str, Any]) -> dict[str, Any]:
         replicas = [{"state": "RUNNING", "actor_name": f"{config['name']}#{n}"} for n in range(count)]
-        return {
-            "status": "HEALTHY",
-            "deployment_config": options,
-            "replicas": replicas,
-            "target_num_replicas": target,
-        }
+        return {"status": "HEALTHY", "deployment_config": options, "replicas": replicas, "target_num_replicas": target}
 
     scaled = {"ray_actor_options": {"num_cpus": 2, "num_gpus": 0.5}, "autoscaling_config": {"min_replicas": 0}}
     return {
@@ -174,8 +170,7 @@ def test_a_controller_that_does_nothing_is_not_waited_for_without_end(cluster: R
 
 
 @pytest.mark.parametrize(
-    ("looks", "seconds"),
-    [([], QUIET_S), ([3, 2, 1], QUIET_S + 2), ([1, 0, 0, 1], QUIET_S + 3), ([1] * 2000, DRAIN_S)],
+    ("looks", "seconds"), [([], QUIET_S), ([3, 2, 1], QUIET_S + 2), ([1, 0, 0, 1], QUIET_S + 3), ([1] * 2000, DRAIN_S)]
 )
 def test_a_graph_is_left_when_it_was_without_calls_for_a_while(
     cluster: Remembering, looks: list[int], seconds: float
@@ -239,8 +234,7 @@ def test_the_plan_says_who_waits_for_a_card() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "reasons"),
-    [({"CPU": 0.2, "ingress": 2}, 0), ({"CPU": 0.19, "ingress": 2}, 1), ({"ingress": 1}, 2)],
+    ("free", "reasons"), [({"CPU": 0.2, "ingress": 2}, 0), ({"CPU": 0.19, "ingress": 2}, 1), ({"ingress": 1}, 2)]
 )
 def test_a_second_ingress_needs_a_place(free: Mapping[str, float], reasons: int) -> None:
     assert len(list(plan(free, {"CPU": 0.1, "ingress": 1}).faults())) == reasons
@@ -248,7 +242,7 @@ def test_a_second_ingress_needs_a_place(free: Mapping[str, float], reasons: int)
 
 def test_a_placement_group_counts_whole() -> None:
     bundles = [{"CPU": 1, "GPU": 1}, {"GPU": 1}]
-    assert resources({"ray_actor_options": {}, "placement_group_bundles": bundles}) == {"CPU": 1, "GPU": 2}
+    assert needs({"ray_actor_options": {}, "placement_group_bundles": bundles}) == {"CPU": 1, "GPU": 2}
 
 
 @pytest.fixture

@@ -14,12 +14,13 @@ import sys
 import time
 import traceback
 import wave
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -66,13 +67,9 @@ def error(act: Callable[[], Any]) -> str:
     return "nothing"
 
 
-@contextmanager
-def two_frames_at_most() -> Iterator[None]:
+def two_frames_at_most() -> AbstractContextManager[Any]:
     """No text may become longer; `A` may have one frame, and the model writes no fewer."""
-    limits = qwen_tts.SPARE_FRAMES, qwen_tts.FRAMES_PER_CHAR
-    qwen_tts.SPARE_FRAMES, qwen_tts.FRAMES_PER_CHAR = 1, 1
-    yield
-    qwen_tts.SPARE_FRAMES, qwen_tts.FRAMES_PER_CHAR = limits
+    return mock.patch.multiple(qwen_tts, SPARE_FRAMES=1, FRAMES_PER_CHAR=1)
 
 
 # The engine
@@ -118,8 +115,7 @@ class Speaker:
             return [one.result() for one in waiting]
 
 
-@contextmanager
-def failing(tts: Any, at: str) -> Iterator[None]:
+def failing(tts: Any, at: str) -> AbstractContextManager[Any]:
     """The package fails at each batch with the text `at`."""
     speak = tts.generate_voice_clone
 
@@ -128,9 +124,7 @@ def failing(tts: Any, at: str) -> Iterator[None]:
             raise RuntimeError("cannot be spoken")
         return speak(text=text, **arguments)
 
-    tts.generate_voice_clone = picky
-    yield
-    tts.generate_voice_clone = speak
+    return mock.patch.object(tts, "generate_voice_clone", picky)
 
 
 def same_random_numbers_make_the_same_sound(subject: Speaker) -> None:

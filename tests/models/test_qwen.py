@@ -6,15 +6,22 @@ import json
 import os
 import subprocess
 import wave
+from collections.abc import Generator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from audio.pitch import Pitch
+from contract.speech.engine import SpeechJob
+from models.qwen_tts import SAMPLES_PER_FRAME
+from models.speech import qwen as speech_qwen
 from models.voice_design.adapter import Try
 from models.voice_design.qwen import Description, QwenDesigner, hint
-from tests.models.qwen_child import HUM, JOB, TONE, load_designer, load_speaker
+from tests.models.qwen_child import CLIP, HUM, JOB, TONE, load_designer, load_speaker
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("PARLANCE_QWEN_PYTHON", ROOT / ".venv" / "qwen" / "bin" / "python"))
@@ -57,6 +64,68 @@ def test_a_passage_that_cannot_be_spoken_fails_alone(outcomes: dict[str, str]) -
 
 def test_what_is_remembered_of_a_clip_is_remembered_for_its_organisation(outcomes: dict[str, str]) -> None:
     assert outcomes["stored_voices_are_listened_to_at_start_and_clips_once_for_each_organisation"] == ""
+
+
+class TextsOfBatches(list[list[str]]):
+    """In place of the package's model. `Lang.` and `Mehr.` run on at first; while it speaks `Mehr.`, callers leave."""
+
+    leaving: Sequence[Generator[Any]] = ()
+
+    def create_voice_clone_prompt(self, **_: Any) -> list[str]:
+        return ["a voice"]
+
+    def generate_voice_clone(self, text: list[str], max_new_tokens: int, **_: Any) -> tuple[list[np.ndarray], int]:
+        too_long = {"Lang.", "Mehr."}.difference(*self)
+        self.append(text)
+        for left in self.leaving if "Mehr." in text else ():
+            left.close()
+        return [np.zeros(max_new_tokens * SAMPLES_PER_FRAME if one in too_long else 9) for one in text], 24_000
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> TextsOfBatches:
+    made = TextsOfBatches()
+    monkeypatch.setattr(speech_qwen, "load", lambda *_: made)
+    monkeypatch.setattr(speech_qwen, "plain_text", lambda _: str)
+    return made
+
+
+def job_of(texts: list[str]) -> SpeechJob:
+    return SpeechJob(" ".join(texts), "de", clip=CLIP, owner=texts[-1][0])
+
+
+def passages_of(owner: str, text: str, at: int) -> list[str]:
+    return [text if number == at else f"{owner} {number} {'x' * 290}." for number in range(40)]
+
+
+def test_owners_take_turns_passage_by_passage_and_what_was_left_is_not_spoken(
+    batches: TextsOfBatches, tmp_path: Path
+) -> None:
+    a, b, c = passages_of("A", "Mehr.", 17), passages_of("B", "Kurz.", 0), passages_of("C", "Lang.", 0)
+    engine = load_speaker(tmp_path)
+    *batches.leaving, last = rendered = [engine.render(job_of(texts)) for texts in (a, b, c)]
+    assert [len(next(parts).samples) for parts in rendered] == [9, 9, 9]
+    assert batches == [
+        a[:8],
+        [b[0], a[8], b[1], a[9], b[2], a[10], b[3], a[11]],
+        ["Lang.", b[4], a[12], c[1], b[5], a[13], c[2], b[6]],
+        [a[14], "Lang.", b[7], a[15], c[3], b[8], a[16], c[4]],  # it ran on, and waited for its owner's turn
+    ]
+    assert len(list(last)) == 39
+    assert batches[4] == [b[9], "Mehr.", c[5], b[10], a[18], c[6], b[11], a[19]]
+    assert list(chain(*batches[5:])) == c[7:]
+
+
+def test_an_owner_whose_requests_are_short_is_not_always_first(
+    batches: TextsOfBatches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speech_qwen, "MAX_PASSAGES", 1)
+    engine, long = load_speaker(tmp_path), passages_of("A", "Kurz.", 0)
+    waiting = engine.render(job_of(long))
+    next(waiting)
+    for _ in range(2):
+        list(engine.render(job_of(["Ja."])))
+    assert batches == [["Kurz."], ["Ja."], long[1:2], ["Ja."]]
 
 
 def test_another_environment_says_what_to_do(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ class Postgres:
             os.chown(folder, UNPRIVILEGED, UNPRIVILEGED)
         make = ["initdb", "--auth=trust", "--username=parlance", "--encoding=UTF8", "--locale=C", "--no-sync"]
         if primary:
-            make = ["pg_basebackup", "--write-recovery-conf", "--no-sync", "--dbname", primary.url]
+            make = ["pg_basebackup", "--write-recovery-conf", "--no-sync", "--checkpoint=fast", "--dbname", primary.url]
         subprocess.run([*self._as_user(make[0]), *make[1:], "-D", str(self._data)], check=True, capture_output=True)
         self._process = self._start()
 

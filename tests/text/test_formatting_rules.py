@@ -39,6 +39,7 @@ def lined(text: str) -> list[str]:
 @example("Foo 1. Erstens. Bar 1. Zweitens", [3.0, 3.0, 3.0])
 @example("no. First a. Second b.", [])
 @example("Milch - zweitens 5 - 6", [])
+@example("Erstens Erstens Erstens . No. \x85 No. 1", [0.0] * 7 + [1.0])
 def test_no_text_loses_or_gains_a_word(text: str, pauses_s: list[float]) -> None:
     words = text.split(" ")
     passages = [(word, pauses_s[i] if i < len(pauses_s) else 0.0) for i, word in enumerate(words)]

@@ -144,7 +144,8 @@ def _with_breaks(text: str, tokens: Sequence[Token], starts: Sequence[bool], bre
 
 def _gap(previous: Token, token: Token, is_start: bool) -> tuple[int, int] | None:
     """The white space before a token that a break replaces. None where a break would tear what belongs together."""
-    if token.kind == "sign" or (token.kind == "number" and not (is_start and previous.kind == "word")):
+    follows_word = previous.kind == "word" and not previous.text.endswith(".")  # as "No." does, which counts
+    if token.kind == "sign" or (token.kind == "number" and not (is_start and follows_word)):
         return None
     gap = token.before
     after_stop = max(gap.rfind(end) for end in _ENDS) + 1

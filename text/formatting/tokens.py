@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import regex
 
+from contract.transcription.joining import SPACELESS
 from text.formatting.words import Ordinal, spoken_ordinal
 
 HYPHENS = "-\u2010\u2011"
@@ -45,8 +46,7 @@ _FREE = (
     + r"\u104a\u104b\u1361\u2012-\u2015\u2018-\u201f\u2022\u2039\u203a\u3001\u3008-\u3011\uff08\uff09\uff0c"
     + _HYPHEN
 )
-_ONE_BY_ONE = r"\p{Han}\p{Hiragana}\p{Katakana}\u30fc\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
-_LETTERS = rf"[[\p{{L}}\p{{M}}]--[{_ONE_BY_ONE}]]+"
+_LETTERS = rf"[[\p{{L}}\p{{M}}]--[{SPACELESS}]]+"
 
 _TOKEN = regex.compile(
     rf"""
@@ -54,7 +54,7 @@ _TOKEN = regex.compile(
   | (?P<word>
         # "No. 5" counts, "no" refuses: there the point is part of the word.
         (?<! [\p{{L}}\p{{M}}] ) (?i:nos?|nrs?) \. (?= [{SPACE}]* \p{{Nd}} )
-      | [{_ONE_BY_ONE}] \p{{M}}*
+      | [{SPACELESS}] \p{{M}}*
       | {_LETTERS} (?: [{APOSTROPHES}] {_LETTERS} )* )
   | (?P<sign>
         (?<! [\p{{L}}\p{{N}}] ) [{_DASH}] (?= [{SPACE}]* \p{{Nd}} )                # a minus

@@ -26,6 +26,7 @@ from contract.speech.engine import AudioBlock, SpeechEngine, SpeechJob
 from contract.speech.tags import pieces
 from contract.speech.verdict import VERDICT_AGAIN_S, VERDICT_ATTEMPTS, Reason, SpeechVerdict, unverified
 from contract.telemetry import VERDICTS
+from contract.transcription.joining import joined
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import speech
 from deployments.ingress.flows.speech import PreparedSpeech
@@ -42,7 +43,7 @@ class SpeechVerification:
         offered = context.offered(service.catalog.transcription)
         self._verifier = verifier_for(offered, service.engines, prepared.runtime, prepared.job)
         words = pieces(prepared.job.text, prepared.choice.model)
-        self._text = " ".join(piece for piece in words if isinstance(piece, str))
+        self._text = joined(piece for piece in words if isinstance(piece, str))
         self._verdict: asyncio.Task[SpeechVerdict] | None = None
 
     def blocks(self, headers: dict[str, str]) -> AsyncGenerator[AudioBlock, None]:

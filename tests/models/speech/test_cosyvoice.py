@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 import wave
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ from models.speech.cosyvoice import DENSE_PART_CHARS, PART_CHARS, CosyVoice
 from models.weights.files import WeightsError
 from tests.models.refusals import refused
 from tests.models.weights.hub import put
+from tests.waiting import eventually
 
 END = "You are a helpful assistant.<|endofprompt|>"
 CLIP = Clip((np.arange(24_000) % 100).astype("<i2").tobytes(), 24_000)
@@ -75,23 +77,12 @@ def official(folder: Path, recipe: str = "llm: !new:cosyvoice.llm.llm.CosyVoice3
 
 def model(**options: Any) -> SpeechModel:
     voices = {"de-thorsten": {"clip": "voices/thorsten.wav", "transcript": "Guten Morgen."}}
-    serving = Serving(
-        adapter="models.speech.cosyvoice:CosyVoice",
-        runtime="test",
-        options={"voices": voices} | options,
-        max_ongoing_requests=4,
-    )
+    adapter, options = "models.speech.cosyvoice:CosyVoice", {"voices": voices} | options
+    serving = Serving(adapter=adapter, runtime="test", options=options, max_ongoing_requests=4)
     return SpeechModel(
-        id="cosyvoice-3",
-        owned_by="t",
-        provider="cosyvoice",
-        languages=("de", "ja"),
-        max_input_chars=4000,
-        tags=("[laughter]", "[breath]"),
-        spans=("laughter", "strong"),
-        default_voice="de-thorsten",
-        serving=serving,
-    )
+        id="cosyvoice-3", owned_by="t", provider="cosyvoice", languages=("de", "ja"), max_input_chars=4000,
+        tags=("[laughter]", "[breath]"), spans=("laughter", "strong"), default_voice="de-thorsten", serving=serving,
+    )  # fmt: skip
 
 
 def write_wav(path: Path, samples: bytes, rate: int = 24_000) -> None:
@@ -234,6 +225,23 @@ def test_utterances_take_turns(engine: CosyVoice) -> None:
     assert sorted(call[2][1][0] for call in calls()) == list(range(8))
 
 
+def test_owners_take_turns(engine: CosyVoice, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, go = [], threading.Event()
+
+    def call(text: str, *_: Any) -> Iterator[dict[str, Any]]:
+        texts.append(text)
+        assert go.wait(10)
+        return iter(())
+
+    monkeypatch.setattr(engine, "_call", call)
+    with ThreadPoolExecutor(4) as threads:
+        for number, text in enumerate(("A1.", "A2.", "A3.", "B1."), 1):
+            threads.submit(list, engine.render(SpeechJob(text, "de", owner=text[0])))
+            eventually(lambda number=number: len(texts) + engine._turn.waiting == number)
+        go.set()
+    assert texts == ["A1.", "B1.", "A2.", "A3."]
+
+
 def test_japanese_is_spelled_in_katakana_where_that_is_known(
     engine: CosyVoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,13 +269,8 @@ def test_an_environment_without_the_code_says_so(weights: Path, home: Path) -> N
 
 
 def test_how_long_a_recording_may_be(code: Any, weights: Path, home: Path) -> None:
-    for seconds, says in (
-        (None, r"voice `de-thorsten` clones .*, which does not exist"),
-        (0, r"lasts 0\.0 s"),
-        (29.99, None),
-        (30, None),
-        (30.01, r"lasts 30\.0 s; at most 30 s"),
-    ):
+    missing, too_long = r"voice `de-thorsten` clones .*, which does not exist", r"lasts 30\.0 s; at most 30 s"
+    for seconds, says in ((None, missing), (0, r"lasts 0\.0 s"), (29.99, None), (30, None), (30.01, too_long)):
         if seconds is not None:
             write_wav(home / "voices" / "thorsten.wav", bytes(2 * round(24_000 * seconds)))
         with pytest.raises(WeightsError, match=says) if says else nullcontext():

@@ -152,6 +152,7 @@ def test_segments_of_words_have_the_text_with_all_its_marks() -> None:
     assert said("你好。再见", *words) == [("你好。", 0, 2), ("再见", 2, 4)]
     # Words that are not in the text stand for themselves.
     assert said("Three.", ("One.", 0, 1), ("Two", 1, 2)) == [("One.", 0, 1), ("Two", 1, 2)]
+    assert said("三", *words[:2]) == [("你好", 0, 2)]
 
 
 JSON = st.recursive(

@@ -18,6 +18,7 @@ from autoscaling.metrics import Metrics
 from contract.errors import RATE_LIMIT_EXCEEDED, ApiError
 from contract.realtime.events import BUFFER, TRANSCRIPTION, error_object, item_object
 from contract.telemetry import LIVE_SECONDS, LIVE_TURNS, Outcome
+from contract.transcription.joining import words
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.realtime.turns import MS, LiveTurn
 from state.billing.reservation import TIME_LIMITS, OpenBill
@@ -239,13 +240,13 @@ class SessionNotifier:
 
     async def drafted(self, turn: LiveTurn, text: str) -> None:
         """Reports the words that are new; the last one may be half a word."""
-        await self._report_words(turn, text.split()[:-1])
+        await self._report_words(turn, words(text)[:-1])
         if turn.sent:
             turn.reported_until = turn.draft_end
 
     async def transcribed(self, turn: LiveTurn, text: str) -> None:
         """Reports the text of a turn, and bills it."""
-        await self._report_words(turn, text.split())
+        await self._report_words(turn, words(text))
         self.ledger.mark_transcribed(turn)
         self.transcribed_at_s = time.monotonic()
         self._count(Outcome.OK)
@@ -274,11 +275,11 @@ class SessionNotifier:
         except ApiError as error:
             await self.refuse(error)
 
-    async def _report_words(self, turn: LiveTurn, words: list[str]) -> None:
+    async def _report_words(self, turn: LiveTurn, spoken: list[str]) -> None:
         """Sends what is new. No word is taken back: a text that differs continues behind it."""
-        if len(words) > turn.sent:
-            text = (" " if turn.sent else "") + " ".join(words[turn.sent :])
-            turn.sent = len(words)
+        if len(spoken) > turn.sent:
+            text = "".join(spoken[turn.sent :])
+            turn.sent = len(spoken)
             await self._report(turn, "delta", delta=text)
 
     async def _report(self, turn: LiveTurn, step: str, **members: Any) -> None:

@@ -19,6 +19,7 @@ from audio.listener import RATE
 from autoscaling.engine import CallContext
 from contract.errors import BUSY, INTERNAL_ERROR, PROVIDER_BUSY, UPSTREAM_TIMEOUT, ApiError, without_text
 from contract.transcription.engine import TranscriptionEngine
+from contract.transcription.joining import joined
 from contract.transcription.request import TranscriptionPlan
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.realtime.notifier import SessionNotifier
@@ -197,7 +198,7 @@ class TurnTranscriber:
         try:
             await engine.ready(plan.model.answer_s, timings=call.timings)
             async with aclosing(engine.stream(TranscriptionEngine.transcribe, job, context=call)) as updates:
-                return " ".join([segment.text async for update in updates for segment in update.segments])
+                return joined([segment.text async for update in updates for segment in update.segments])
         except Exception:
             turn.call = None  # A call that fails is not owed; one that is given up is.
             raise
