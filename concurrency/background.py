@@ -42,16 +42,17 @@ async def attempted(name: str, step: Step) -> bool:
 
 
 def supervised(name: str, *steps: Step, every_s: float | None = None, at_once: bool = False) -> asyncio.Task[None]:
-    """Runs `steps` every `every_s` seconds, the first time `at_once` or after that; without `every_s` only once.
-
-    An error is logged, ends no other step, and has them all run again after a pause. Cancel the task to end it.
-    """
+    """Starts `supervise`. Cancel the task to end it."""
     # A context of its own, as above. The caller keeps the task alive.
-    work = _supervise(name, steps, every_s, at_once)
+    work = supervise(name, *steps, every_s=every_s, at_once=at_once)
     return asyncio.get_running_loop().create_task(work, name=name, context=Context())
 
 
-async def _supervise(name: str, steps: tuple[Step, ...], every_s: float | None, at_once: bool) -> None:
+async def supervise(name: str, *steps: Step, every_s: float | None = None, at_once: bool = False) -> None:
+    """Runs `steps` every `every_s` seconds, the first time `at_once` or after that; without `every_s` only once.
+
+    An error is logged, ends no other step, and has them all run again after a pause.
+    """
     loop, pause_s = asyncio.get_running_loop(), 0.0
     most_s = MAX_PAUSE_S if every_s is None else max(PAUSE_S, min(MAX_PAUSE_S, every_s))
     await asyncio.sleep(0 if at_once or every_s is None else every_s)

@@ -11,7 +11,6 @@ database cannot try out what a short body may have been.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
@@ -25,12 +24,15 @@ from weakref import WeakSet
 
 from sqlalchemy import Row
 
+from concurrency.background import in_background, supervise
 from contract.access import Caller
 from contract.errors import (
     IDEMPOTENCY_FINISHED,
     IDEMPOTENCY_IN_PROGRESS,
     IDEMPOTENCY_MISMATCH,
     INVALID_REQUEST,
+    STATE_UNAVAILABLE,
+    ApiError,
     without_text,
 )
 from contract.limits import SPARE_BYTES
@@ -51,9 +53,6 @@ MAX_BODY_BYTES = 256 * 1024
 RENEWED_AT_ONCE = 200
 ROUNDS = 20
 """Transactions of one clean-up: what is left then waits for the next one."""
-
-RETRY_S = 0.5
-MAX_RETRY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,6 @@ class Idempotency:
         self._keyring = keyring
         self.free_bytes: Callable[[], float] = lambda: math.inf
         self._running: WeakSet[Attempt] = WeakSet()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def begin(self, caller: Caller, route: str, key: str, body_sha256: str) -> Attempt | StoredReply:
         """Claims `key` for this caller and route.
@@ -94,7 +92,14 @@ class Idempotency:
         message = "\n".join((caller.key_id, route, key, body_sha256)).encode()
         digest, kid = self._keyring.sign(message).hex(), self._keyring.kid
         claim = Claim(caller.org_id, caller.key_id, route, key, uuid.uuid4().hex, digest, kid)
-        earlier = await self._database.run(partial(replies.claim, holder=claim))
+        try:
+            earlier = await self._database.run(partial(replies.claim, holder=claim))
+        except ApiError as error:
+            if error.fault is STATE_UNAVAILABLE:
+                # The answer may have been lost after the commit, and nobody will do the work of that claim.
+                drop = partial(self._database.run, partial(replies.drop, holder=claim))
+                in_background(supervise("free an idempotency key", drop))
+            raise
         if earlier is None:
             attempt = Attempt(self, claim)
             self._running.add(attempt)
@@ -114,28 +119,9 @@ class Idempotency:
             if await self._database.run(replies.forget, patient=True) < replies.AT_ONCE:
                 break
 
-    async def close(self) -> None:
-        """Gives up answers that could not be kept yet; their keys stay taken until their leases end."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _is_kept(self, attempt: Attempt, keep: partial[None]) -> bool:
-        try:
-            await self._database.run(keep)
-        except Exception as error:
-            log.error("could not store an answer for its %s yet: %s", HEADER, without_text(error))
-            return False
+    async def _keep(self, attempt: Attempt, keep: partial[None]) -> None:
+        await self._database.run(keep)
         self._running.discard(attempt)
-        return True
-
-    async def _keep_later(self, attempt: Attempt, keep: partial[None]) -> None:
-        """Its lease is renewed meanwhile: the work is done and billed, and must not be done again."""
-        wait_s = RETRY_S
-        await asyncio.sleep(wait_s)
-        while not await self._is_kept(attempt, keep):
-            wait_s = min(2 * wait_s, MAX_RETRY_S)
-            await asyncio.sleep(wait_s)
 
     def _replay(self, row: Row[Any], key: str, message: bytes) -> StoredReply:
         if row.kid not in self._keyring.keys:
@@ -172,10 +158,14 @@ class Attempt:
         keep = partial(replies.keep, holder=self.claim, status=status, headers=json.dumps(dict(headers)))
         if body and (len(body) > MAX_BODY_BYTES or store.free_bytes() < SPARE_BYTES + len(body)):
             body = None
-        if not await store._is_kept(self, partial(keep, body=body)):
-            task = asyncio.create_task(store._keep_later(self, partial(keep, body=None)))
-            store._tasks.add(task)
-            task.add_done_callback(store._tasks.discard)
+        try:
+            await store._keep(self, partial(keep, body=body))
+        except Exception as error:
+            log.error("could not store an answer for its %s yet: %s", HEADER, without_text(error))
+            # Its lease is renewed meanwhile: the work is done and billed, and must not be done again.
+            in_background(
+                supervise("store that a request is done", partial(store._keep, self, partial(keep, body=None)))
+            )
 
     async def abandon(self) -> None:
         """Frees the key: nothing was done, and the client may retry."""

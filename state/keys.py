@@ -157,7 +157,7 @@ def rotate(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:
     """Adds a new generation to the file and drops all but the newest before it."""
     if SECRET_VARIABLE in environ:
         raise ValueError(
-            f"the secret comes from {SECRET_VARIABLE}; put the new one before the old one, separated by a comma"
+            f"the secret comes from {SECRET_VARIABLE}; restart all servers with `OLD,NEW` in it, then with `NEW,OLD`"
         )
     roots = (secrets.token_bytes(MIN_BYTES), *open_secrets(home, environ).roots)[:GENERATIONS]
     fresh = home / f"{FILE}.{secrets.token_hex(4)}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, make_url, select, update
 
-from concurrency.background import Step, supervised
+from concurrency.background import supervised
 from state.accounts import api_keys
 from state.accounts.authentication import PEPPER, Accounts
 from state.accounts.client_secrets import SECRETS_PURPOSE, ClientSecrets
@@ -122,10 +122,16 @@ class State:
         self.voices = Voices(database)
         self.tickets = Tickets(database, blobs)
         self.drafts = Drafts(database, blobs, clock)
+        self.drafts.to_the_limit = self.ledger.to_the_limit
         self.verdicts = Verdicts(rates.connection)
         self.console = SharedConsole(rates.connection) if rates.connection else None
+        renewals = (partial(clock.adjust, database), self.ledger.renew, self.idempotency.renew, self.rates.renew)
+        rows = (self.ledger.reap, self.ledger.forget_old, self.idempotency.forget_old, self.drafts.expire)
+        remains = (self.tickets.sweep, self.drafts.sweep, blobs.drop_unfinished)
         self._loops = [
-            supervised("renew leases and clean up", *self._sweeps(), every_s=SWEEP_S),
+            # Apart: a store of bytes that is slow must not let the leases of this process end.
+            supervised("renew leases", *renewals, every_s=SWEEP_S),
+            supervised("clean up", *rows, *remains, every_s=SWEEP_S),
             supervised("record what open requests have used", self.ledger.mark, self.ledger.tend, every_s=MARK_S),
         ]
 
@@ -141,25 +147,8 @@ class State:
         for loop in self._loops:
             loop.cancel()
         await self.ledger.close()
-        await self.idempotency.close()
         await self.rates.close()
         await self.database.close()
-
-    def _sweeps(self) -> list[Step]:
-        """Renews the leases of this process first, then cleans up after dead ones."""
-        return [
-            partial(self.clock.adjust, self.database),
-            self.ledger.renew,
-            self.idempotency.renew,
-            self.rates.renew,
-            self.ledger.reap,
-            self.ledger.forget_old,
-            self.idempotency.forget_old,
-            self.tickets.sweep,
-            self.drafts.expire,
-            self.drafts.sweep,
-            self.blobs.drop_unfinished,
-        ]
 
 
 def default_database(home: Path) -> str:

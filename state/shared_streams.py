@@ -10,7 +10,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 LEASE_S = 120
-"""Renewed every 30 s by the sweeper of the state."""
+"""Renewed every 30 s by the state."""
 
 OPEN = """
 local now = tonumber(redis.call('TIME')[1])
@@ -61,7 +61,10 @@ class SharedStreams:
     async def renew(self) -> None:
         """Renews the leases of every stream that is open here."""
         for key_id, names in list(self._names.items()):
-            await self._renew(keys=[_set_of(key_id)], args=[LEASE_S, *names])
+            renewed = set(names)
+            await self._renew(keys=[_set_of(key_id)], args=[LEASE_S, *renewed])
+            if ended := renewed - names:  # they may have been taken out before, and are there again
+                await self._redis.zrem(_set_of(key_id), *ended)
 
 
 def _set_of(key_id: str) -> str:

@@ -171,11 +171,13 @@ class DraftWorker:
         pause_s = self.pause_s
         while True:
             try:
-                return await work()
-            except ApiError as error:
-                if error.fault in COUNTED and await self._state.drafts.count_failure(lease) >= TRIES:
-                    raise
-                if error.fault not in LATER | COUNTED:
+                try:
+                    return await work()
+                except ApiError as error:
+                    if error.fault not in COUNTED or await self._state.drafts.count_failure(lease) >= TRIES:
+                        raise
+            except ApiError as error:  # of the work, or of the database that was to count it
+                if error.fault not in LATER:
                     raise
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
@@ -202,14 +204,16 @@ class DraftWorker:
 
     async def _keep(self, lease: DraftClaim, designed: DesignResult) -> None:
         """Bytes first: a draft that is ready has them."""
-        blobs, model = self._state.blobs, self._catalog.voice_design[lease.draft.model]
+        drafts, blobs, model = self._state.drafts, self._state.blobs, self._catalog.voice_design[lease.draft.model]
         sentence = self._catalog.sentences[lease.draft.spec.language]
         artifacts = DesignedVoice.of(designed, lease.folder, sentence, model.runtime)
         await blobs.put(artifacts.clip_blob, wav(designed.clip))
         await blobs.put(artifacts.sample_blob, designed.sample)
-        cost = model.cost_micro_eur(synthesis_ms=artifacts.synthesis_ms)
-        if await self._state.drafts.finish(lease, artifacts, cost) is None:
-            await blobs.delete_all(lease.folder)
+        if await drafts.finish(lease, artifacts, model.cost_micro_eur(synthesis_ms=artifacts.synthesis_ms)) is None:
+            # The answer to an earlier commit may have been lost: these are then the bytes of a draft that is billed.
+            draft = await drafts.read(lease.draft.id)
+            if draft is None or draft.state not in ("ready", "adopted") or draft.designed != artifacts:
+                await blobs.delete_all(lease.folder)
 
     async def _adopt_if_ordered(self, draft_id: str) -> None:
         drafts = self._state.drafts

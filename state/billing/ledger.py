@@ -89,18 +89,17 @@ class Ledger:
             hold.move(Step.TAKE, purse)
             return
         try:
-            await self._to_the_limit(hold.entry, partial(self._in_a_row, hold))
+            await self.to_the_limit(hold.entry.org_id, partial(self._in_a_row, hold))
         except OverLimit as refused:
             raise over_limit(refused, hold.caller) from None
 
-    async def _to_the_limit(self, entry: Entry, post: Callable[[], Awaitable[T]]) -> T:
+    async def to_the_limit(self, org_id: int, post: Callable[[], Awaitable[T]]) -> T:
         """Returns what `post` does; near a limit it gets what the purses have free. Raises OverLimit."""
         while True:
             try:
                 return await post()
             except OverLimit:
-                emptying = self._purses.empty(entry.org_id)
-                if not emptying:
+                if not (emptying := self._purses.empty(org_id)):
                     raise
                 await asyncio.wait(emptying)
 
@@ -313,7 +312,7 @@ class Ledger:
         used = hold.used
         transaction = partial(postings.top_up, entry=hold.entry, amount=amount, used=used)
         run = partial(self._database.run, transaction, durable=False, row=hold.entry.org_id)
-        is_held = await self._to_the_limit(hold.entry, run)
+        is_held = await self.to_the_limit(hold.entry.org_id, run)
         if is_held:
             hold.recorded(used)
         return is_held

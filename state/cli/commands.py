@@ -95,6 +95,7 @@ def budget_set(connection: Connection, options: Namespace, _home: Path) -> str:
     if options.time_zone is not None and options.every != "month":
         raise ValueError("a time zone belongs to months; add `--every month`")
     org_id = organisations.find(connection, options.org).id
+    known = {row.user for row in organisations.list_budgets(connection, org_id)}
     user_id = options.user and organisations.ensure_user(connection, org_id, options.user, now_s(connection))
     organisations.set_limit(connection, org_id, user_id, options.limit_micro_eur)
     if options.every is not None:
@@ -104,7 +105,8 @@ def budget_set(connection: Connection, options: Namespace, _home: Path) -> str:
     zone = months.time_zone(connection, org_id, user_id)
     limit = "no limit" if options.limit_micro_eur is None else f"a limit of {options.limit_micro_eur} micro-EUR"
     times = "" if zone is None else f" every month ({zone})"
-    budget_owner = f"user {options.user} of {options.org}" if options.user else f"organisation {options.org}"
+    new = "" if options.user in known else "new "
+    budget_owner = f"{new}user {options.user} of {options.org}" if options.user else f"organisation {options.org}"
     return f"{budget_owner} has {limit}{times}; running servers know within 5 seconds"
 
 

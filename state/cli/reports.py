@@ -99,7 +99,9 @@ async def usage_report(database: Database, options: Namespace) -> AsyncIterator[
     days = (_day_ms(options.since), _day_ms(options.until))
     which = usage.Filter(options.org, options.user, options.key, options.model, *days)
     if options.by is not None:
-        groups = usage.groups_of(names(options.by))
+        by = names(options.by)
+        # Users of different organisations may have the same name.
+        groups = usage.groups_of(by if options.org or "user" not in by else [*by, "organisation"])
         columns, pages = (*groups, *usage.SUMS), _summed(database, which, groups)
     else:
         columns = usage.COLUMNS if options.format == "json" else ("id", *usage.COLUMNS)

@@ -43,9 +43,9 @@ async def _answer(database: Database, options: Namespace, words: str, home: Path
             print(text, end="")
         return ""
     if "reading" in options:
-        return await database.run(lambda connection: str(options.reading(connection, options, home)))
+        return await database.run(partial(_read, options=options, home=home), patient=True)
     if not any(getattr(options, name) for name in getattr(options, "shows_without", ("act",))):
-        return await database.run(lambda connection: str(options.act(connection, options, home)))
+        return await database.run(lambda connection: str(options.act(connection, options, home)), patient=True)
 
     def act(connection: Connection) -> str:
         text: str = options.act(connection, options, home)
@@ -53,10 +53,18 @@ async def _answer(database: Database, options: Namespace, words: str, home: Path
         return text
 
     try:
-        return await database.run(act)
+        return await database.run(act, patient=True)
     except Exception as error:
         await _record(database, words, _refusal(error))
         raise
+
+
+def _read(connection: Connection, options: Namespace, home: Path) -> str:
+    if connection.dialect.name == "sqlite":
+        # A snapshot in place of the lock for writing: with a WAL, a server goes on writing meanwhile.
+        for statement in ("ROLLBACK", "BEGIN"):
+            connection.exec_driver_sql(statement)
+    return str(options.reading(connection, options, home))
 
 
 async def _migrate(address: str, revision: str, words: str) -> str:

@@ -32,11 +32,13 @@ UNIT = "synthesis_ms"
 
 
 def order(connection: Connection, draft: Draft, ends_at: int, hold_micro_eur: int, lease_s: int) -> None:
-    """Adds the draft, and holds the money if there is a limit.
+    """Adds the draft, and holds the money if there is a limit; does nothing where it has done so before.
 
     Raises VOICE_LIMIT_REACHED if its slug is a voice's, TOO_MANY_PENDING, and OverLimit.
     """
     organisations.lock(connection, draft.org_id)
+    if connection.execute(select(drafts.c.id).where(drafts.c.id == draft.id)).all():
+        return
     if draft.spec.slug in slugs_in_use(connection, draft.org_id):
         raise slug_taken(draft.spec.slug or "")
     recent = drafts.c.created_at > draft.created_at - DRAFT_S

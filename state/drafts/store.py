@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from sqlalchemy import Update, delete, select, update
 
+from concurrency.background import in_background, supervise
 from contract.access import Caller
-from contract.errors import QUOTA_EXCEEDED, without_text
+from contract.errors import QUOTA_EXCEEDED, STATE_UNAVAILABLE, ApiError, without_text
 from contract.limits import DRAFT_KEPT_S, DRAFT_S, KEPT_DRAFTS
 from contract.voice_design.draft import VoiceSpec
 from state.billing.usage import OverLimit, over_limit
@@ -46,12 +48,14 @@ class Drafts:
         database: database of the rows.
         blobs: store of clips and samples.
         clock: the database's time, in seconds since 1970.
+
+    Attributes:
+        to_the_limit: `Ledger.to_the_limit` of this process, which may hold money in advance.
     """
 
     def __init__(self, database: Database, blobs: Blobs, clock: Callable[[], float]) -> None:
-        self._database = database
-        self._blobs = blobs
-        self._clock = clock
+        self._database, self._blobs, self._clock = database, blobs, clock
+        self.to_the_limit: Callable[[int, Callable[[], Awaitable[None]]], Awaitable[None]] = lambda _, post: post()
 
     async def order(
         self, caller: Caller, spec: VoiceSpec, *, model: str, line: str, estimate_micro_eur: int, request_id: str
@@ -64,14 +68,32 @@ class Drafts:
         who = (caller.org_id, caller.user_id, caller.key_id, request_id)
         draft = Draft(new_id(), *who, line, model, spec, "pending", now_s, work_at=0)
         hold = max(1, estimate_micro_eur) if caller.org_limited or caller.user_limited else 0
+        row = partial(changes.order, draft=draft, ends_at=now_s + DRAFT_KEPT_S, hold_micro_eur=hold)
+        order = partial(self._database.run, partial(row, lease_s=DRAFT_S + HELD_LONGER_S), row=caller.org_id)
         try:
-            await self._database.run(
-                lambda c: changes.order(c, draft, now_s + DRAFT_KEPT_S, hold, DRAFT_S + HELD_LONGER_S),
-                row=caller.org_id,
-            )
+            await self._surely(draft, order)
         except OverLimit as refused:
             raise over_limit(refused, caller, QUOTA_EXCEEDED) from None
         return draft
+
+    async def _surely(self, draft: Draft, order: Callable[[], Awaitable[None]]) -> None:
+        """Orders once more where the answer may have been lost: the first time may have been recorded all the same.
+
+        What a refused order may have left is discarded once the database answers.
+        """
+        for is_last in (False, True):
+            try:
+                return await self.to_the_limit(draft.org_id, order)
+            except ApiError as error:
+                if error.fault is not STATE_UNAVAILABLE:
+                    raise
+                if is_last or self._now_s() > draft.created_at + 1:  # a client waits no longer
+                    in_background(supervise("discard a draft that was refused", partial(self._take_back, draft)))
+                    raise
+
+    async def _take_back(self, draft: Draft) -> None:
+        if await self.read(draft.id):
+            await self.discard(draft.org_id, draft.id)
 
     async def find(self, org_id: int, draft_id: str) -> Draft:
         """An organisation's draft. Raises NOT_FOUND, for another's in the same words as for one that never was."""
@@ -128,18 +150,15 @@ class Drafts:
 
         The bytes are stored already.
         """
-        now_s = self._now_s()
-        return await self._database.run(
-            lambda c: changes.finish(c, claim, voice, cost_micro_eur, now_s), row=claim.draft.org_id
-        )
+        finish = partial(changes.finish, claim=claim, voice=voice, cost_micro_eur=cost_micro_eur, now_s=self._now_s())
+        return await self._database.run(finish, row=claim.draft.org_id)
 
     async def fail(self, claim: DraftClaim, why: str) -> None:
         """The draft has failed for good. Nothing is billed."""
         now_s = self._now_s()
         change = changes.move("fail", claim.draft.id).where(drafts.c.worker == claim.worker)
-        await self._database.run(
-            lambda c: changes.end(c, change, why, now_s, now_s + FAILED_KEPT_S), row=claim.draft.org_id
-        )
+        end = partial(changes.end, change=change, why=why, now_s=now_s, ends_at=now_s + FAILED_KEPT_S)
+        await self._database.run(end, row=claim.draft.org_id)
 
     async def waiting(self, most: int) -> list[str]:
         """Ids of up to `most` drafts that need attention, those first that have waited longest."""

@@ -32,7 +32,8 @@ from tests.api.designs import (
     until_idle,
 )
 from tests.api.uploads import stored
-from tests.waiting import settled
+from tests.state.doubles import ForgetfulDatabase
+from tests.waiting import settled, until
 
 __all__ = ["held"]
 
@@ -98,6 +99,40 @@ async def test_work_that_was_taken_over_is_billed_once(api: Api, held: Draft, tm
     assert [line.cost_micro_eur for line in await api.usage()] == [COST_MICRO_EUR]
     assert (await api.client.get(draft["sample_url"])).status_code == 200
     assert len(stored(tmp_path)) == 2
+
+
+async def test_a_draft_keeps_its_bytes_where_the_database_loses_the_answer_that_it_is_ready(
+    api: Api, held: Draft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api.state.drafts, "_database", ForgetfulDatabase(api.state.database, "finish"))
+    api.service.drafts.pause_s = 0.01
+    designer(api).go.set()
+    draft = await arrived(api, held, "ready")
+    await until_idle(api.service.drafts)
+    assert (await api.client.get(draft["sample_url"])).status_code == 200
+    assert (len(stored(tmp_path)), len(await api.usage())) == (2, 1)
+
+
+@pytest.mark.parametrize("lost", [("order",), ("order", "order"), ("claim",)])
+async def test_an_order_that_is_repeated_after_a_lost_answer_is_one_draft_and_one_bill(
+    api: Api, lost: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.limit(10 * HELD_MICRO_EUR)
+    for store in (api.state.drafts, api.state.idempotency):
+        monkeypatch.setattr(store, "_database", ForgetfulDatabase(api.state.database, *lost))
+    statuses = []
+
+    async def is_ordered() -> bool:
+        statuses.append((await order(api, headers={"Idempotency-Key": "k1"})).status_code)
+        return statuses[-1] == 202
+
+    await until(is_ordered)
+    await order(api, headers={"Idempotency-Key": "k1"})
+    assert statuses[0] == (202 if lost == ("order",) else 503)
+    drafts = [draft for draft in await listed(api) if draft["status"] != "discarded"]
+    await arrived(api, *drafts, "ready")
+    await until_idle(api.service.drafts)
+    assert (len(await api.usage()), (await api.spend())["held_micro_eur"]) == (1, 0)
 
 
 async def test_a_draft_that_is_not_finished_after_20_minutes_has_failed_and_frees_its_money(

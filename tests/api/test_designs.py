@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from autoscaling.engine import owner_name
 from contract.access import Scope
-from contract.errors import BUSY, WARMING_UP
+from contract.errors import BUSY, STATE_UNAVAILABLE, WARMING_UP
 from contract.limits import PENDING_DRAFTS
 from deployments.ingress import draft_worker
 from deployments.ingress.draft_worker import TRIES
@@ -260,6 +261,15 @@ async def test_a_designer_that_always_fails_ends_the_draft_and_nothing_is_billed
     assert "secret" not in json.dumps(draft)
     assert (len(designer(api).jobs), await api.usage()) == (TRIES, [])
     assert (await order(api)).status_code == 202  # nothing is held any more
+
+
+async def test_a_failure_that_the_database_did_not_count_ends_no_draft(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting = AsyncMock(side_effect=[STATE_UNAVAILABLE(), 1])
+    monkeypatch.setattr(api.state.drafts, "count_failure", counting)
+    assert (await made(api, instruct="fail 2"))["status"] == "ready"
+    assert counting.await_count == 2
 
 
 async def test_a_busy_or_cold_designer_is_waited_for(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

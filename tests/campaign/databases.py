@@ -152,7 +152,7 @@ class Work:
 
     async def audit(self) -> None:
         """Looks for everything that was acknowledged, in another process, as it were; then for the last micro-EUR."""
-        await until(lambda: not self.state.ledger.backlog and not self.state.idempotency._tasks)
+        await until(lambda: not self.state.ledger.backlog and not self.state.idempotency._running)
         await self.state.close()
         other = await self.place.open()
         lines = await other.database.run(costs)

@@ -60,6 +60,22 @@ class LateDatabase(WatchedDatabase):
         return await super().run(transaction, **how)
 
 
+class ForgetfulDatabase(WatchedDatabase):
+    """A database that loses the answer to one transaction for each of `names`, after its commit."""
+
+    def __init__(self, database: Database, *names: str) -> None:
+        super().__init__(database)
+        self.names = list(names)
+
+    async def run(self, transaction: Callable[[Connection], T], **how: Any) -> T:
+        result = await super().run(transaction, **how)
+        function = getattr(transaction, "func", transaction).__qualname__
+        for name in [name for name in self.names if name in function][:1]:
+            self.names.remove(name)
+            raise STATE_UNAVAILABLE()
+        return result
+
+
 class InlineDatabase:
     """Runs transactions at once, and answers a little later; a task that is cancelled meanwhile undoes nothing."""
 

@@ -153,7 +153,9 @@ def test_an_organisation_can_change(say: Say, acme: str) -> None:
 
 def test_budgets_are_set_lifted_and_listed(say: Say, acme: str) -> None:
     assert say("budget", "set", "--org", acme, "--limit-micro-eur", "0")[0] == 0
-    assert say("budget", "set", "--org", acme, "--user", "eve", "--limit-micro-eur", "5000000")[0] == 0
+    for named in ("new user eve of acme", "user eve of acme"):
+        words = ("--org", acme, "--user", "eve", "--limit-micro-eur", "5000000")
+        assert say("budget", "set", *words)[1].startswith(f"{named} has")
     rows = [line.split() for line in say("budget", "list", "--org", acme)[1].splitlines()]
     assert rows[1:] == [["(organisation)", *["0"] * 5, "-"], ["eve", "5000000", "0", "0", "0", "5000000", "-"]]
     assert say("budget", "set", "--org", acme, "--unlimited")[0] == 0
@@ -198,6 +200,10 @@ def test_reports_are_the_same_however_few_lines_a_transaction_reads(
                 patch.setattr(reports, "PAGE_LINES", 2)
                 assert say(*options) == whole, slice_lines
     assert len(json.loads(say("usage", "--format", "json")[1])) == 7
+    users = [
+        (row["user"], row["organisation"]) for row in json.loads(say("usage", "--by", "user", "--format", "json")[1])
+    ]
+    assert users == [("eve", "billed"), ("eve", "other")]
 
 
 def test_sums_add_up_to_the_budget(say: Say, tmp_path: Path) -> None:

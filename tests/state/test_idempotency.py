@@ -241,10 +241,7 @@ async def test_malformed_keys_are_refused_and_the_longest_is_taken(store: Idempo
     await started(store, "~" * 255)
 
 
-async def test_an_answer_that_could_not_be_kept_at_once_is_never_worked_for_again(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("state.idempotency.RETRY_S", 0.001)
+async def test_an_answer_that_could_not_be_kept_at_once_is_never_worked_for_again(database: Database) -> None:
     error = KeyError("a fault of ours")
     away = WatchedDatabase(database, lambda work: error if getattr(work, "func", None) is replies_sql.keep else None)
     store = Idempotency(away, KEYRING)

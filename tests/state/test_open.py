@@ -3,24 +3,26 @@
 import asyncio
 import logging
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, select
 
 from contract.access import Scope
 from contract.errors import ApiError
 from state import keys, open_state
 from state import open as opening
-from state.accounts import api_keys, demo
+from state.accounts import api_keys, demo, organisations
 from state.accounts.authentication import PEPPER
 from state.billing.ledger import Ledger
-from state.database.base import Database, RowRefused
+from state.database.base import NOW_S, Database, RowRefused
 from state.database.tables import api_keys as keys_table
+from state.database.tables import reservations
 from state.idempotency import Idempotency
 from state.keys import SECRET_VARIABLE, open_secrets, rotate
-from tests.state.books import make_caller, money, reserve, until_money
-from tests.state.drafts import COST, HOLD, Workshop
+from tests.state.books import fault_of, make_caller, money, pass_time, reserve, until_money
+from tests.state.drafts import COST, HOLD, PLAN, Workshop
 from tests.waiting import until
 
 
@@ -76,6 +78,21 @@ async def test_a_server_with_another_secret_does_not_start(
         await start(f"{three},{one}")
 
 
+async def test_during_a_rotation_each_server_accepts_what_the_others_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states, old, new = [], "1a" * 32, "2b" * 32
+    for secrets in (old, f"{old},{new}", f"{new},{old}"):
+        monkeypatch.setenv(SECRET_VARIABLE, secrets)
+        states.append(await open_state(tmp_path))
+    key = await states[0].ensure_demo(tmp_path)
+    for one, other in (states[:2], states[1::-1], states[1:], states[:0:-1], states[1:]):
+        other.signatures.verify("a", one.signatures.sign("a", 1 << 39, "GET"), "GET")
+        assert (await one.accounts.authenticate(f"Bearer {key}")).org == "demo"
+    for state in states:
+        await state.close()
+
+
 async def test_a_rotated_secret_of_the_home_is_not_refused_and_another_one_is(tmp_path: Path) -> None:
     first = await open_state(tmp_path)
     text = await first.ensure_demo(tmp_path)
@@ -129,7 +146,7 @@ async def test_the_sweeper_survives_a_fault_of_the_program_and_logs_its_type_wit
     caller = await make_caller(state.database, 100)
 
     async def failed() -> bool:
-        return "could not renew leases and clean up: ValueError" in caplog.text and "forget_old" in caplog.text
+        return "could not clean up: ValueError" in caplog.text and "forget_old" in caplog.text
 
     await until(failed)
     await reserve(Ledger(state.database), caller, 9)  # of a process that dies
@@ -138,6 +155,46 @@ async def test_the_sweeper_survives_a_fault_of_the_program_and_logs_its_type_wit
     await state.close()
     assert "ValueError" in caplog.text
     assert secret not in caplog.text
+
+
+async def test_a_store_of_bytes_that_does_not_answer_keeps_no_lease_from_being_renewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "SWEEP_S", 0.05)
+    state = await open_state(tmp_path)
+    caller, is_hung = await make_caller(state.database, 1000), asyncio.Event()
+    await state.tickets.issue(caller, "audio/webm", 1000)
+
+    async def hang(_: str) -> None:
+        is_hung.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(state.blobs, "delete_all", hang)
+    await pass_time(state.database, 86_400)  # the ticket is due
+    await is_hung.wait()
+    hold = await reserve(state.ledger, caller, 500)
+    await pass_time(state.database, 100)
+    left_s = select(reservations.c.lease_until - NOW_S).where(reservations.c.id == hold.entry.id)
+
+    async def is_renewed() -> bool:
+        return await state.database.run(lambda connection: connection.execute(left_s).scalar_one()) > 100
+
+    await until(is_renewed, within_s=10)
+    await state.close()
+
+
+async def test_an_order_of_a_voice_can_have_what_this_process_holds_in_advance(tmp_path: Path) -> None:
+    state = await open_state(tmp_path)
+    caller = await make_caller(state.database, 100_000)
+    ids = await state.database.run(lambda c: [organisations.ensure_user(c, caller.org_id, f"{n}", 0) for n in range(9)])
+    for each in ids:
+        await (await reserve(state.ledger, replace(caller, user_id=each), 10)).void()
+    assert (await money(state.database, caller))[1] > 0
+    about = {"model": "m", "line": "voice-design:m", "request_id": "req-1"}
+    await state.drafts.order(caller, PLAN, estimate_micro_eur=100_000, **about)
+    assert await money(state.database, caller) == (0, 100_000)
+    assert await fault_of(state.drafts.order(caller, PLAN, estimate_micro_eur=1, **about)) == "QUOTA_EXCEEDED"
+    await state.close()
 
 
 async def test_many_first_starts_make_one_key_with_every_scope(tmp_path: Path) -> None:

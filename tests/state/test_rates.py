@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -171,6 +172,22 @@ async def test_open_stream_is_renewed(open_rates: Open, redis: Redis, monkeypatc
         monkeypatch.setattr("state.shared_streams.LEASE_S", 1000)
         await rates.renew()
         assert (await connection.zrange("parlance:streams:renewed", 0, -1, withscores=True))[0][1] > before + 800
+
+
+async def test_a_stream_that_ends_while_leases_are_renewed_gives_its_place_back(open_rates: Open, redis: Redis) -> None:
+    rates, of = open_rates(redis.url, replicas=2), caller(key_id="ended", streams=2)
+    streams: Any = rates._shared_streams
+    async with AsyncExitStack() as ending, rates.stream(of):
+        await ending.enter_async_context(rates.stream(of))
+        renew = streams._renew
+
+        async def late(**about: Any) -> None:
+            await ending.aclose()
+            await renew(**about)
+
+        streams._renew = late
+        await rates.renew()
+        assert await rates.connection.zcard("parlance:streams:ended") == 1
 
 
 async def test_streams_refused_after_redis_forgot_what_is_open_take_no_place_for_ever(
