@@ -72,7 +72,7 @@ def _require_file(address: str) -> None:
     except driver.Error:
         is_there = path.exists()  # what cannot be read is refused where it is opened
     if not is_there:
-        raise ValueError(f"there is no database in {path}; {HOME_VARIABLE} names the folder of the server's")
+        raise ValueError(f"there is no database in {path}; {HOME_VARIABLE} names its folder")
 
 
 async def _migrate(address: str, revision: str, words: str) -> str:
