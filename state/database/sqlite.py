@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar, cast
 
@@ -61,19 +61,13 @@ class _Inbox:
     def next_group(self) -> list[_Transaction | None]:
         """Blocks for the first job, then takes what else is queued. None closes."""
         group = [self.jobs.get()]
-        while len(group) < MAX_GROUP and group[-1] is not None:
-            try:
-                group.append(self.jobs.get_nowait())
-            except Empty:
-                break
+        while len(group) < MAX_GROUP and group[-1] is not None and not self.jobs.empty():  # nobody else takes any
+            group.append(self.jobs.get_nowait())
         return group
 
     def waiting(self) -> list[_Transaction | None]:
         """Everything queued, without blocking."""
-        jobs: list[_Transaction | None] = []
-        while not self.jobs.empty():
-            jobs.append(self.jobs.get_nowait())
-        return jobs
+        return [self.jobs.get_nowait() for _ in range(self.jobs.qsize())]
 
     def deliver(self, jobs: list[_Transaction]) -> None:
         def wake() -> None:
@@ -90,6 +84,8 @@ class SqliteDatabase:
     def __init__(self, path: str, wait_s: float = WAIT_S) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        with suppress(PermissionError):  # of another user, who lets this one write
+            Path(path).chmod(0o600)  # also a copy
         self._engine = open_file(path, wait_s)
         self._inbox = _Inbox(asyncio.get_running_loop())
         self._closed = False

@@ -51,6 +51,8 @@ def test_commands_do_what_the_page_says(reader: Reader, page: Path) -> None:
         assert done.returncode == 0, f"{example.code}\n{done.stdout}{done.stderr}"
         if example.answer is not None:
             check_answer(done.stdout, example.answer)
+    copies = [reader.folder / "var/backup.db", *(reader.folder / "var/restored").rglob("*")]
+    assert not [path for path in copies if path.exists() and path.stat().st_mode & 0o077]
 
 
 EMBEDDED = list(configs.load("embedded").deployed())

@@ -91,6 +91,31 @@ def test_the_path_of_a_run_leaves_room_for_names_of_sockets(
         make_run_folder(tmp_path)
 
 
+def test_a_home_that_cannot_be_written_is_one_sentence_and_leaves_no_folder(temporary: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "ray").mkdir()  # root may write where other users may not
+    for home, name in ((tmp_path, "ray"), (tmp_path / "file", "file")):
+        with pytest.raises(StartError, match=f"/{name}'; set PARLANCE_HOME to"):
+            make_run_folder(home)
+        assert not list(temporary.iterdir())
+
+
+def test_a_start_on_a_full_disk_does_not_break_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {})
+    token = tmp_path / "ray_token"
+    token.touch()  # as earlier versions left it
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(StartError, match="; set PARLANCE_HOME to"):
+            prepare_environment(tmp_path, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.glob("ray_token.*"))
+    prepare_environment(tmp_path, tmp_path)
+    assert (len(token.read_text().strip()), token.stat().st_mode & 0o777) == (64, 0o600)
+
+
 @pytest.mark.parametrize(("limit", "refused"), [(8255, True), (8256, False), (8257, False), (-1, False)])
 def test_haproxy_may_open_two_files_for_each_connection(
     limit: int, refused: bool, monkeypatch: pytest.MonkeyPatch

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from contract.access import Caller
+from state.__main__ import main
 from state.blobs.base import Blobs
 from state.blobs.open import open_blobs
 from state.database.base import Database
@@ -24,6 +25,8 @@ ON_SQLITE_ALONE = ("test_accounts", "test_voices")
 
 MIGRATED = "migrated"
 """The database on PostgreSQL that others are copied from."""
+
+Say = Callable[..., tuple[int, str, str]]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -77,6 +80,24 @@ async def virtual(database_url: str, database: Database) -> AsyncIterator[Virtua
     time = await VirtualTime.over(database_url, 1_800_000_000)
     yield time
     await time.database.close()
+
+
+@pytest.fixture
+def say(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Runs one command line in this process. Returns exit code, stdout and stderr."""
+    shutil.copy(migrated, tmp_path / "parlance.db")
+    monkeypatch.setenv("PARLANCE_HOME", str(tmp_path))
+    monkeypatch.delenv("PARLANCE_DATABASE_URL", raising=False)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        try:
+            code = main(words)
+        except SystemExit as end:
+            code = int(end.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
 
 
 @pytest.fixture

@@ -6,11 +6,10 @@ import json
 import os
 import pwd
 import shlex
-import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -20,34 +19,14 @@ import pytest
 
 from contract.access import OPERATORS, Scope
 from state import keys, open_state
-from state.__main__ import main
 from state.accounts import acts
 from state.billing import usage
 from state.cli import reports
 from state.database.driver import driver
 from tests.state.books import make_caller, reserve
+from tests.state.conftest import Say
 
 ROOT = Path(__file__).parent.parent.parent
-
-Say = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def say(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
-    """Runs one command line in this process. Returns exit code, stdout and stderr."""
-    shutil.copy(migrated, tmp_path / "parlance.db")
-    monkeypatch.setenv("PARLANCE_HOME", str(tmp_path))
-    monkeypatch.delenv("PARLANCE_DATABASE_URL", raising=False)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        try:
-            code = main(words)
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 @pytest.fixture
@@ -256,6 +235,24 @@ def test_an_address_that_cannot_be_used_is_one_sentence(say: Say, monkeypatch: p
         assert (code, out) == (1 if url == UNREACHABLE else 2, ""), url
         assert one_sentence(err)
         assert "hunter2" not in err
+
+
+@pytest.mark.parametrize("file", ["missing", "empty", "without tables"])
+def test_only_a_start_migrate_and_org_create_make_a_private_database(say: Say, tmp_path: Path, file: str) -> None:
+    database = tmp_path / "parlance.db"
+    database.unlink() if file == "missing" else database.write_bytes(b"")
+    if file == "without tables":
+        with closing(driver.connect(database)) as raw:
+            raw.execute("PRAGMA user_version = 1")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for words in ("check", "org list", "usage", "key create --org acme --scopes chat", "secret rotate"):
+        code, out, err = say(*words.split())
+        assert (code, out, one_sentence(err)) == (2, "", True), words
+        assert f"no database in {database}; PARLANCE_HOME names" in err
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert say(*("migrate" if file == "empty" else "org create acme --plan pro").split())[0] == 0
+    database.chmod(0o644)  # as a copy may be
+    assert (say("check")[0], database.stat().st_mode & 0o777) == (0, 0o600)
 
 
 def test_it_runs_as_a_module_beside_an_open_server(tmp_path: Path) -> None:
