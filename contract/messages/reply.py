@@ -5,13 +5,16 @@
     message_delta        stop reason, all tokens
     message_stop
 
-`ping` fills silence; `error` ends a stream that fails. The order of blocks is reasoning, text, calls of tools.
+`ping` fills silence; `error` ends a stream that fails. The order of blocks is reasoning, text, calls of tools. A call
+is one block, so text and reasoning that come inside it follow after it; white space alone is dropped there.
 Reasoning has no signature, because nothing here checks one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
@@ -180,7 +183,7 @@ class MessageEvents:
         self._blocks = 0
         self._open: str | None = None
         self._call: int | None = None
-        self._has_called = False
+        self._pending: list[tuple[str, str]] = []
         self._finish_reason: str | None = "length" if is_silent else None
         self._stop_sequence: str | None = None
         self._reasoning_tokens = 0
@@ -197,9 +200,9 @@ class MessageEvents:
 
     def end(self) -> Iterator[bytes]:
         """Returns the last events, after the end of the chat stream."""
-        events = self._close()
+        events = [*self._say(), *self._close()]
         if self._last is not None:
-            reason = stop_reason(self._finish_reason, self._stop_sequence, has_called=self._has_called)
+            reason = stop_reason(self._finish_reason, self._stop_sequence, has_called=self._call is not None)
             delta = {"stop_reason": reason, "stop_sequence": self._stop_sequence}
             spent = usage(self._last, self._reasoning_tokens)
             events += [{"type": "message_delta", "delta": delta, "usage": spent}, {"type": "message_stop"}]
@@ -214,31 +217,32 @@ class MessageEvents:
             self._reasoning_tokens = reasoning_tokens(spent)
         for choice in () if self._is_silent else chunk["choices"]:
             delta = choice["delta"]
-            if thoughts := delta.get("reasoning_content"):
-                yield from self._say("thinking", {"signature": ""}, thoughts)
-            if text := delta.get("content"):
-                yield from self._say("text", {}, text)
+            pieces = (("thinking", delta.get("reasoning_content")), ("text", delta.get("content")))
+            self._pending += [(kind, text) for kind, text in pieces if text]
+            if self._call is None:
+                yield from self._say()
             for call in delta.get("tool_calls") or ():
                 yield from self._call_delta(call)
             self._finish_reason = choice.get("finish_reason") or self._finish_reason
 
-    def _say(self, kind: str, more: dict[str, Any], text: str) -> Iterator[dict[str, Any]]:
-        """Yields the events for a piece of reasoning or text."""
-        if self._open != kind:
-            yield from self._begin({"type": kind, kind: "", **more})
-        yield self._delta({"type": f"{kind}_delta", kind: text})
+    def _say(self) -> Iterator[dict[str, Any]]:
+        """Yields the events for the pending pieces of reasoning and text."""
+        for kind, pieces in groupby(self._pending, itemgetter(0)):
+            text = "".join(piece for _, piece in pieces)
+            if self._call is not None and not text.strip():
+                continue  # parsers of calls emit the line breaks between two calls as text
+            if self._open != kind:
+                yield from self._begin({"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {}))
+            yield self._delta({"type": f"{kind}_delta", kind: text})
+        self._pending.clear()
 
     def _call_delta(self, call: dict[str, Any]) -> Iterator[dict[str, Any]]:
         function = call.get("function") or {}
-        if self._open != "tool_use" or self._call != call["index"]:
-            self._call, self._has_called = call["index"], True
-            block: dict[str, Any] = {
-                "type": "tool_use",
-                "id": call.get("id") or "",
-                "name": function.get("name") or "",
-                "input": {},
-            }
-            yield from self._begin(block)
+        if self._call != call["index"]:
+            yield from self._say()
+            self._call = call["index"]
+            names = {"id": call.get("id") or "", "name": function.get("name") or ""}
+            yield from self._begin({"type": "tool_use", **names, "input": {}})
         if arguments := function.get("arguments"):
             yield self._delta({"type": "input_json_delta", "partial_json": arguments})
 

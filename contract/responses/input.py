@@ -234,9 +234,7 @@ def messages(instructions: str | None, items: Sequence[Item], names: ToolNames) 
     for place, message_fields in _messages_of(items, names):
         fields = {name: value for name, value in _message(place, message_fields) if value is not None}
         before = turns[-1][1] if turns else {}
-        # Many templates support one system message, the first.
-        is_more = "tool_calls" in fields or (fields["role"] == "system" and len(turns) == 1)
-        if is_more and before.get("role") == fields["role"]:
+        if "tool_calls" in fields and before.get("role") == fields["role"]:
             for name in fields.keys() & {"content", "tool_calls"}:
                 before.setdefault(name, []).extend(fields[name])
         else:

@@ -6,6 +6,7 @@ priorities. None of those is a client's to set.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 from contract.base import Lenient
@@ -18,8 +19,7 @@ from contract.completions import CompletionRequest
 from contract.errors import IMAGES_UNSUPPORTED
 
 COPIED = (
-    "min_p", "n", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty", "stop",
-    "parallel_tool_calls",
+    "min_p", "n", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty", "stop", "parallel_tool_calls",
 )  # fmt: skip
 """Fields that have the same name and meaning on both sides; None is left out."""
 DEFAULT_TEMPERATURE = 1.0
@@ -36,7 +36,7 @@ def engine_fields(request: ChatRequest, owner: str = "", thinking: ThinkingOptio
     settings = reasoning_settings(request, thinking)
     fields: dict[str, Any] = {name: getattr(request, name) for name in COPIED} | drawing(request, request.n or 1)
     fields |= {
-        "messages": [_message(message) for message in request.messages],
+        "messages": _messages(request.messages),
         "stream": bool(request.stream),
         "stream_options": {"include_usage": True} if request.include_usage and request.stream else None,
         "max_completion_tokens": request.budget,
@@ -62,10 +62,8 @@ def refuse_images(request: ChatRequest, model: ChatModel) -> None:
     """Raises IMAGES_UNSUPPORTED if a message has an image and `model` reads none."""
     for index, message in enumerate(request.messages):
         if message.images and not model.vision:
-            raise IMAGES_UNSUPPORTED(
-                f"model `{model.id}` does not read images, but message {index} has one",
-                param=f"messages.{index}.content",
-            )
+            sentence = f"model `{model.id}` does not read images, but message {index} has one"
+            raise IMAGES_UNSUPPORTED(sentence, param=f"messages.{index}.content")
 
 
 def drawing(request: ChatRequest | CompletionRequest, answers: int) -> dict[str, Any]:
@@ -105,15 +103,20 @@ def _tool_choice(request: ChatRequest) -> str | dict[str, Any]:
     return choice
 
 
+def _messages(messages: list[Message]) -> list[dict[str, Any]]:
+    """The messages; those of role `system` at the start are one, because many templates support only that one."""
+    system = list(takewhile(lambda message: message.role == "system", messages))
+    parts = [part for message in system for part in message.parts]
+    first = [_message(message) | {"content": _content(parts)} for message in system[:1]]
+    return first + [_message(message) for message in messages[len(system) :]]
+
+
 def _message(message: Message) -> dict[str, Any]:
-    fields: dict[str, Any] = {"role": message.role, "content": _content(message.parts)}
-    if message.name is not None:
-        fields["name"] = message.name
-    if message.role == "tool":
-        fields["tool_call_id"] = message.tool_call_id
-    if message.role == "assistant" and message.tool_calls:
-        fields["tool_calls"] = [_plain(call.as_function) for call in message.tool_calls]
-    return fields
+    calls = [_plain(call.as_function) for call in message.tool_calls or () if message.role == "assistant"]
+    call_id = message.tool_call_id if message.role == "tool" else None
+    further = {"name": message.name, "tool_call_id": call_id, "tool_calls": calls or None}
+    present = {name: value for name, value in further.items() if value is not None}
+    return {"role": message.role, "content": _content(message.parts)} | present
 
 
 def _content(parts: list[Part]) -> str | list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Anthropic's wire: what a body may say, and what chat is asked for it."""
+"""Anthropic's wire: what a body may say, what chat is asked for it, and calls among text in a stream."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 
 from contract.body import validated
+from contract.chat.engine import ChatBatch
 from contract.chat.request import ChatRequest
 from contract.errors import ApiError
 from contract.limits import MAX_IMAGES, MAX_STOPS
+from contract.messages.reply import MessageEvents
 from contract.messages.request import MIN_THINKING_TOKENS, Conversation, MessagesRequest
 from contract.messages.translation import FAILED, chat_request
+from contract.wires import event
 from tests.contract.bodies import Row, check_refused
+from tests.messages import added_up
 from tests.scripted import MODEL
 
 PIXEL = "iVBORw0KGgo="
@@ -238,3 +242,28 @@ def test_a_schema_of_the_answer_is_followed() -> None:
     assert form
     assert form.json_schema
     assert form.json_schema.schema_ == schema
+
+
+BEGUN = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "g", "arguments": '{"a": "x"'}}
+ENDED = {"index": 0, "function": {"arguments": ', "b": 7}'}}
+NEXT = {"index": 1, "id": "call_2", "type": "function", "function": {"name": "g", "arguments": "{}"}}
+USED = [{"type": "tool_use", "id": "call_1", "name": "g", "input": {"a": "x", "b": 7}}]
+NEXT_USED = {"type": "tool_use", "id": "call_2", "name": "g", "input": {}}
+
+
+@pytest.mark.parametrize("field", ["content", "reasoning_content"])
+def test_a_call_is_one_block_and_text_inside_it_comes_after_it(field: str) -> None:
+    def streamed(*deltas: Any) -> Any:
+        """Content that a stream adds up to. A string is a piece of `field`, and all else a piece of a call."""
+        events, chunks = MessageEvents(MODEL), b""
+        for delta in ({field: each} if isinstance(each, str) else {"tool_calls": [each]} for each in deltas):
+            chunks += event({"id": "chatcmpl-1", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+        return added_up(events.of(ChatBatch(chunks, 1, 1)) + b"".join(events.end()))["content"]
+
+    said = {"type": "text", "text": "so \nit is"}
+    if field == "reasoning_content":
+        said = {"type": "thinking", "thinking": "so \nit is", "signature": ""}
+    assert streamed(BEGUN, "\n", ENDED) == streamed(BEGUN, ENDED, "\n") == USED
+    assert streamed(BEGUN, "so ", "\n", ENDED, "it is", NEXT) == [*USED, said, NEXT_USED]
+    assert streamed(BEGUN, ENDED, "\n", NEXT, "so \n", "it is") == [*USED, NEXT_USED, said]
+    assert streamed("so \n", "it is", BEGUN, ENDED, NEXT) == [said, *USED, NEXT_USED]

@@ -20,6 +20,7 @@ from contract.responses.request import (
     MAX_METADATA_KEY_CHARS,
 )
 from contract.responses.tools import translate_errors
+from models.chat.request import engine_fields
 from tests.contract.bodies import Row, check_refused, refused, responses_request
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
@@ -70,10 +71,10 @@ def test_developers_join_the_instructions_at_the_top_and_stand_alone_below() -> 
         {"role": "user", "content": "C"},
         {"role": "system", "content": "D"},
     ]
-    assert turns(chat(instructions="A", input=items)) == [
-        said("system", "A", "B"),
-        said("user", "C"),
-        said("system", "D"),
+    assert engine_fields(chat(instructions="A", input=items))["messages"] == [
+        {"role": "system", "content": "A\nB"},
+        {"role": "user", "content": "C"},
+        {"role": "system", "content": "D"},
     ]
 
 

@@ -4,6 +4,8 @@ from typing import Any
 
 from contract.catalog import ThinkingOptions
 from contract.chat.request import ChatRequest
+from contract.messages.request import MessagesRequest
+from contract.messages.translation import chat_request
 from models.chat.request import answer_reserve, engine_fields
 from tests.contract.bodies import tool
 
@@ -88,6 +90,18 @@ def test_values_arrive_unchanged_and_a_bare_request_carries_defaults_of_the_api_
     assert fields["tool_choice"] == {"type": "function", "function": {"name": "f"}}
     assert fields["response_format"] == {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}
     assert fields_of({}) == {"messages": [{"role": "user", "content": "a"}], "temperature": 1.0, "stream": False}
+
+
+def test_system_messages_at_the_top_are_one() -> None:
+    first, more, ask, later = ({"role": role, "content": role} for role in ("system", "developer", "user", "system"))
+    messages = [more | {"role": "system"}, ask, later]
+    anthropic = MessagesRequest.model_validate(
+        {"model": "m", "max_tokens": 5, "system": "system", "messages": messages}
+    )
+    top = {"role": "system", "content": "system\ndeveloper"}
+    assert engine_fields(chat_request(anthropic))["messages"] == [top, ask, later]
+    sent = fields_of({"messages": [first | {"name": "n"}, more, ask, later]})["messages"]
+    assert sent == [top | {"name": "n"}, ask, later]
 
 
 def test_a_refusal_that_is_said_again_is_text_of_the_assistant() -> None:
