@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +60,32 @@ def test_a_port_that_is_taken_is_named_with_the_remedy(tmp_path: Path, monkeypat
             SystemExit, match=rf"127.0.0.1:{port} cannot be used \(.*\); choose another port with PORT="
         ):
             start.main([str(ROOT / "configs/embedded.yaml"), f"--port={port}"])
+
+
+def test_a_server_makes_files_for_its_user_alone_and_stops_ray_however_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]
+) -> None:
+    stopped = list[bool]()
+
+    def fails(*_: object) -> None:
+        (tmp_path / "file").touch()
+        raise BrokenPipeError
+
+    async def no_key(_: Path) -> str:
+        return ""
+
+    for name, double in (("_demo_key", no_key), ("_deploy", print), ("say_ready", fails)):
+        monkeypatch.setattr(start, name, double)
+    monkeypatch.setattr(start, "_shut_down", lambda: stopped.append(True))
+    handlers, umask = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}, os.umask(0o022)
+    try:
+        with pytest.raises(BrokenPipeError):
+            start.serve_until_stopped(config, [], [], {"host": "127.0.0.1", "port": 1}, tmp_path, 2, [])
+    finally:
+        os.umask(umask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert ((tmp_path / "file").stat().st_mode & 0o777, stopped) == (0o600, [True])
 
 
 @pytest.fixture
