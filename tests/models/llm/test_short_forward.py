@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from operator import attrgetter
 from pathlib import Path
 from statistics import mean
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -207,6 +208,16 @@ def test_what_an_engine_is_set_up_to_do_besides_is_left_to_vllm(quick: Any, monk
         assert list(cpu.obstacles(decoder)) == ["hidden states of layers are wanted"]
     monkeypatch.setattr(cpu, "OPERATORS", (*cpu.OPERATORS, "of_another_processor"))
     assert list(cpu.obstacles_of_setup(quick.vllm_config)) == ["vLLM has no C++ for this processor"]
+
+
+def test_products_that_the_kernel_cannot_make_are_left_to_vllm(quick: Any) -> None:
+    import torch
+
+    from models.llm.vllm_internals.steps import LANES, silu_and_mul
+
+    layer = SimpleNamespace(forward_native=lambda x: x)
+    for x in (torch.ones(1, 2 * (LANES - 1)), torch.ones(2 * LANES, 2).t()):
+        assert silu_and_mul(layer, x) is x
 
 
 def test_a_step_without_metadata_goes_vllms_way(quick: Any, monkeypatch: pytest.MonkeyPatch) -> None:
