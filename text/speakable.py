@@ -1,4 +1,4 @@
-"""A text without what is for the eye alone, as a voice should read it; common fractions become words.
+"""A text without what is for the eye alone, as a voice should read it; fractions and signs of quantities become words.
 
     speakable("**Add** 1/2 [cup](http://a.b)! 🎉", "en")    "Add one half cup!"
 
@@ -15,6 +15,7 @@ import tomllib
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import regex
@@ -31,21 +32,18 @@ _NAMES |= {"__aenter__", "__aexit__", "__all__", "__await__", "__enter__", "__ex
 _WORD = r"[\p{L}\p{M}\p{N}--[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}]]"
 """A sign that belongs to the word beside it, of scripts with spaces between words."""
 
-_EMOJI = regex.compile(
-    r"""(?V1)(?<![^\S\n])[^\S\n]*+(?:(?:
-      [0-9\#*]\uFE0F?\u20E3
-    | [[\p{Extended_Pictographic}\p{Emoji_Modifier}\p{Regional_Indicator}]--[\0-\u218F\u3297\u3299]]
-    | \p{Extended_Pictographic}\uFE0F
-    )[\u200D\uFE0E\uFE0F\u20E3\U000E0020-\U000E007F]*[^\S\n]*)+""",
-    regex.VERBOSE,
-)
+_KEYCAP = regex.compile(r"([0-9#*])\uFE0F?\u20E3")
+_PICTURE = r"[[\p{Extended_Pictographic}\p{Emoji_Modifier}\p{Regional_Indicator}]--[\0-\u218F\u3297\u3299]]"
+_PICTURES = rf"(?:{_PICTURE}|\p{{Extended_Pictographic}}\uFE0F)[\u200D\uFE0E\uFE0F\u20E3\U000E0020-\U000E007F]*"
+_EMOJI = regex.compile(rf"(?V1)(?<![^\S\n])[^\S\n]*+(?:{_PICTURES}[^\S\n]*)+")
 _OPENING = frozenset("*_~([{<>#`\"'“„‚«")
-_CLOSING = frozenset("*_~)]}.,;:!?…`\"'”’»")
+_CLOSING = frozenset("*_~)]}.,;:!?…`\"'”’»²³")
 
 _SIGNS = regex.compile(r"(?:(?:[ \t]*(?:>(?!=)|(?:[-+*•]|#{1,6})(?=\s|$)(?:[ \t]+\[[ xX]\](?=\s|$))?))++[ \t]*)?")
 _FOOTNOTE = regex.compile(r"(?<=[^\s*])\*(?=[\s.,;:!?)]|$)")
 _CLOSED_HEADING = regex.compile(r"(?<![ \t#])[ \t]+#[# \t]*+\s*+$")
-_SILENT_LINE = regex.compile(r"\s*+(?:`{3,}+[^`]*+|~{3,}.*|(?:[-*_][ \t]*+){3,}+|={3,}+)\s*+")
+_SILENT_LINE = regex.compile(r"\s*+(?:(?:[-*_][ \t]*+){3,}+|={3,}+)\s*+")
+_FENCE = regex.compile(r"\s*+(`{3}(?=`*+[^`]*+$)|~{3})[`~]*+(.*)")
 _TABLE_RULE = regex.compile(r"\s*+\|?(?:[ \t]*+:?-++:?[ \t]*+\|)++(?:[ \t]*+:?-++:?)?\s*+")
 _ESCAPE = regex.compile(r"\\([\\`*_{}\[\]()#+\-.!~|>])")
 _CODE = regex.compile(rf"(?V1)(?<!`|{_WORD})(`+)(?!`)([^\n]+?)(?<!`)\1(?!`)")
@@ -66,30 +64,34 @@ _FRACTION = regex.compile(
     regex.VERBOSE,
 )
 _PARTS = ("1/2", "1/3", "2/3", "1/4", "3/4", "1/5", "2/5", "3/5", "4/5", "1/8", "3/8", "5/8", "7/8")
-_WORDS = {
-    language: row.split("; ")
-    for language, row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["fractions"].items()
-}
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_WORDS = {language: row.split("; ") for language, row in _TABLES["fractions"].items()}
+
+_QUANTITY = regex.compile(
+    rf"(?V1)(?:{_ADDRESS})(*SKIP)(*FAIL)"
+    r"|(?P<power>(?<=[\p{Nd})]|(?<![\p{L}\p{M}])\p{L}{1,2})(?!¹(?![⁰¹²³⁴-⁹]))⁻?[⁰¹²³⁴-⁹]+)"
+    r"|(?P<micro>(?<![\p{L}\p{M}])[µμ](?:[gmlLs](?!\p{L})|(?=\p{Latin})))"
+    r"|(?P<minus>(?<![\p{L}\p{M}\p{N})\]\\_.,:/-])-(?=\p{N})|(?<![\p{N})][^\S\n]?)−(?=\S))"
+    r"|(?P<sign>[−÷±≤≥≈‰]|(?<=\p{Nd}[^\S\n]?)(?:×|[<>]=?(?=[^\S\n]?\p{Nd})))"
+)
 
 
 def speakable(text: str, language: str, tags: Iterable[str] = ()) -> str:
     """`text` as it is to be spoken, in `language`. `tags` of an engine, e.g. `[laughter]`, are no links."""
     for _ in range(PASSES):
         before = text
-        text = _EMOJI.sub(_without_emoji, text)
-        text = _without_signs(text)
+        text = _without_signs(_EMOJI.sub(_without_emoji, _KEYCAP.sub(r"\1", text)))
         text = _CODE.sub(r"\2", _ESCAPE.sub(r"\1", text))
         text = _without_links(_AUTOLINK.sub(r"\1", text), tags)
-        text = _without_stress(_STRONG_PART.sub(r"\1", text))
-        text = with_fractions(text, language)
+        text = with_words(_without_stress(_STRONG_PART.sub(r"\1", text)), language)
         if text == before:
             return text
         text = text.strip()
     return text
 
 
-def with_fractions(text: str, language: str) -> str:
-    """`text` with common fractions in words; unchanged in a language without words for them."""
+def with_words(text: str, language: str) -> str:
+    """`text` with common fractions and signs of quantities in words; unchanged in a language without words for them."""
     if language not in _WORDS:
         return text
     joint, half, row = _WORDS[language]
@@ -101,7 +103,19 @@ def with_fractions(text: str, language: str) -> str:
             return words.get(part, str(match[0]))
         return f"{whole} {half}" if part == "1/2" else f"{whole} {f'{joint} {words[part]}'.lstrip()}"
 
-    return str(_FRACTION.sub(worded, text))
+    signs = dict(zip("-−×÷±≤≥<>≈‰²³^μgmls", _TABLES["signs"][language].split("; "), strict=True))
+    return str(_FRACTION.sub(worded, _QUANTITY.sub(partial(_quantity, signs), text)))
+
+
+def _quantity(words: dict[str, str], match: regex.Match[str]) -> str:
+    """The words for a sign, apart from what is beside it."""
+    sign = str(match[0])
+    plain = unicodedata.normalize("NFKC", sign).replace("−", f"{words['-']} ")
+    power, other = sign if sign in words else "^", {"<=": "≤", ">=": "≥"}.get(sign, sign)
+    key = {"power": power, "micro": plain[-1].lower(), "minus": "-", "sign": other}[str(match.lastgroup)]
+    before, after = match.string[match.start() - 1 : match.start()], match.string[match.end() : match.end() + 1]
+    leads, trails = before.strip() not in _OPENING | {""}, after.strip() not in _CLOSING | {""}
+    return f"{' ' * leads}{words[key].format(plain)}{' ' * trails}"
 
 
 def _without_emoji(match: regex.Match[str]) -> str:
@@ -118,7 +132,8 @@ def _without_signs(text: str) -> str:
     """`text` without the signs at the beginning of lines; headings, items and rows become paragraphs of their own."""
     lines, spoken = text.split("\n"), list[str]()
     is_table, was_own, is_noted = False, False, _FOOTNOTE.search(text)
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    ends = {line.strip(" \t\r>")[:3]: number for number, line in enumerate(lines) if not line.strip("`~ \t\r>")}
+    for number, (line, following) in enumerate(zip(lines, [*lines[1:], ""], strict=True)):
         is_rule = is_table and _TABLE_RULE.fullmatch(line)
         is_table = "|" in line and (is_table or _TABLE_RULE.fullmatch(following) is not None)
         signs = "" if is_noted and line[:2] == "* " else str(_SIGNS.match(line)[0])
@@ -127,6 +142,10 @@ def _without_signs(text: str) -> str:
             content = _CLOSED_HEADING.sub("", content)
         if is_table:
             content = ", ".join(filter(None, map(str.strip, content.strip(" \t\r|").split("|"))))
+        if fence := _FENCE.fullmatch(content):
+            # Around code, with the name of a language at most; elsewhere an ornament of words.
+            is_code, words = number < ends.get(fence[1], 0), fence[2].strip(" \t\r~")
+            content = "" if is_code and len(words.split()) < 2 else words
         if is_rule or _SILENT_LINE.fullmatch(content):
             content = ""
         if content.strip() and spoken and spoken[-1].strip() and (is_own or (was_own and not line[:1].isspace())):

@@ -28,7 +28,7 @@ from rapidfuzz.distance import Levenshtein
 
 from contract.transcription.joining import joined
 from text.sentences import sentences
-from text.speakable import with_fractions
+from text.speakable import with_words
 
 LETTERS = 4
 """Letters that must be added, dropped or replaced in a passage for it to count: shorter words are often mistaken."""
@@ -50,7 +50,10 @@ _UNITS: dict[str, str] = {
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+|[%€$£°&+=]")
 _PRICE = re.compile(r"([€$£]) ?(\d[\d.,]*)")
 _MINUS = re.compile(r"(?<!\S)[-−](?=\d)")
-_NO_DIGIT = re.compile(r"\D")
+_TIMES = re.compile(r"(?<=\d)( ?)x(?= ?\d)")
+_CLOCK = re.compile(r"\b(\d\d?)\.(\d\d)(?= ?(?:uhr|h|[ap]\.?m)\b)")
+_DECIMAL = re.compile(r"(0|\d+(?:[.,]\d{3})*)[.,](\d{1,2}|\d{4,}|(?<=^0.)\d+)")
+_NO_DIGIT, _NO_NUMBER = re.compile(r"\D"), re.compile(r"[^\d.]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +130,8 @@ def doubts(text: str, pieces: Sequence[str], language: str) -> list[Doubt]:
 
 def spelled(text: str, language: str) -> list[str]:
     """The words of `text`, in the spelling in which texts are compared."""
-    plain = unicodedata.normalize("NFKC", with_fractions(text, language)).casefold()
-    plain = _PRICE.sub(r"\2 \1", plain)  # as it is read
+    plain = unicodedata.normalize("NFKC", with_words(_TIMES.sub(r"\1×", text), language)).casefold()
+    plain = _PRICE.sub(r"\2 \1", _CLOCK.sub(r"\1:\2", plain))  # as it is read
     if language in COUNTED:
         from text_to_num import alpha2digit
 
@@ -144,15 +147,21 @@ def spelled(text: str, language: str) -> list[str]:
         whole
         for is_number, row in groupby(words, key=lambda word: word[0].isdigit())
         # "19 84" is 1984, and 1,500 is 1500: groups of digits have no sound.
-        for whole in (("".join(_NO_DIGIT.sub("", number) for number in row),) if is_number else row)
+        for whole in (("".join(map(_canonical, row)),) if is_number else row)
     ]
     return ["one" if word == "1" else word for word in numbers]  # "any one" may be one word
+
+
+def _canonical(number: str) -> str:
+    """Digits, with a point before decimals. The signs of dates, times and groups are dropped."""
+    decimal = _DECIMAL.fullmatch(number)
+    return f"{_NO_DIGIT.sub('', decimal[1])}.{decimal[2]}" if decimal else _NO_DIGIT.sub("", number)
 
 
 def counts(old: list[str], new: list[str], letters: int = LETTERS) -> bool:
     """Says if a passage is something else, and not the same in another spelling."""
     expected, transcript = "".join(old), "".join(new)
-    if _NO_DIGIT.sub("", expected) != _NO_DIGIT.sub("", transcript):
+    if _NO_NUMBER.sub("", expected) != _NO_NUMBER.sub("", transcript):
         return True
     edits = Levenshtein.distance(expected, transcript)
     return edits >= letters and edits > (1 - ALIKE) * max(len(expected), len(transcript))

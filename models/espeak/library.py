@@ -16,6 +16,8 @@ from functools import cache, lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
+import regex
+
 if TYPE_CHECKING:
     from audio.encoding import Samples
 
@@ -30,6 +32,12 @@ _LONGEST_S_PER_CHAR, _LONGEST_S = 1.0, 2.0
 
 _NEVER_SPOKEN = ("Cc", "Cs", "Co", "Cn")
 """Categories that become spaces: espeak takes commands from control characters and uses unassigned ones itself."""
+
+_LONG_NUMBER = regex.compile(r"\p{Nd}{16,}")
+"""Read digit by digit, in fours: espeak leaves out what is beyond the largest number that it has a name for."""
+
+_ENDLESS = regex.compile(r"(?:[\p{L}\p{N}]\p{M}*+){25}(?=[\p{L}\p{N}])")
+"""espeak leaves out what is beyond 200 phonemes of one word."""
 
 _IPA, _TIED, _TIE_SHIFT = 0x02, 0x80, 8
 TIE = "^"
@@ -116,7 +124,13 @@ def speaks(language: str) -> bool:
 
 
 def _readable(text: str) -> bytes:
-    return "".join(" " if unicodedata.category(char) in _NEVER_SPOKEN else char for char in text).encode()
+    plain = "".join(" " if unicodedata.category(char) in _NEVER_SPOKEN else char for char in text)
+    return str(_ENDLESS.sub(r"\g<0> ", _LONG_NUMBER.sub(_in_fours, plain))).encode()
+
+
+def _in_fours(number: regex.Match[str]) -> str:
+    digits = number[0]
+    return ", ".join(" ".join(digits[at : at + 4]) for at in range(0, len(digits), 4))
 
 
 def _between(low: float, value: float, high: float) -> int:

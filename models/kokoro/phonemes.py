@@ -47,12 +47,6 @@ _SIGNS = {".": "।॥。", "!": "！", "?": "？؟", ",": "，、", ";": "；",
 _SIGN_FOR = {sign: known for known, signs in _SIGNS.items() for sign in signs}
 _KNOWN_SIGNS = ".,!?;:—…"
 _CLOSING = regex.compile(r"[\p{Pe}\p{Pf}\p{Pi}\"'\s]+$")
-_LONG_NUMBER = regex.compile(r"\p{Nd}{16,}")
-"""Read digit by digit, in fours: espeak leaves out what is beyond the largest number that it has a name for."""
-
-_ENDLESS = regex.compile(r"(?:[\p{L}\p{N}]\p{M}*+){25}(?=[\p{L}\p{N}])")
-"""espeak leaves out what is beyond 200 phonemes of one word."""
-
 _OTHER_LANGUAGE = regex.compile(r"\([a-z^-]+\)")
 
 
@@ -74,8 +68,7 @@ def runs(text: str, voice: str) -> list[str]:
 
 def _clauses(text: str, voice: str) -> Iterator[str]:
     """The phonemes of each clause with the sign that ends it, none longer than a run."""
-    readable = _ENDLESS.sub(r"\g<0> ", _LONG_NUMBER.sub(_in_fours, text))
-    clauses = library.clauses(readable, voice)
+    clauses = library.clauses(text, voice)
     for number, clause in enumerate(clauses, 1):
         spelled = _spelled(clause.phonemes, voice)
         if not spelled:
@@ -83,11 +76,6 @@ def _clauses(text: str, voice: str) -> Iterator[str]:
         *whole, rest = _cut(spelled)
         yield from whole
         yield rest + _sign(clause.text, is_last=number == len(clauses))
-
-
-def _in_fours(number: regex.Match[str]) -> str:
-    digits = number[0]
-    return ", ".join(" ".join(digits[at : at + 4]) for at in range(0, len(digits), 4))
 
 
 def _spelled(phonemes: str, voice: str) -> str:

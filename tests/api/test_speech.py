@@ -293,7 +293,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, str, str | None, str]] = [
     ("<breath>", {"provider": "supertonic"}, 400, INVALID, "input", ""),
     *(
         (text, {}, 400, INVALID, "input", "nothing to speak")
-        for text in ("🎉", "1️⃣ 👍🏽", "***", "![](cat.png)", "# 🎉")
+        for text in ("🎉", "❤️ 👍🏽", "***", "![](cat.png)", "# 🎉")
     ),
     ("<strong>no", {"provider": "cosyvoice"}, 400, INVALID, "input", ""),
     ("ß" * 2001, {"provider": "qwen"}, 400, "text_too_long", "input", ""),

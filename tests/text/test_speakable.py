@@ -5,6 +5,7 @@ And whether a transcript says what a text says.
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -14,8 +15,11 @@ from hypothesis import strategies as st
 import configs
 from benchmarks.quality.spoken import SENTENCES
 from contract.speech.tags import tags_of
+from models.kokoro.phonemes import runs
+from models.kokoro.speaker import ESPEAK_NAMES
+from models.pico import VOICES, readable
 from tests.text import language_samples
-from text.speakable import _PARTS, _WORDS, speakable
+from text.speakable import _PARTS, _TABLES, _WORDS, speakable
 from text.spoken import LETTERS, compare, doubts, spelled
 
 ENGINES = configs.load("embedded").speech.values()
@@ -45,29 +49,32 @@ SILENT = [
     ("Day | Sky\n--- | ---\r\nMonday | sun\r\n", "Day, Sky\n\nMonday, sun"),
     ("```python\nprint(1)\n```\nDone", "print(1)\n\nDone"),
     ("~~~\na\n~~~", "a"),
+    ("~~~ Chapter One ~~~\nIt was night.", "Chapter One\nIt was night."),
+    ("~~~ sh\na\n> ~~~\n``` Wichtig: heute\n```x", "a\n\nWichtig: heute\nx"),
     ("Use `ls` or ``a`b``.", "Use ls or a`b."),
     # links
     ('See [the *page*](http://a.b/c_d "t") and [x](<a b>).', "See the page and x."),
     ("![A cat](cat.png) and [![dog](d)](http://x.y/(z))", "A cat and dog"),
     ("At <https://a.b/_c_> or <me@a.b>", "At https://a.b/_c_ or me@a.b"),
-    (r"1\. a \*star\* and 5 \> 4", "1. a star and 5 > 4"),
+    (r"1\. a \*star\* and b \> 4", "1. a star and b > 4"),
     # emoji
     ("Great job 🎉😊 everyone!", "Great job everyone!"),
     ('Hi 🎉! **🎉 Yes** (🎉 no) "👍" a🎉b', 'Hi! Yes (no) "" a b'),
-    ("👨‍👩‍👧‍👦 a 👍🏽 b 🇩🇪🇫🇷 c 1️⃣ d #️⃣ e 🏴󠁧󠁢󠁥󠁮󠁧󠁿 f ❤️ g ❤ h ☀︎ i", "a b c d e f g h i"),
+    ("👨‍👩‍👧‍👦 a 👍🏽 b 🇩🇪🇫🇷 c 1️⃣ d #️⃣ e 🏴󠁧󠁢󠁥󠁮󠁧󠁿 f ❤️ g ❤ h ☀︎ i", "a b c 1 d # e f g h i"),
     ("🎉 - milk\n🎉\n- eggs 🥚", "milk\n\neggs"),
     ("🎉🎉", ""),
-    ("1️⃣ 2️⃣", ""),
+    ("1️⃣ 2️⃣", "1 2"),
+    ("Gib 1️⃣2⃣3️⃣4️⃣ ein.", "Gib 1234 ein."),
     ("# 🎉\n**\n![](a.png)", "**"),
 ]
 SAYING = [
     *("$5*2", "2*3 and 4*5", "$5*2, 3*4.", "5€*2 und 3€*4", "(2*3)*4*(5)", "5 * 3 * 2", "2**3**4", "x**y and z**w"),
     *("5 €* und 7 €*.", "Only 5 €*.\n\n* while stocks last", "Lehrer*innen und Bürger*innenmeister*innen", "jede*r"),
-    *("90 km/h", "-5 °C", "3 < 4 > 2 >= 1", "Tom & Jerry", "50 % + 3 = ?", "½kg", "a\r\nb", "x^2^ ==y== :)"),
-    *("1/2/2026", "on 2026/1/2", "24/7", "9/11", "1/10", "11/2", "1/2.5", "v1/2", "a/1/2", "€1/2", "1/2%", "-1/2"),
+    *("90 km/h", "Tom & Jerry", "50 % + 3 = ?", "½kg", "a\r\nb", "x^2^ ==y== :)"),
+    *("1/2/2026", "on 2026/1/2", "24/7", "9/11", "1/10", "11/2", "1/2.5", "v1/2", "a/1/2", "€1/2", "1/2%"),
     *("snake_case __init__ self.__dict__.x _private f(*args, **kwargs) a_b_c", "__main__", "*.py and *.js"),
     *("https://a.b/_c_/d_e_f?x=*y", "me_x_@a_b.com *", "C:\\temp", "it`s John`s", "´`", "arr[0](x)"),
-    *("[1] and [2]", "a][b", "[sic](see below)", "#1 and C# #tag", "a | b", "— Hello", "don't_", "© ® ™ ‼ 5 ‰"),
+    *("[1] and [2]", "a][b", "[sic](see below)", "#1 and C# #tag", "a | b", "— Hello", "don't_", "© ® ™ ‼"),
     *("  indented\n\n\nlines ", "ZWJ: क्‍ष ZWNJ: می‌خواهم"),
 ]
 FRACTIONS = [
@@ -82,6 +89,16 @@ FRACTIONS = [
     ("1 1/2 bardak", "tr", "1 buçuk bardak"),
     ("1/2 cup", "xx", "1/2 cup"),
     ("1/7 and 2/4", "en", "1/7 and 2/4"),
+    # signs of quantities
+    ("5 µg, 2 μL, 3 µm², 1 μF", "de", "5 Mikrogramm, 2 Mikroliter, 3 Mikrometer hoch zwei, 1 Mikro F"),
+    ("10² m³ (10⁻³) x¹²", "en", "10 squared m cubed (10 to the power of minus 3) x to the power of 12"),
+    ("-5 °C, −5, (-5) and 5 − 3: -1/2", "en", "minus 5 °C, minus 5, (minus 5) and 5 minus 3: minus one half"),
+    ("-5 度, 5 − 3", "zh", "负 5 度, 5 减 3"),
+    ("3×4, 8÷2, ±5, 5 ‰", "en", "3 times 4, 8 divided by 2, plus or minus 5, 5 per mille"),
+    ("≥ 18, ≤5 ≈ 3", "de", "mindestens 18, höchstens 5 etwa 3"),
+    ("3 < 4 > 2 >= 1", "en", "3 less than 4 greater than 2 at least 1"),
+    *((text, "en", text) for text in ("0800-12 (0)-12 2026-11-28", "ISO-8 a -b", "https://a.b/?c=-5", "word¹ 1984¹")),
+    ("μικρός -5", "xx", "μικρός -5"),
 ]  # fmt: skip
 
 
@@ -100,11 +117,21 @@ def test_common_fractions_are_words() -> None:
 
 
 def test_every_language_that_is_spoken_has_words_for_fractions() -> None:
-    assert sorted(_WORDS) == LANGUAGES
+    assert sorted(_WORDS) == sorted(_TABLES["signs"]) == LANGUAGES
     for language, (_, half, row) in _WORDS.items():
         assert len({*row.split(", ")}) == len(_PARTS), language
         assert not any(map(str.isdigit, half + row)), language
         assert speakable(" ".join(_PARTS), language) == row.replace(", ", " ")
+
+
+def test_no_engine_says_a_quantity_without_its_sign() -> None:
+    signs = {"5 µg": "5 g", "10²": "10", "−5": "5", "-5": "5", "3×4": "3 4", "≥ 18": "18"}
+    for text, bare in signs.items():
+        for language, voice in ESPEAK_NAMES.items():
+            spoken, order = speakable(text, language), (text, language)
+            assert runs(spoken, voice) != runs(bare, voice), order
+            assert language not in VOICES or readable(spoken).split() not in (readable(bare).split(), ["102"]), order
+        assert {text, bare}.isdisjoint(speakable(text, language) for language in LANGUAGES), text
 
 
 def test_tags_of_engines_stay() -> None:
@@ -115,7 +142,8 @@ def test_tags_of_engines_stay() -> None:
 def test_plain_prose_is_unchanged_in_all_languages() -> None:
     for language, texts in (*SENTENCES.items(), *language_samples.SENTENCES.items()):
         for text in (*texts, "\n\n".join(texts)):
-            assert speakable(text, language) == text
+            minus = _TABLES["signs"][language].split("; ")[0]
+            assert speakable(text, language) == re.sub(r"(?<!\S)-(?=\d)", f"{minus} ", text)
 
 
 def test_a_transcript_may_spell_a_fraction_in_any_way() -> None:
@@ -125,9 +153,8 @@ def test_a_transcript_may_spell_a_fraction_in_any_way() -> None:
 
 
 MARKED = st.lists(
-    st.sampled_from(
-        [*"ab \n*_~`#>-+|[]()!\\:.1/2½é字🎉", "**", "__", "```", "](", "](x)", "- ", "> ", "# ", "|-|", "1️⃣", "👍🏽"]
-    ),
+    st.sampled_from("ab \n*_~`#>-+|[]()!\\:.1/2½é字🎉−²×≥µ<")
+    | st.sampled_from(["**", "__", "```", "](", "](x)", "- ", "> ", "# ", "|-|", "1️⃣", "👍🏽"]),
     max_size=14,
 ).map("".join)
 
@@ -158,6 +185,7 @@ def test_any_text_is_taken(text: str) -> None:
 
 
 PIECES = ["*a ", "_a", "[", "[a](", "](", "~~a", "`a ``b ", "#", " ", "w", "a@", "|-", "\\*", "1/2 ", "🎉 - "]
+PIECES += ["-1", "1²", "~~~\n"]
 
 
 def test_time_grows_with_the_text() -> None:
@@ -182,6 +210,9 @@ def test_time_grows_with_the_text() -> None:
 
 SAME = [
     ("Room 12, please.", "room twelve please", "en"),
+    ("1.5 l, 3×4, 10²", "one point five litres, 3 x 4, ten squared", "en"),
+    ("Um 7.30 Uhr, am 24.12.2026, 1.234,5 g", "um 7:30 uhr, am 24. 12. 2026, 1234,5 g", "de"),
+    ("1,00,000 of 1984", "100,000 of 19 84", "en"),
     ("It costs 1,500 €.", "It costs fifteen hundred euros", "en"),
     ("He paid 20 dollars.", "He paid $20.", "en"),
     ("In 1984 Dr. Miller left.", "in nineteen eighty-four, doctor miller left", "en"),
@@ -203,6 +234,10 @@ SPELLED_OTHERWISE = [
 ]
 DIFFERENT = [
     ("the heavy rain", "the rain", "en", ("heavy", "")),
+    ("Take 1.5 ml at night.", "Take 15 ml at night.", "en", ("1.5", "15")),
+    ("2.50", "250", "en", ("2.50", "250")),
+    ("1,5 l", "15 l", "fr", ("1.5", "15")),
+    ("10²", "102", "en", ("10 squared", "102")),
     ("platform 9 is closed", "platform is closed", "en", ("9", "")),
     ("97 chairs", "94 chairs", "en", ("97", "94")),
     ("we come home", "we come home and we come home", "en", ("", "and we come home")),

@@ -182,6 +182,14 @@ def test_hints_say_what_is_contradictory_missing_or_not_possible_in_the_language
     assert not {text: hints[text] for text, word in words.items() if not any(word in hint for hint in hints[text])}
 
 
+def test_who_denies_every_trait_of_an_axis_gets_the_plain_one_and_a_hint() -> None:
+    for axis, entries_of in TRAITS.axes.items():
+        words = {id: trait.words["en"][0].strip("-") for id, trait in entries_of.items()}
+        reply = suggest(" ".join(f"not {word}." for word in words.values()), TRAITS)
+        assert entries_of[reply[axis]].is_plain, axis
+        assert any("contradict" in hint for hint in reply["hints"]), (axis, reply)
+
+
 def test_no_name_and_no_word_of_the_client_is_repeated() -> None:
     names = ["Morgan Freeman", "Angela Merkel", "Erika Mustermann", "Zaphod Beeblebrox", "Attenborough", "Heidi Klum"]
     for frame in ("like {}", "a voice like {}, but warm", "Stimme wie {} bitte", "{}", "von {} gesprochen"):

@@ -102,7 +102,11 @@ class _Choice:
         candidates = [finding for finding in self.findings.of(axis) if finding.value not in denied]
         self._reasons += [self._wording.without.format(trait=self._label(entries[id])) for id in dict.fromkeys(denied)]
         if not candidates:
-            trait = next(t for t in sorted(entries.values(), key=lambda t: not t.is_plain) if t.id not in denied)
+            plain, *others = sorted(entries.values(), key=lambda trait: not trait.is_plain)
+            trait = next((trait for trait in (plain, *others) if trait.id not in denied), plain)
+            if trait.id in denied:
+                labels = {"one": self._label(plain), "other": self._wording.without.format(trait=self._label(plain))}
+                self._conflicts.append(self._wording.trait_torn.format(**labels))
             if not denied:
                 self._open.append(self._label(trait))
             return trait

@@ -195,6 +195,12 @@ SPELLED = {
 }
 
 
+def test_a_long_word_and_a_long_number_are_said_to_their_end() -> None:
+    for voice, once in (("ja", "こ" * 100), ("pl", "1234567890" * 4)):
+        short, long = (len(library.speak(text, library.Manner(voice))) for text in (once, 2 * once))
+        assert long > 1.7 * short, (voice, short, long)
+
+
 def test_phonemes_are_spelled_as_the_network_learned_them() -> None:
     assert {order: runs(*order) for order in SPELLED} == {order: [spelled] for order, spelled in SPELLED.items()}
 
