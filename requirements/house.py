@@ -28,7 +28,7 @@ CODE_LINES = {
     "deployments": 5852,
     "state": 4259,
     "autoscaling": 2050,
-    "text": 1087,
+    "text": 1110,
     "audio": 881,
     "launch": 1075,
     "concurrency": 454,
