@@ -26,7 +26,7 @@ CODE_LINES = {
     "contract": 5887,
     "models": 6685,
     "deployments": 5852,
-    "state": 4259,
+    "state": 4261,
     "autoscaling": 2050,
     "text": 1110,
     "audio": 881,

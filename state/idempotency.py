@@ -16,6 +16,7 @@ import logging
 import math
 import re
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -80,6 +81,7 @@ class Idempotency:
         self._keyring = keyring
         self.free_bytes: Callable[[], float] = lambda: math.inf
         self._running: WeakSet[Attempt] = WeakSet()
+        self._lost: deque[Claim] = deque(maxlen=RENEWED_AT_ONCE)
 
     async def begin(self, caller: Caller, route: str, key: str, body_sha256: str) -> Attempt | StoredReply:
         """Claims `key` for this caller and route.
@@ -97,8 +99,7 @@ class Idempotency:
         except ApiError as error:
             if error.fault is STATE_UNAVAILABLE:
                 # The answer may have been lost after the commit, and nobody will do the work of that claim.
-                drop = partial(self._database.run, partial(replies.drop, holder=claim))
-                in_background(supervise("free an idempotency key", drop))
+                self._lost.append(claim)
             raise
         if earlier is None:
             attempt = Attempt(self, claim)
@@ -107,7 +108,10 @@ class Idempotency:
         return self._replay(earlier, key, message)
 
     async def renew(self) -> None:
-        """Extends the leases of what runs here."""
+        """Extends the leases of what runs here, and frees keys that a lost answer may have claimed."""
+        while self._lost:
+            await self._database.run(partial(replies.drop, holder=self._lost[0]), patient=True)
+            self._lost.popleft()
         claims = [attempt.claim for attempt in self._running]
         for start in range(0, len(claims), RENEWED_AT_ONCE):
             batch = claims[start : start + RENEWED_AT_ONCE]

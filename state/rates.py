@@ -144,7 +144,7 @@ class Rates:
         places.callback(self._local_streams.give_back, owner.name)
 
     async def renew(self) -> None:
-        """Renews the leases of open streams. Called by the sweeper."""
+        """Renews the leases of open streams. Called by `State`."""
         if self._shared_streams is not None:
             await self._shared_streams.renew()
 

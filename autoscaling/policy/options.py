@@ -31,7 +31,7 @@ BY_POLICY = Scaling()
 
 
 def needs(options: Mapping[str, Any]) -> dict[str, float]:
-    """Resources of one replica by Ray's names; those of a whole placement group if it is in the first bundle."""
+    """Resources of one replica by Ray's names; of its whole placement group, if it has one."""
     actor = options.get("ray_actor_options") or {}
     alone = {"CPU": actor.get("num_cpus", 1), "GPU": actor.get("num_gpus", 0), "memory": actor.get("memory", 0)}
     total: Counter[str] = Counter()

@@ -1,7 +1,7 @@
 """Pieces of speech as one text, by the scripts of the letters that meet: not all have spaces between words.
 
 joined(["Good", "day"]) -> "Good day"          joined(["你好。", "再见"]) -> "你好。再见"
-words("Good day, 再见") -> "Good", " day,", " 再", "见"
+words("Good day, 再见") -> "Good", " day,", " 再见"
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import regex
 SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}\u30fc\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
 """Letters of scripts without spaces between words, as they stand inside brackets."""
 
-_TOGETHER = regex.compile(rf"[{SPACELESS}][{SPACELESS}\d]?|\d[{SPACELESS}]")
-_WORD = regex.compile(rf"\s*(?:[{SPACELESS}]\p{{M}}*|[^\s{SPACELESS}]+)")
+_HAS_SPACELESS = regex.compile(rf"[{SPACELESS}]").search
+_WORD = regex.compile(r"\s*\S+")
 
 
 def continuation(before: str, after: str) -> str:
-    """Returns `after` as it follows `before`: behind a space, unless the scripts that meet there have none."""
+    """Returns `after` as it follows `before`: behind a space, unless a script that meets the other there has none."""
     edges = "".join(next(filter(str.isalnum, text), "") for text in (reversed(before), after))
-    return after if not before or not after or _TOGETHER.fullmatch(edges) else f" {after}"
+    return after if not before or not after or _HAS_SPACELESS(edges) else f" {after}"
 
 
 def joined(pieces: Iterable[str]) -> str:
@@ -30,5 +30,5 @@ def joined(pieces: Iterable[str]) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Returns the words of `text`, each with the white space before it; a sign of a script without spaces is one."""
+    """Returns the words of `text`, each with the white space before it; without spaces, all of it is one."""
     return list[str](_WORD.findall(text))

@@ -86,7 +86,7 @@ class Service:
         return self.catalog.spoken_languages
 
     def engine(self, model: Model) -> Engine:
-        """The engine that runs `model`: an `autoscaling.gate.Gate`, of which tests have others."""
+        """The engine that runs `model`: an `autoscaling.gate.Gate`, except in tests."""
         return self.engines[model.deployment]
 
 

