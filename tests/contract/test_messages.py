@@ -16,8 +16,8 @@ from contract.messages.request import MIN_THINKING_TOKENS, Conversation, Message
 from contract.messages.translation import FAILED, chat_request
 from contract.wires import event
 from tests.contract.bodies import Row, check_refused
-from tests.messages import added_up
 from tests.scripted import MODEL
+from tests.sdk import added_up
 
 PIXEL = "iVBORw0KGgo="
 
