@@ -79,7 +79,8 @@ def turns(line: Line, service_s: float, lead_s: float = 0.0) -> list[Grant]:
 
     Organisations go on calling as they did, and what comes of them meanwhile has its turn as well: calls take
     `service_s`, and none begins for `lead_s`. By turns, no more of one organisation than wait now can come before the
-    last of these; where the reserve of slots would let more, this still ends. Of all, ARRIVALS come at most.
+    last of these; where the reserve of slots would let more, this still ends. Of all, ARRIVALS come at most,
+    or 2 for each that waits.
     """
     queue, at_work, working = line.queue, OwnerCounter(), deque(owner for owner, _ in line.working)
     for owner in working:

@@ -37,7 +37,7 @@ class Stepper:
         self.stalls = StallDetector(LEAST_S, deadline_s + GRACE_S, deadline_s + GRACE_S)
 
     async def run(self, parts: Generator[T]) -> AsyncGenerator[T, None]:
-        """The items of `parts`, each step of it in a thread."""
+        """The items of `parts`, each step of it in a thread. Their clean-up must not block: it may run in the loop."""
         end, has_left = object(), Event()
 
         def advance() -> T | object:

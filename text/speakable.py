@@ -69,7 +69,7 @@ _WORDS = {language: row.split("; ") for language, row in _TABLES["fractions"].it
 
 _QUANTITY = regex.compile(
     rf"(?V1)(?:{_ADDRESS})(*SKIP)(*FAIL)"
-    r"|(?P<power>(?<=[\p{Nd})]|(?<![\p{L}\p{M}])\p{L}{1,2})(?!¹(?![⁰¹²³⁴-⁹]))⁻?[⁰¹²³⁴-⁹]+)"
+    r"|(?P<power>(?<=(?<!\d{3})\p{Nd}|(?<![\p{L}\p{M}])(?:\p{Ll}{1,2}|\p{L}))(?!¹(?![⁰¹²³⁴-⁹]))⁻?[⁰¹²³⁴-⁹]+)"
     r"|(?P<micro>(?<![\p{L}\p{M}])[µμ](?:[gmlLs](?!\p{L})|(?=\p{Latin})))"
     r"|(?P<minus>(?<![\p{L}\p{M}\p{N})\]\\_.,:/-])-(?=\p{N})|(?<![\p{N})][^\S\n]?)−(?=\S))"
     r"|(?P<sign>[−÷±≤≥≈‰]|(?<=\p{Nd}[^\S\n]?)(?:×|[<>]=?(?=[^\S\n]?\p{Nd})))"

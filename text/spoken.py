@@ -50,9 +50,10 @@ _UNITS: dict[str, str] = {
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+|[%€$£°&+=]")
 _PRICE = re.compile(r"([€$£]) ?(\d[\d.,]*)")
 _MINUS = re.compile(r"(?<!\S)[-−](?=\d)")
-_TIMES = re.compile(r"(?<=\d)( ?)x(?= ?\d)")
+_TIMES = re.compile(r"(?<=\d )()x(?= \d)")
 _CLOCK = re.compile(r"\b(\d\d?)\.(\d\d)(?= ?(?:uhr|h|[ap]\.?m)\b)")
-_DECIMAL = re.compile(r"(0|\d+(?:[.,]\d{3})*)[.,](\d{1,2}|\d{4,}|(?<=^0.)\d+)")
+# Two digits behind a point may be minutes, a month or a version: those are compared without it.
+_DECIMAL = re.compile(r"(0|\d+(?:[.,]\d{3})*)[.,](\d|(?<=^0.)\d+)")
 _NO_DIGIT, _NO_NUMBER = re.compile(r"\D"), re.compile(r"[^\d.]")
 
 

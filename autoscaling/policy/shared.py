@@ -51,7 +51,7 @@ def cluster_resources() -> Mapping[str, float]:
 
 def engine_of(key: str) -> str:
     """The engine of a key in all versions of its graph: `launch upgrade` numbers their applications."""
-    return re.sub(r"-\d+/", "/", key)
+    return re.sub(r"^([^/]+)-\d+/", r"\1/", key)
 
 
 class SharedPolicy:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import regex
 
+from contract.transcription.joining import SPACELESS
+
 if TYPE_CHECKING:
     from audio.encoding import Samples
 
@@ -36,8 +38,11 @@ _NEVER_SPOKEN = ("Cc", "Cs", "Co", "Cn")
 _LONG_NUMBER = regex.compile(r"\p{Nd}{16,}")
 """Read digit by digit, in fours: espeak leaves out what is beyond the largest number that it has a name for."""
 
-_ENDLESS = regex.compile(r"(?:[\p{L}\p{N}]\p{M}*+){25}(?=[\p{L}\p{N}])")
-"""espeak leaves out what is beyond 200 phonemes of one word."""
+_SIGN = r"[\p{L}\p{N}]"
+_ENDLESS = regex.compile(
+    rf"(?:(?:[{SPACELESS}\p{{Hangul}}\p{{N}}]\p{{M}}*+){{25}}|(?:{_SIGN}\p{{M}}*+){{50}})(?={_SIGN})"
+)
+"""espeak leaves out what is beyond 200 phonemes of one word: fewer signs where each is a syllable."""
 
 _IPA, _TIED, _TIE_SHIFT = 0x02, 0x80, 8
 TIE = "^"

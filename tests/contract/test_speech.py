@@ -7,8 +7,10 @@ import pickle
 from itertools import product
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from configs import load
 from contract.access import TARIFFS, Caller, Scope
@@ -17,7 +19,7 @@ from contract.limits import SPEECH_INPUT_CHARS
 from contract.speech.engine import AudioBlock, Clip, SpeechJob
 from contract.speech.request import SpeechRequest
 from contract.speech.tags import SpeechTag, pieces, prepared
-from contract.speech.voices import SYSTEM_VOICES, access
+from contract.speech.voices import SYSTEM_VOICES, Voice, access
 from tests.contract.bodies import read, refusal, refused
 
 CLIP = base64.b64encode(bytes(range(256))).decode()
@@ -249,6 +251,9 @@ def test_the_rest_of_the_spec_about_single_voices() -> None:
     assert all(VOICES[slug].status_note for slug in FIXED["qwen"])
     ages = {"rooom-f-01": "30-35", "rooom-f-02": "45-50", "rooom-m-01": "30-35", "rooom-m-02": "45-50"}
     assert {slug: VOICES[slug].age_group for slug in ages} == ages
+    for change in ({"tier": "gold"}, {"gender": "x"}):
+        with pytest.raises(ValidationError):
+            Voice.model_validate({**VOICES["M1"].model_dump(), **change})
     thorsten = VOICES["de-thorsten"]
     assert (thorsten.gender, thorsten.primary_language, thorsten.origin) == ("m", "de", "cloned")
     assert all(voice.scope == "platform" for voice in VOICES.values())
