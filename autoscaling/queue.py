@@ -80,12 +80,6 @@ class SlotQueue(SlotScheduler[_WaitingCall]):
             raise
         return entry.slot.result()
 
-    def leave(self, slot: Slot) -> None:
-        """Gives a slot back, and those that are free to the calls that are next."""
-        self.release(slot)
-        if self._ready:
-            self._hand_out()
-
     def _hand_out(self) -> None:
         """Hands every free slot out, and looks again later if calls still wait."""
         while turn := self.next_turn():

@@ -156,6 +156,15 @@ class SlotScheduler(Generic[T]):
         self._ready.note(slot.owner)
         self._at_work.give_back(slot.owner)
 
+    def leave(self, slot: Slot) -> None:
+        """Gives a slot back, and those that are free to the calls that are next."""
+        self.release(slot)
+        if self._ready:
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Hands every free slot out, in a subclass that lets calls wait."""
+
     def next_turn(self) -> tuple[Hashable, T] | None:
         """The next entry, and its owner; it has its slot with `seat`. None: no slot is for anybody."""
         if not self._ready or not (may_work := self._admission(self._slots(), self._at_work)):

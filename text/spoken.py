@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
-from contract.transcription.joining import joined
+from contract.transcription.engine import joined
 from text.sentences import sentences
 from text.speakable import with_words
 

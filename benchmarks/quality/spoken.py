@@ -35,8 +35,7 @@ from benchmarks import tables
 from benchmarks.quality.transcription import clips
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.verdict import LEAST_FOUND, MOST_FALSE_ALARMS
-from contract.transcription.engine import TranscriptionJob
-from contract.transcription.joining import joined
+from contract.transcription.engine import TranscriptionJob, joined
 from deployments.ingress.verifier import SpeechVerifier, wav
 from text.spoken import LETTERS, compare
 

@@ -1,11 +1,13 @@
-"""Job, segments and protocol of a transcriber."""
+"""Job, segments and protocol of a transcriber, and how pieces of speech are one text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from typing import Protocol
+
+import regex
 
 from contract.limits import RECORDING_S
 
@@ -23,6 +25,12 @@ ALIASES = {"nb": "no", "jv": "jw", "fil": "tl", "iw": "he", "in": "id", "ji": "y
 DETECT = "auto"
 
 _TAG = re.compile(r"([a-z]{2,3})([-_][a-z0-9]{1,8}){0,8}", re.ASCII | re.IGNORECASE)
+
+SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}\u30fc\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
+"""Letters of scripts without spaces between words, as they stand inside brackets."""
+
+_HAS_SPACELESS = regex.compile(rf"[{SPACELESS}]").search
+_WORD = regex.compile(r"\s*\S+")
 
 
 def named_language(code: str | None) -> str | None:
@@ -124,3 +132,23 @@ class TranscriptionEngine(Protocol):
 
         Raises AUDIO_UNREADABLE, AUDIO_TOO_LONG, and BUSY if too many files wait to be decoded.
         """
+
+
+def continuation(before: str, after: str) -> str:
+    """Returns `after` as it follows `before`: behind a space, unless a script that meets the other there has none.
+
+    "Good" and "day" are "Good day"; "你好。" and "再见" are "你好。再见".
+    """
+    edges = "".join(next(filter(str.isalnum, text), "") for text in (reversed(before), after))
+    return after if not before or not after or _HAS_SPACELESS(edges) else f" {after}"
+
+
+def joined(pieces: Iterable[str]) -> str:
+    """Returns the text of all `pieces`."""
+    texts = list(filter(None, pieces))
+    return "".join(map(continuation, ["", *texts], texts))
+
+
+def words(text: str) -> list[str]:
+    """Returns the words of `text`, each with the white space before it; without spaces, all of it is one."""
+    return list[str](_WORD.findall(text))

@@ -16,8 +16,7 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from contract.transcription.engine import Segment, TimedWord, TranscriptUpdate
-from contract.transcription.joining import continuation, joined
+from contract.transcription.engine import Segment, TimedWord, TranscriptUpdate, continuation, joined
 from contract.transcription.request import TranscriptionPlan
 from contract.wires import event
 

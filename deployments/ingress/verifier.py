@@ -20,8 +20,7 @@ from contract.errors import BUSY, UPSTREAM_TIMEOUT, WARMING_UP, ApiError
 from contract.limits import RECORDING_S
 from contract.speech.engine import Clip, SpeechJob
 from contract.speech.verdict import VERDICT_LISTEN_S, Reason, SpeechVerdict, can_judge, unverified
-from contract.transcription.engine import Segment, TranscriptionEngine, TranscriptionJob
-from contract.transcription.joining import joined
+from contract.transcription.engine import Segment, TranscriptionEngine, TranscriptionJob, joined
 from contract.voice_design.engine import DesignJob, DesignResult, VoiceDesignEngine
 from text.spoken import compare, doubts
 

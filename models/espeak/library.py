@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import regex
 
-from contract.transcription.joining import SPACELESS
+from contract.transcription.engine import SPACELESS
 
 if TYPE_CHECKING:
     from audio.encoding import Samples
@@ -38,9 +38,8 @@ _NEVER_SPOKEN = ("Cc", "Cs", "Co", "Cn")
 _LONG_NUMBER = regex.compile(r"\p{Nd}{16,}")
 """Read digit by digit, in fours: espeak leaves out what is beyond the largest number that it has a name for."""
 
-_SIGN = r"[\p{L}\p{N}]"
 _ENDLESS = regex.compile(
-    rf"(?:(?:[{SPACELESS}\p{{Hangul}}\p{{N}}]\p{{M}}*+){{25}}|(?:{_SIGN}\p{{M}}*+){{50}})(?={_SIGN})"
+    rf"(?:(?:[{SPACELESS}\p{{Hangul}}\p{{N}}]\p{{M}}*+){{25}}|(?:[\p{{L}}\p{{N}}]\p{{M}}*+){{50}})(?=[\p{{L}}\p{{N}}])"
 )
 """espeak leaves out what is beyond 200 phonemes of one word: fewer signs where each is a syllable."""
 
@@ -134,8 +133,7 @@ def _readable(text: str) -> bytes:
 
 
 def _in_fours(number: regex.Match[str]) -> str:
-    digits = number[0]
-    return ", ".join(" ".join(digits[at : at + 4]) for at in range(0, len(digits), 4))
+    return ", ".join(map(" ".join, regex.findall(".{1,4}", number[0])))
 
 
 def _between(low: float, value: float, high: float) -> int:

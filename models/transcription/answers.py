@@ -12,8 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from contract.transcription.engine import LANGUAGES, Segment, TimedWord
-from contract.transcription.joining import joined
+from contract.transcription.engine import LANGUAGES, Segment, TimedWord, joined
 from models.provider import ProviderError
 from text.sentences import ends_sentence
 

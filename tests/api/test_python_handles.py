@@ -145,6 +145,6 @@ async def test_refusals_are_the_same(api: Api) -> None:
 
 
 async def test_a_connection_shows_its_models_and_not_the_catalogue(api: Api) -> None:
-    shown = repr(handles(api))
-    assert f"chat={[*api.service.catalog.chat]}" in shown
-    assert "catalog=" not in shown + repr(mouth(handles(api)))
+    g = handles(api)
+    assert f"chat={[*g.chat]}" in repr(g)
+    assert "catalog=" not in repr(g) + repr(mouth(g))

@@ -13,8 +13,15 @@ import configs
 from contract.catalog import TranscriptionModel
 from contract.errors import INVALID_REQUEST, LANGUAGE_NOT_SUPPORTED, REQUEST_TOO_LARGE, ApiError
 from contract.limits import CONTEXT_TERMS, TRANSCRIPTION_PROMPT_CHARS, UPLOAD_BYTES
-from contract.transcription.engine import ALIASES, LANGUAGES, Segment, TimedWord, TranscriptUpdate, named_language
-from contract.transcription.joining import words
+from contract.transcription.engine import (
+    ALIASES,
+    LANGUAGES,
+    Segment,
+    TimedWord,
+    TranscriptUpdate,
+    named_language,
+    words,
+)
 from contract.transcription.request import TranscriptionRequest, choose, fields, plan
 from contract.transcription.transcript import Transcript, reply, srt, vtt
 from contract.transcription.uploads import RECORDING_TYPES, UploadRequest

@@ -131,9 +131,9 @@ def test_a_long_pause_between_sentences_or_a_seventh_sentence_begins_a_paragraph
 def test_a_long_speech_is_structured_in_linear_time() -> None:
     def seconds(sentences: str, times: int) -> float:
         text, segments = spoken(*[(sentences, 1.0)] * times)
-        began = time.perf_counter()
+        began = time.thread_time()
         structured(text, segments)
-        return time.perf_counter() - began
+        return time.thread_time() - began
 
     for sentences in ("Erstens kam er nach Hause.", "Erstens Milch. Zweitens Eier.", "Hallo Peter und"):
         once, tenfold = (min(seconds(sentences, times) for _ in range(3)) for times in (200, 2000))

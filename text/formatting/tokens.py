@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import regex
 
-from contract.transcription.joining import SPACELESS
+from contract.transcription.engine import SPACELESS
 from text.formatting.words import Ordinal, spoken_ordinal
 
 HYPHENS = "-\u2010\u2011"

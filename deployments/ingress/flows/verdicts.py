@@ -26,7 +26,7 @@ from contract.speech.engine import AudioBlock, SpeechEngine, SpeechJob
 from contract.speech.tags import pieces
 from contract.speech.verdict import VERDICT_AGAIN_S, VERDICT_ATTEMPTS, Reason, SpeechVerdict, unverified
 from contract.telemetry import VERDICTS
-from contract.transcription.joining import joined
+from contract.transcription.engine import joined
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows import speech
 from deployments.ingress.flows.speech import PreparedSpeech

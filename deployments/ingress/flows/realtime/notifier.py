@@ -18,7 +18,7 @@ from autoscaling.metrics import Metrics
 from contract.errors import RATE_LIMIT_EXCEEDED, ApiError
 from contract.realtime.events import BUFFER, TRANSCRIPTION, error_object, item_object
 from contract.telemetry import LIVE_SECONDS, LIVE_TURNS, Outcome
-from contract.transcription.joining import words
+from contract.transcription.engine import words
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.realtime.turns import MS, LiveTurn
 from state.billing.reservation import TIME_LIMITS, OpenBill

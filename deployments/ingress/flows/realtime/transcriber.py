@@ -18,8 +18,7 @@ from contextlib import aclosing
 from audio.listener import RATE
 from autoscaling.engine import CallContext
 from contract.errors import BUSY, INTERNAL_ERROR, PROVIDER_BUSY, UPSTREAM_TIMEOUT, ApiError, without_text
-from contract.transcription.engine import TranscriptionEngine
-from contract.transcription.joining import joined
+from contract.transcription.engine import TranscriptionEngine, joined
 from contract.transcription.request import TranscriptionPlan
 from deployments.ingress.context import RequestContext
 from deployments.ingress.flows.realtime.notifier import SessionNotifier
