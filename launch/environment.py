@@ -26,6 +26,8 @@ SPARE_FILES = 64
 
 PORT_VARIABLES = tuple(f"RAY_SERVE_{port}_PORT" for port in ("HAPROXY_METRICS", "HAPROXY_STATS", "FALLBACK_PROXY_HTTP"))
 """Ports of a graph alone. By default the fallback proxies of all graphs share one, and answer each other's clients."""
+OWN_PORTS = range(20_000, 30_000)
+"""Neither Ray's nor those that Linux gives to clients: a connection of Ray would have one before HAProxy starts."""
 
 RUN_BYTES = 32
 """Most of the path of a run's folder: a socket's may have 107, of which Ray's sessions and fork servers take 75."""
@@ -146,6 +148,9 @@ def free_port(wanted: int) -> int:
 
 def _free_ports(count: int) -> list[str]:
     """Different ports that are free. All are held until all are known."""
-    with ExitStack() as open_sockets:
-        probes = [open_sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+    with ExitStack() as sockets:
+        probes = list[socket.socket]()
+        while len(probes) < count:
+            with suppress(OSError):
+                probes.append(sockets.enter_context(socket.create_server(("127.0.0.1", secrets.choice(OWN_PORTS)))))
         return [str(probe.getsockname()[1]) for probe in probes]

@@ -30,7 +30,7 @@ CODE_LINES = {
     "autoscaling": 2050,
     "text": 1110,
     "audio": 881,
-    "launch": 1075,
+    "launch": 1077,
     "concurrency": 454,
     "configs": 247,
     "graph.py": 52,
