@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
-import jiwer
 import openai
 import pytest
 
+from benchmarks.quality.transcription import errors
 from tests.cluster.conftest import Server
 from tests.waiting import eventually
 
@@ -26,12 +26,6 @@ def recording(server: Server) -> bytes:
     with server.http() as client:
         body = {"input": TEXT, "voice": "F1", "language": "en", "response_format": "wav"}
         return client.post("/audio/speech", json=body).content
-
-
-def wrong(heard: str) -> float:
-    """Word error rate against TEXT."""
-    rules = jiwer.Compose([jiwer.ToLowerCase(), jiwer.RemovePunctuation()])
-    return float(jiwer.wer(rules(TEXT), rules(heard)))
 
 
 def transcribe(server: Server, file: bytes, **fields: Any) -> httpx.Response:
@@ -57,7 +51,7 @@ def by_ticket(server: Server, upload_id: str, **fields: Any) -> httpx.Response:
 @pytest.mark.smoke
 def test_what_was_spoken_is_heard(server: Server, recording: bytes) -> None:
     reply = transcribe(server, recording, language="en")
-    assert wrong(reply.json()["text"]) < 0.35
+    assert errors(TEXT, reply.json()["text"], "en") < 0.35
     assert reply.headers["x-service-model-served"] == "whisper-base"
 
 
@@ -67,7 +61,7 @@ def test_what_was_uploaded_is_heard_once(server: Server, recording: bytes) -> No
         replies = list(pool.map(lambda _: by_ticket(server, upload_id, language="en"), range(8)))
     assert sorted(reply.status_code for reply in replies) == [200] + [404] * 7
     (heard,) = [reply.json()["text"] for reply in replies if reply.status_code == 200]
-    assert wrong(heard) < 0.35
+    assert errors(TEXT, heard, "en") < 0.35
     assert no_upload_is_left(server, upload_id)
 
 
