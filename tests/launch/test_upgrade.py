@@ -82,8 +82,8 @@ class Remembering:
         return looks.pop(0) if looks else 0
 
 
-def handover(cluster: Remembering) -> Handover:
-    clock = ManualClock()
+def handover(cluster: Remembering, clock: ManualClock | None = None) -> Handover:
+    clock = clock or ManualClock()
 
     def sleep(seconds: float) -> None:
         clock.now_s += seconds
@@ -178,11 +178,7 @@ def test_a_graph_is_left_when_it_was_without_calls_for_a_while(
     cluster.left = {"parlance": looks}
     clock = ManualClock()
     began_s = clock.now_s
-
-    def sleep(pause_s: float) -> None:
-        clock.now_s += pause_s
-
-    moving = Handover(cluster, "parlance", clock=clock, sleep=sleep)
+    moving = handover(cluster, clock)
     (old,) = moving.versions()
     left = moving.until_idle(old)
     assert (clock.now_s - began_s, left) == (seconds, int(seconds == DRAIN_S))

@@ -76,13 +76,6 @@ def test_an_adapter_that_declares_nothing_takes_no_options_which_is_checked_befo
         models.load(changed(Plain.stanza(steps=1), weights="there are none of this name"))
 
 
-def test_an_adapter_that_does_not_exist_is_refused() -> None:
-    for adapter in ("models.chat:VlmChat", "models.chats:VllmChat", "nowhere.at.all:Adapter"):
-        assert refusal(changed(CHAT, adapter=adapter)) == (
-            f"chat.toml [smollm2-135m-instruct.serving] `adapter`: there is no adapter `{adapter}`"
-        )
-
-
 def test_a_check_loads_no_heavy_library() -> None:
     script = (
         "import configs, sys; from models import options\n"
