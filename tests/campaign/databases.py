@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from operator import eq
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -163,7 +164,7 @@ class Work:
         for name in self.uploads:
             await self.check(self._stored(other, name), lambda is_there: is_there)
         for name, body in self.replies.items():
-            await self.check(self._again(other, name), partial(_is_kept, body))
+            await self.check(self._again(other, name), partial(eq, body or b""))
         await pass_time(other.database, LEASE_S + 1)
         await other.ledger.reap()
         await self.check(money(other.database, self.caller), lambda books: books == (sum(lines.values()), 0))
@@ -227,11 +228,6 @@ class Work:
         except ApiError as error:
             return b"" if error.fault.name == "IDEMPOTENCY_FINISHED" else error.fault.name.encode()
         return found.body if isinstance(found, StoredReply) else found
-
-
-def _is_kept(body: bytes | None, found: object) -> bool:
-    """Says if a repetition gets its answer, or only the fact where that was all that could be kept."""
-    return found == (body or b"")
 
 
 def _digest(text: str) -> str:
