@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -242,28 +242,22 @@ def test_a_placement_group_counts_whole() -> None:
 
 
 @pytest.fixture
-def stores(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def set_(**addresses: str) -> None:
-        for name in ("DATABASE", "REDIS", "BLOBS"):
-            monkeypatch.delenv(f"PARLANCE_{name}_URL", raising=False)
-        for name, url in addresses.items():
-            monkeypatch.setenv(f"PARLANCE_{name}_URL", url)
-
-    return set_
+def no_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATABASE", "REDIS", "BLOBS"):
+        monkeypatch.delenv(f"PARLANCE_{name}_URL", raising=False)
 
 
-def test_two_graphs_do_not_share_a_sqlite_file(stores: Callable[..., None], tmp_path: Path) -> None:
-    stores()
+@pytest.mark.usefixtures("no_stores")
+def test_two_graphs_do_not_share_a_sqlite_file() -> None:
     with pytest.raises(UpgradeError, match=r"cannot share SQLite(?s:.*)PARLANCE_REDIS_URL(?s:.*)PARLANCE_BLOBS_URL"):
         cli.require_shared_state()
 
 
-def test_an_older_schema_is_migrated_first(
-    stores: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_stores")
+def test_an_older_schema_is_migrated_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"sqlite:///{tmp_path}/state.db"  # in place of a PostgreSQL, which no start migrates
     monkeypatch.setattr(cli, "splits", lambda *_, **__: [])
-    stores(DATABASE=url)
+    monkeypatch.setenv("PARLANCE_DATABASE_URL", url)
     with pytest.raises(UpgradeError, match="state migrate"):
         cli.require_shared_state()
     asyncio.run(migrate(url))
