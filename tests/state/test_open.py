@@ -275,7 +275,7 @@ async def test_planted_secrets_show_up_nowhere(
         assert hidden[:43] not in stored
         assert hidden[:43].encode() not in content
         assert repr(pepper.sign(key.text.encode())) not in everything
-    roots = state.secrets.roots
+    roots = (*state.secrets.roots, *pepper.keys.values())
     assert all(root.hex() not in everything and repr(root) not in everything for root in roots)
     assert not any(root in content for root in roots)
 
