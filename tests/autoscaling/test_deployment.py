@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from ray.serve.config import AutoscalingConfig
 
-import configs
 from autoscaling.deployment import IDLE_VARIABLE, NOT_HERE, DeploymentTableError, deployment_options, merged
 from contract.catalog import ChatModel, Serving
 
@@ -194,9 +193,3 @@ def test_a_value_of_another_type_is_refused_by_the_name_of_its_key() -> None:
 def test_what_does_not_fit_together_is_refused() -> None:
     for table, word in CONFLICTS:
         assert word in refusal(table), table
-
-
-@pytest.mark.parametrize("profile", configs.PROFILES)
-def test_every_stanza_as_shipped_is_one_that_serve_takes(profile: str) -> None:
-    for each in configs.load(profile).deployed():
-        assert deployment_options(each)["name"] == each.deployment

@@ -65,12 +65,6 @@ def now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def test_running_engine_answers(warm: Make) -> None:
-    at = warm()
-    assert await ask(at) == "item 0"
-    assert at.ingresses[0].asked == ["answer"], "the name of the protocol's method"
-
-
 async def test_what_works_and_waits_is_known_and_with_whose_calls_it_is(cold: Make, warm: Make) -> None:
     assert cold().gate.free() == 0
     at = warm(slots=2)

@@ -155,12 +155,14 @@ async def stream(crowd: Crowd, events: int = EVENTS, pause_s: float = PAUSE_S) -
 async def start(crowd: Crowd) -> Seen:
     """A call of an engine that is at zero."""
 
-    async def is_cold() -> bool:
-        return not (await crowd.http.get("/healthz")).json()["replicas"].get("chat-cold")
-
     with suppress(ValueError, KeyError, TimeoutError):
-        await until(is_cold)
+        await until(lambda: is_cold(crowd))
     return replace(await call(crowd, "say hi", "cold"), kind="start")
+
+
+async def is_cold(crowd: Crowd) -> bool:
+    """Says if that engine is at zero."""
+    return not (await crowd.http.get("/healthz")).json()["replicas"].get("chat-cold")
 
 
 async def recording(crowd: Crowd) -> Seen:

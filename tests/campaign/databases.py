@@ -15,10 +15,11 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from operator import eq
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,6 +44,7 @@ from tests.campaign.record import Outcome, Sizes
 from tests.relay import Relay
 from tests.state.books import make_caller, money, pass_time, reserve
 from tests.state.bucket import Bucket, run_bucket
+from tests.state.crashing import bytes_of, in_pieces
 from tests.state.doubles import VirtualTime
 from tests.state.remains import costs
 from tests.state.servers import Postgres, Redis, run_server
@@ -162,7 +164,7 @@ class Work:
         for name in self.uploads:
             await self.check(self._stored(other, name), lambda is_there: is_there)
         for name, body in self.replies.items():
-            await self.check(self._again(other, name), partial(_is_kept, body))
+            await self.check(self._again(other, name), partial(eq, body or b""))
         await pass_time(other.database, LEASE_S + 1)
         await other.ledger.reap()
         await self.check(money(other.database, self.caller), lambda books: books == (sum(lines.values()), 0))
@@ -195,14 +197,14 @@ class Work:
 
     async def _upload(self) -> None:
         service: Any = SimpleNamespace(state=self.state, concurrency=ConcurrencyLimits())
-        ticket = await self.state.tickets.issue(self.caller, "audio/webm", len(_bytes_of("x" * 30)))
-        await store(service, ticket, _in_pieces(ticket.id))
+        ticket = await self.state.tickets.issue(self.caller, "audio/webm", len(bytes_of("x" * 30)))
+        await store(service, ticket, in_pieces(ticket.id))
         self.uploads.append(ticket.id)
 
     async def _use(self) -> None:
         if len(self.uploads) > OPEN_UPLOADS:
             ticket = await self.state.tickets.consume(self.caller.org_id, self.uploads.pop(0))
-            self.lost += await self.state.blobs.find(ticket.blob) != _bytes_of(ticket.id)
+            self.lost += await self.state.blobs.find(ticket.blob) != bytes_of(ticket.id)
             await self.state.tickets.discard(ticket)
 
     async def _reply(self) -> None:
@@ -217,7 +219,7 @@ class Work:
 
     async def _stored(self, state: State, ticket_id: str) -> bool:
         ticket = await state.tickets.find(ticket_id)
-        return bool(ticket and ticket.blob and await state.blobs.find(ticket.blob) == _bytes_of(ticket.id))
+        return bool(ticket and ticket.blob and await state.blobs.find(ticket.blob) == bytes_of(ticket.id))
 
     async def _again(self, state: State, key: str) -> bytes | Attempt:
         """The answer that is kept; empty where only the fact is; an attempt where the work would be done twice."""
@@ -226,21 +228,6 @@ class Work:
         except ApiError as error:
             return b"" if error.fault.name == "IDEMPOTENCY_FINISHED" else error.fault.name.encode()
         return found.body if isinstance(found, StoredReply) else found
-
-
-def _is_kept(body: bytes | None, found: object) -> bool:
-    """Says if a repetition gets its answer, or only the fact where that was all that could be kept."""
-    return found == (body or b"")
-
-
-def _bytes_of(name: str) -> bytes:
-    return name.encode()[:30] * 2000
-
-
-async def _in_pieces(name: str) -> AsyncGenerator[bytes, None]:
-    data = _bytes_of(name)
-    for start in range(0, len(data), 20_000):
-        yield data[start : start + 20_000]
 
 
 def _digest(text: str) -> str:

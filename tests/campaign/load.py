@@ -18,7 +18,7 @@ import psutil
 from benchmarks.attacks.bombs import pcm, wav
 from benchmarks.speed.idle_memory import title
 from tests.campaign.app import LINE, SLOTS
-from tests.campaign.clients import CLOSED, PAUSE_S, TABLE, WHOLE, Crowd, Seen, answer_of, call, start
+from tests.campaign.clients import CLOSED, PAUSE_S, TABLE, WHOLE, Crowd, Seen, answer_of, call, is_cold, start
 from tests.campaign.graph import Graph
 from tests.campaign.record import Outcome, Sizes
 from tests.waiting import until
@@ -70,11 +70,7 @@ async def cold(graph: Graph, crowd: Crowd, chance: random.Random, sizes: Sizes) 
 
 async def _starts(graph: Graph, crowd: Crowd) -> int:
     """Number of starts of the engine `cold`. It is at zero then."""
-
-    async def is_cold() -> bool:
-        return not (await crowd.http.get("/healthz")).json()["replicas"]["chat-cold"]
-
-    await until(is_cold)
+    await until(lambda: is_cold(crowd))
     logs = "".join(log.read_text() for log in graph.server.logs.glob("controller_*.log"))
     return sum("deployment='chat-cold'" in line and "started successfully" in line for line in logs.splitlines())
 

@@ -48,15 +48,24 @@ def allowed() -> bool:
 
 
 @contextmanager
-def network() -> Iterator[None]:
+def network(bridge: str = BRIDGE, stores: str = STORES) -> Iterator[None]:
     """The bridge, with the address of the stores."""
-    run("ip", "link", "add", BRIDGE, "type", "bridge")
+    run("ip", "link", "add", bridge, "type", "bridge")
     try:
-        run("ip", "addr", "add", f"{STORES}/24", "dev", BRIDGE)
-        run("ip", "link", "set", BRIDGE, "up")
+        run("ip", "addr", "add", f"{stores}/24", "dev", bridge)
+        run("ip", "link", "set", bridge, "up")
         yield
     finally:
-        run("ip", "link", "del", BRIDGE)
+        run("ip", "link", "del", bridge)
+
+
+def plug(name: str, address: str, cable: str, bridge: str = BRIDGE) -> None:
+    """Connects a network namespace to the bridge."""
+    run("ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", name)
+    run("ip", "link", "set", cable, "master", bridge, "up")
+    run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
+    for device in ("eth0", "lo"):
+        run("ip", "-n", name, "link", "set", device, "up")
 
 
 @dataclass(frozen=True)
@@ -90,11 +99,7 @@ def node(number: int, env: dict[str, str], folder: Path) -> Iterator[Node]:
     cable = f"parlance-v{number}"
     run("ip", "netns", "add", made.name)
     try:
-        run("ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", made.name)
-        run("ip", "link", "set", cable, "master", BRIDGE, "up")
-        run("ip", "-n", made.name, "addr", "add", f"{made.address}/24", "dev", "eth0")
-        for device in ("eth0", "lo"):
-            run("ip", "-n", made.name, "link", "set", device, "up")
+        plug(made.name, made.address, cable)
         yield made
     finally:
         made.kill()

@@ -25,8 +25,8 @@ NAME = "pair"
 REPLICAS = 2
 
 
-class PairArgs(IngressArgs):
-    """Two replicas with an environment of their own."""
+class SeparateArgs(IngressArgs):
+    """An ingress with an environment of its own."""
 
     env: dict[str, str]
 
@@ -47,7 +47,7 @@ def up(home: str, database_url: str, redis_url: str, secret: str, version: str =
     }
     engine = chat("obedient", max_ongoing_requests=100, load_s=float(version))
     catalog = Catalog(profile="embedded", chat={"obedient": engine})
-    ingress = PairArgs(replicas=REPLICAS, cpus=0, env=env, resume_within_s=60)
+    ingress = SeparateArgs(replicas=REPLICAS, cpus=0, env=env, resume_within_s=60)
     serve.run(wire(catalog, ingress), name=NAME, route_prefix=f"/{NAME}")
     deployments = serve.status().applications[NAME].deployments
     assert deployments["ingress"].replica_states["RUNNING"] == REPLICAS, deployments

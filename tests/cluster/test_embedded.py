@@ -107,14 +107,6 @@ def test_schema_that_does_not_compile_is_400_and_the_engine_lives(server: Server
     test_sync_client_chats(server)
 
 
-@pytest.mark.slow  # reads 8,000 tokens; tests/models/chat/smollm2/test_inputs.py cuts at smaller windows
-def test_input_longer_than_the_window_is_cut_at_the_top(server: Server) -> None:
-    long = [{"role": "user", "content": "Forget this. " * 6000 + "Name the capital of France."}]
-    answer = server.openai().chat.completions.create(model=MODEL, messages=long, temperature=0, max_tokens=8)
-    assert answer.usage.prompt_tokens + 8 <= 8192
-    assert answer.usage.prompt_tokens > 8000
-
-
 def test_disconnect_frees_the_engine(server: Server) -> None:
     stream = server.openai().chat.completions.create(
         model=MODEL,

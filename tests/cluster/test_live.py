@@ -9,7 +9,6 @@ import json
 from contextlib import suppress
 from typing import Any
 
-import jiwer
 import numpy as np
 import psutil
 import pytest
@@ -18,6 +17,7 @@ import soxr
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
+from benchmarks.quality.transcription import errors
 from tests.cluster.conftest import Server
 from tests.waiting import eventually
 
@@ -40,11 +40,6 @@ def sentence(server: Server) -> bytes:
     pause = np.zeros(RATE, np.float32)
     whole = np.concatenate([pause, soxr.resample(samples, rate, RATE), pause])
     return bytes((whole * 32_767).astype("<i2").tobytes())
-
-
-def wrong(heard: str) -> float:
-    rules = jiwer.Compose([jiwer.ToLowerCase(), jiwer.RemovePunctuation()])
-    return float(jiwer.wer(rules(TEXT), rules(heard)))
 
 
 def session(server: Server) -> Any:
@@ -76,7 +71,7 @@ async def test_a_sentence_comes_back_as_text(server: Server, sentence: bytes) ->
         events = await rest(socket)
     assert events[0]["type"] == "session.created"
     texts = [event["transcript"] for event in events if event["type"] == f"{TRANSCRIPTION}.completed"]
-    assert wrong(" ".join(texts)) < 0.35
+    assert errors(TEXT, " ".join(texts), "en") < 0.35
     ledger = events[-1]["ledger"]
     assert ledger["unheard_s"] == 0
     assert ledger["received_s"] == pytest.approx(len(sentence) / 2 / RATE, abs=0.01)
@@ -98,7 +93,7 @@ async def test_a_replica_that_dies_in_a_turn_loses_no_words(server: Server, sent
         events = await rest(socket)
     texts = [event["transcript"] for event in events if event["type"] == f"{TRANSCRIPTION}.completed"]
     assert [event for event in events if event["type"] == f"{TRANSCRIPTION}.failed"] == []
-    assert wrong(" ".join(texts)) < 0.35
+    assert errors(TEXT, " ".join(texts), "en") < 0.35
     assert events[-1]["ledger"]["unheard_s"] == 0
 
 

@@ -6,10 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
-import jiwer
-import openai
 import pytest
 
+from benchmarks.quality.transcription import errors
 from tests.cluster.conftest import Server
 from tests.waiting import eventually
 
@@ -26,12 +25,6 @@ def recording(server: Server) -> bytes:
     with server.http() as client:
         body = {"input": TEXT, "voice": "F1", "language": "en", "response_format": "wav"}
         return client.post("/audio/speech", json=body).content
-
-
-def wrong(heard: str) -> float:
-    """Word error rate against TEXT."""
-    rules = jiwer.Compose([jiwer.ToLowerCase(), jiwer.RemovePunctuation()])
-    return float(jiwer.wer(rules(TEXT), rules(heard)))
 
 
 def transcribe(server: Server, file: bytes, **fields: Any) -> httpx.Response:
@@ -57,7 +50,7 @@ def by_ticket(server: Server, upload_id: str, **fields: Any) -> httpx.Response:
 @pytest.mark.smoke
 def test_what_was_spoken_is_heard(server: Server, recording: bytes) -> None:
     reply = transcribe(server, recording, language="en")
-    assert wrong(reply.json()["text"]) < 0.35
+    assert errors(TEXT, reply.json()["text"], "en") < 0.35
     assert reply.headers["x-service-model-served"] == "whisper-base"
 
 
@@ -67,7 +60,7 @@ def test_what_was_uploaded_is_heard_once(server: Server, recording: bytes) -> No
         replies = list(pool.map(lambda _: by_ticket(server, upload_id, language="en"), range(8)))
     assert sorted(reply.status_code for reply in replies) == [200] + [404] * 7
     (heard,) = [reply.json()["text"] for reply in replies if reply.status_code == 200]
-    assert wrong(heard) < 0.35
+    assert errors(TEXT, heard, "en") < 0.35
     assert no_upload_is_left(server, upload_id)
 
 
@@ -126,12 +119,6 @@ def test_a_client_that_leaves_frees_the_engine(server: Server) -> None:
         client.post("/audio/transcriptions", files=files, data={"model": WHISPER}, timeout=3)
     # A replica that works does not go to sleep.
     eventually(lambda: asleep(server), 60, "the engine works on for nobody")
-
-
-def test_openai_error_is_what_the_sdk_expects(server: Server) -> None:
-    with pytest.raises(openai.BadRequestError) as refusal:
-        server.openai().audio.transcriptions.create(model="whisper-large-v3", file=("a.mp3", b"x"), language="xx")
-    assert refusal.value.code == "language_not_supported"
 
 
 def test_no_decoder_is_left(server: Server) -> None:

@@ -151,25 +151,19 @@ def test_a_fork_that_is_killed_while_it_loads_is_no_clients_business(forks: Fork
     assert httpx.get(f"{forks.server.url}/healthz").status_code == 200
 
 
-def test_a_fork_that_is_killed_is_replaced_by_serve(forks: Forks) -> None:
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "not well"])
+def test_a_fork_that_is_killed_or_not_well_is_replaced_by_serve(forks: Forks, is_killed: bool) -> None:
     forks.pid()
-    os.kill(killed := forks.answers("mortal"), signal.SIGKILL)
-    eventually(lambda: not is_alive(killed), WITHIN_S, "it lives")
+    before = forks.answers("mortal")
+    if is_killed:
+        os.kill(before, signal.SIGKILL)
+    else:
+        assert forks.server.chat("mortal", "sicken").status_code == 200
+    eventually(lambda: not is_alive(before), WITHIN_S, "it lives")
     eventually(
         lambda: forks.server.chat("mortal", "say back").status_code == 200, WITHIN_S, "nothing came in its place"
     )
-    assert killed != forks.answers("mortal") in forks.forked()
-
-
-def test_a_fork_that_is_not_well_is_replaced_by_serve(forks: Forks) -> None:
-    forks.pid()
-    sick = forks.answers("mortal")
-    assert forks.server.chat("mortal", "sicken").status_code == 200
-    eventually(lambda: not is_alive(sick), WITHIN_S, "it lives")
-    eventually(
-        lambda: forks.server.chat("mortal", "say back").status_code == 200, WITHIN_S, "nothing came in its place"
-    )
-    assert sick != forks.answers("mortal") in forks.forked()
+    assert before != forks.answers("mortal") in forks.forked()
 
 
 def in_a_ray_of_its_own(part: str) -> Any:

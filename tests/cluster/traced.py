@@ -7,28 +7,16 @@ python -m tests.cluster.traced down
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from ray import serve
 
 from autoscaling.ray_internals.start import join
 from contract.catalog import Catalog
-from deployments.ingress.deployment import IngressArgs
 from graph import wire
 from tests.catalogs import chat
+from tests.cluster.pair import SeparateArgs
 
 NAME = "traced"
-
-
-class TracedArgs(IngressArgs):
-    """An ingress with an environment of its own."""
-
-    env: dict[str, str]
-
-    def deployment_options(self) -> dict[str, Any]:
-        options = super().deployment_options()
-        options["ray_actor_options"] |= {"runtime_env": {"env_vars": self.env}}
-        return options
 
 
 def up(home: str, collector: str) -> None:
@@ -43,7 +31,7 @@ def up(home: str, collector: str) -> None:
     actor = {"ray_actor_options": {"num_cpus": 0, "runtime_env": {"env_vars": env}}}
     engine = chat("obedient", max_ongoing_requests=100, deployment=actor)
     catalog = Catalog(profile="embedded", chat={"obedient": engine})
-    serve.run(wire(catalog, TracedArgs(cpus=0, env=env)), name=NAME, route_prefix=f"/{NAME}")
+    serve.run(wire(catalog, SeparateArgs(cpus=0, env=env)), name=NAME, route_prefix=f"/{NAME}")
 
 
 if __name__ == "__main__":

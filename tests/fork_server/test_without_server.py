@@ -81,22 +81,21 @@ def test_another_version_is_not_used_and_makes_way(node: Node, server: int) -> N
     assert "needs a fork server of another version" in node.log
 
 
-def test_a_module_that_leaves_a_thread_makes_no_server(tmp_path: Path) -> None:
-    thread = "threading.Thread(target=threading.Event().wait, daemon=True)"
-    (tmp_path / "lingers.py").write_text(f"import threading\n{thread}.start()")
-    with running("lingers") as node:
+LEFT = {
+    "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()": "it runs 2 threads",
+    "import socket\nkept = socket.socket()": "it has open files",
+}
+
+
+@pytest.mark.parametrize("module", LEFT, ids=["a thread", "a file"])
+def test_a_module_that_leaves_a_thread_or_an_open_file_makes_no_server(tmp_path: Path, module: str) -> None:
+    (tmp_path / "leaves.py").write_text(module)
+    with running("leaves") as node:
         worker = node.start(PYTHONPATH=str(tmp_path))
         assert node.reason(worker)
-        eventually(lambda: "it runs 2 threads" in node.log, why=lambda: node.log)
+        eventually(lambda: LEFT[module] in node.log, why=lambda: node.log)
         eventually(lambda: not node.server_pids(), why=lambda: "it stays")
         assert not Path(node.place.socket).exists()
-
-
-def test_a_module_that_leaves_a_file_open_makes_no_server(tmp_path: Path) -> None:
-    (tmp_path / "keeps.py").write_text("import socket\nkept = socket.socket()")
-    with running("keeps") as node:
-        node.start(PYTHONPATH=str(tmp_path))
-        eventually(lambda: "it has open files" in node.log, why=lambda: node.log)
 
 
 def test_a_folder_that_others_may_write_is_not_used(node: Node) -> None:

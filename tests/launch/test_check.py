@@ -170,7 +170,7 @@ REASONS: list[tuple[Plan, dict[str, str], str]] = [
 def test_a_stanza_or_a_variable_at_fault_is_one_reason() -> None:
     for plan, environ, sentence in REASONS:
         assert sentence in only(plan, Site(environ))
-    for adapter in ("models.chat:Nobody", "models.nowhere:VllmChat"):
+    for adapter in ("models.chat:Nobody", "models.nowhere:VllmChat", "nowhere.at.all:Adapter"):
         assert only(Plan(changed(adapter=adapter)), Site({})) == (
             f"chat.toml [smollm2-135m-instruct.serving] `adapter`: there is no adapter `{adapter}`"
         )

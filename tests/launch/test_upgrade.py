@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,8 +82,8 @@ class Remembering:
         return looks.pop(0) if looks else 0
 
 
-def handover(cluster: Remembering) -> Handover:
-    clock = ManualClock()
+def handover(cluster: Remembering, clock: ManualClock | None = None) -> Handover:
+    clock = clock or ManualClock()
 
     def sleep(seconds: float) -> None:
         clock.now_s += seconds
@@ -178,11 +178,7 @@ def test_a_graph_is_left_when_it_was_without_calls_for_a_while(
     cluster.left = {"parlance": looks}
     clock = ManualClock()
     began_s = clock.now_s
-
-    def sleep(pause_s: float) -> None:
-        clock.now_s += pause_s
-
-    moving = Handover(cluster, "parlance", clock=clock, sleep=sleep)
+    moving = handover(cluster, clock)
     (old,) = moving.versions()
     left = moving.until_idle(old)
     assert (clock.now_s - began_s, left) == (seconds, int(seconds == DRAIN_S))
@@ -246,28 +242,22 @@ def test_a_placement_group_counts_whole() -> None:
 
 
 @pytest.fixture
-def stores(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def set_(**addresses: str) -> None:
-        for name in ("DATABASE", "REDIS", "BLOBS"):
-            monkeypatch.delenv(f"PARLANCE_{name}_URL", raising=False)
-        for name, url in addresses.items():
-            monkeypatch.setenv(f"PARLANCE_{name}_URL", url)
-
-    return set_
+def no_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATABASE", "REDIS", "BLOBS"):
+        monkeypatch.delenv(f"PARLANCE_{name}_URL", raising=False)
 
 
-def test_two_graphs_do_not_share_a_sqlite_file(stores: Callable[..., None], tmp_path: Path) -> None:
-    stores()
+@pytest.mark.usefixtures("no_stores")
+def test_two_graphs_do_not_share_a_sqlite_file() -> None:
     with pytest.raises(UpgradeError, match=r"cannot share SQLite(?s:.*)PARLANCE_REDIS_URL(?s:.*)PARLANCE_BLOBS_URL"):
         cli.require_shared_state()
 
 
-def test_an_older_schema_is_migrated_first(
-    stores: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_stores")
+def test_an_older_schema_is_migrated_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"sqlite:///{tmp_path}/state.db"  # in place of a PostgreSQL, which no start migrates
     monkeypatch.setattr(cli, "splits", lambda *_, **__: [])
-    stores(DATABASE=url)
+    monkeypatch.setenv("PARLANCE_DATABASE_URL", url)
     with pytest.raises(UpgradeError, match="state migrate"):
         cli.require_shared_state()
     asyncio.run(migrate(url))

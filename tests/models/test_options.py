@@ -12,7 +12,7 @@ import configs
 import models
 from contract.catalog import ChatModel, Model, Serving
 from models import options
-from models.options import NoOptions, OptionsError
+from models.options import OptionsError
 from tests.models.refusals import changed
 
 EMBEDDED = {model.deployment: model for model in configs.load("embedded").deployed()}
@@ -24,12 +24,6 @@ def refusal(model: Model) -> str:
     with pytest.raises(OptionsError) as caught:
         options.check(model)
     return str(caught.value)
-
-
-def test_every_stanza_of_the_catalogue_is_accepted() -> None:
-    for profile in configs.PROFILES:
-        for model in configs.load(profile).deployed():
-            assert type(options.check(model)) is getattr(options.adapter_of(model), "options_type", NoOptions)
 
 
 def test_a_misspelt_option_of_any_adapter_is_refused() -> None:
@@ -74,13 +68,6 @@ def test_an_adapter_that_declares_nothing_takes_no_options_which_is_checked_befo
     assert isinstance(models.load(Plain.stanza()), Plain)
     with pytest.raises(OptionsError, match=r"`options\.steps`: there is no such option$"):
         models.load(changed(Plain.stanza(steps=1), weights="there are none of this name"))
-
-
-def test_an_adapter_that_does_not_exist_is_refused() -> None:
-    for adapter in ("models.chat:VlmChat", "models.chats:VllmChat", "nowhere.at.all:Adapter"):
-        assert refusal(changed(CHAT, adapter=adapter)) == (
-            f"chat.toml [smollm2-135m-instruct.serving] `adapter`: there is no adapter `{adapter}`"
-        )
 
 
 def test_a_check_loads_no_heavy_library() -> None:

@@ -19,10 +19,10 @@ import httpx
 import yaml
 
 from benchmarks.servers import free_port
-from tests.cluster.nodes import doors, outside
+from tests.cluster.nodes import doors, network, outside
 from tests.docs.pages import ROOT
 from tests.rehearsal.images import done
-from tests.rehearsal.pods import BRIDGE, OUTSIDE, Cluster, Names, Pod, bridge, make_slice, of_kind
+from tests.rehearsal.pods import BRIDGE, OUTSIDE, Cluster, Names, Pod, make_slice, of_kind
 from tests.state.servers import Postgres, Redis, Seaweed, run_server
 from tests.waiting import eventually
 
@@ -208,7 +208,7 @@ def place(folder: Path, images: dict[str, str], report: Callable[[str], None]) -
         word = secrets.token_hex(16)
         done("redis-cli", "-p", str(redis.port), "config", "set", "requirepass", word)
         make_slice()
-        stack.enter_context(bridge())
+        stack.enter_context(network(BRIDGE, OUTSIDE))
         stack.enter_context(doors(postgres.url, redis.url, bucket.url, at=OUTSIDE))
         names = Names()
         stack.callback(names.close)

@@ -11,14 +11,13 @@ import json
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.cluster.nodes import plug
 from tests.docs.pages import ROOT
 from tests.rehearsal.images import done
 
@@ -65,18 +64,6 @@ def make_slice() -> None:
     if group.parent.is_dir():
         group.mkdir(exist_ok=True)
         (group / "cpu.shares").write_text("10240", "utf-8")
-
-
-@contextmanager
-def bridge() -> Iterator[None]:
-    """The network of all pods."""
-    done("ip", "link", "add", BRIDGE, "type", "bridge")
-    try:
-        done("ip", "addr", "add", f"{OUTSIDE}/24", "dev", BRIDGE)
-        done("ip", "link", "set", BRIDGE, "up")
-        yield
-    finally:
-        done("ip", "link", "del", BRIDGE)
 
 
 class Names:
@@ -232,13 +219,8 @@ class Pod:
 
     def start(self) -> None:
         """Makes its network and volumes, waits for the head as the operator's init container does, and starts it."""
-        cable = f"rehearse-v{self.number}"
         done("ip", "netns", "add", self.name)
-        done("ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", self.name)
-        done("ip", "link", "set", cable, "master", BRIDGE, "up")
-        done("ip", "-n", self.name, "addr", "add", f"{self.address}/24", "dev", "eth0")
-        for device in ("eth0", "lo"):
-            done("ip", "-n", self.name, "link", "set", device, "up")
+        plug(self.name, self.address, f"rehearse-v{self.number}", BRIDGE)
         done("ip", "-n", self.name, "route", "add", "default", "via", OUTSIDE)
         for volume in self.template["volumes"]:
             self._make_volume(volume)

@@ -208,13 +208,13 @@ async def keep(url: str, done: Done, _seed: int) -> None:
     blobs = open_blobs(Path(url.removeprefix("sqlite:///")).parent)
 
     async def clip(name: str) -> None:
-        await blobs.put(name, _in_pieces(name))
+        await blobs.put(name, in_pieces(name))
         done("first", name)
         await blobs.put(name, bytes_of("other"))
         done("other", name)
         await blobs.delete(name)
         done("deleted", name)
-        await blobs.put(name, _in_pieces(name))
+        await blobs.put(name, in_pieces(name))
         done("first", name)
 
     for name in CLIPS:
@@ -231,7 +231,7 @@ async def upload(url: str, done: Done, _seed: int) -> None:
     async def recording(number: int) -> None:
         ticket = await tickets.issue(of_key(), "audio/webm", len(bytes_of("upl_" + "x" * 26)))
         done("issued", ticket.id)
-        await store(service, ticket, _in_pieces(ticket.id))
+        await store(service, ticket, in_pieces(ticket.id))
         done("uploaded", ticket.id)
         if number % 2:
             done("consuming", ticket.id)
@@ -278,7 +278,7 @@ async def design(url: str, done: Done, _seed: int) -> None:
 
 async def make(drafts: Drafts, blobs: Blobs, claim: DraftClaim) -> Draft | None:
     voice = made(claim)
-    await blobs.put(voice.clip_blob, _in_pieces(voice.clip_blob))
+    await blobs.put(voice.clip_blob, in_pieces(voice.clip_blob))
     await blobs.put(voice.sample_blob, bytes_of(voice.sample_blob))
     return await drafts.finish(claim, voice, COST)
 
@@ -287,7 +287,7 @@ def bytes_of(name: str) -> bytes:
     return name.encode() * 3000
 
 
-async def _in_pieces(name: str) -> AsyncGenerator[bytes, None]:
+async def in_pieces(name: str) -> AsyncGenerator[bytes, None]:
     data = bytes_of(name)
     for start in range(0, len(data), 20_000):
         yield data[start : start + 20_000]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import StaticPool
 
@@ -44,6 +45,19 @@ class WatchedDatabase:
 
     async def close(self) -> None:
         await self._database.close()
+
+
+@contextmanager
+def statements() -> Iterator[list[tuple[str, Any]]]:
+    """What is asked of databases within the block, each with its parameters."""
+    seen: list[tuple[str, Any]] = []
+
+    def note(_c: object, _cursor: object, text: str, parameters: Any, *_rest: object) -> None:
+        seen.append((text, parameters))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(Engine, "before_cursor_execute", note)
 
 
 class LateDatabase(WatchedDatabase):

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, insert, text
-from sqlalchemy.engine import Engine
+from sqlalchemy import Connection, insert, text
 
 from contract.access import Caller
 from contract.limits import USAGE_ROWS
@@ -22,7 +21,7 @@ from state.billing.daily import SLICE_LINES, DailyUsage, UsagePage
 from state.database.base import Database
 from state.database.tables import usage_lines
 from tests.state.books import make_caller
-from tests.state.doubles import WatchedDatabase
+from tests.state.doubles import WatchedDatabase, statements
 
 DAY_MS = 86_400_000
 LINES = 2 * SLICE_LINES + 100
@@ -180,17 +179,9 @@ async def test_an_index_leads_to_the_lines_of_organisation_and_user(database: Da
         (without_user(of_user), "ix_usage_lines_org_id_at_ms"),
         (of_user, "ix_usage_lines_user_id_at_ms"),
     ):
-        statements: list[tuple[str, Any]] = []
-
-        def note(
-            _c: object, _cursor: object, statement: str, parameters: Any, *_: object, into: Any = statements
-        ) -> None:
-            into.append((statement, parameters))
-
-        event.listen(Engine, "before_cursor_execute", note)
-        await DailyUsage(database).page(caller, ALL)
-        event.remove(Engine, "before_cursor_execute", note)
-        selects = [each for each in statements if each[0].startswith("SELECT")]
+        with statements() as seen:
+            await DailyUsage(database).page(caller, ALL)
+        selects = [each for each in seen if each[0].startswith("SELECT")]
         assert len(selects) == 3 + 2
         for statement, parameters in selects:
             assert index in await database.run(lambda c, s=statement, p=parameters: plan(c, s, p)), statement

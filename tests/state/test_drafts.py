@@ -139,20 +139,6 @@ async def test_the_price_must_fit_into_the_limit_and_is_held_longer_than_a_draft
     assert await small.money() == (COST, 0)
 
 
-async def test_each_end_frees_what_was_held(workshop: Workshop) -> None:
-    await workshop.store.fail(await workshop.claim(), "x")
-    assert await workshop.money() == (0, 0)
-    await workshop.discard(await workshop.order())
-    assert await workshop.money() == (0, 0)
-    await workshop.ready()
-    assert await workshop.money() == (COST, 0)
-    await workshop.order()
-    workshop.clock.now_s += DRAFT_S
-    await workshop.store.expire()
-    assert await workshop.money() == (COST, 0)
-    assert await line_count(workshop.database) == 1
-
-
 async def test_a_bill_never_passes_the_limit(workshop: Workshop) -> None:
     small = await workshop.of_another(HOLD + 5)
     claim = await small.claim()
@@ -195,14 +181,6 @@ async def test_a_lease_ends_to_the_second(workshop: Workshop, seconds: int, free
     slow = await workshop.claim()
     workshop.clock.now_s += LEASE_S + seconds
     assert await workshop.finish(slow) is not None, "nobody has taken its place"
-
-
-async def test_a_renewed_lease_does_not_end(workshop: Workshop) -> None:
-    claim = await workshop.claim()
-    for _ in range(5):
-        workshop.clock.now_s += LEASE_S - 1
-        assert await workshop.store.renew(claim)
-        assert await workshop.store.claim(claim.draft.id) is None
 
 
 async def test_a_worker_that_lost_its_draft_changes_nothing(workshop: Workshop) -> None:

@@ -83,10 +83,6 @@ def test_two_thousand_malformed_headers_are_refused_without_being_quoted() -> No
         assert caught.value.message == INVALID_API_KEY.text
 
 
-def test_a_key_does_not_show_itself() -> None:
-    assert KEY.text[13:] not in repr(KEY)
-
-
 PURPOSES = ("api-keys", "uploads", "samples", "cursors", "sessions")
 
 
@@ -103,14 +99,6 @@ def test_no_purpose_signs_for_another(tmp_path: Path) -> None:
         ring = opened.derive(one)
         signature = ring.sign(b"message")
         assert opened.derive(other).verify(b"message", ring.kid, signature) == (one == other)
-
-
-def test_another_message_or_generation_does_not_verify(tmp_path: Path) -> None:
-    ring = keys.open_secrets(tmp_path, {}).derive("uploads")
-    signature = ring.sign(b"message")
-    assert not ring.verify(b"massage", ring.kid, signature)
-    assert not ring.verify(b"message", "00000000", signature)
-    assert not ring.verify(b"message", ring.kid, signature[:-1])
 
 
 def test_rotation_keeps_one_generation(tmp_path: Path) -> None:
@@ -146,13 +134,6 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
     os.chmod(tmp_path / "secrets", 0o640)
     with pytest.raises(ValueError, match="chmod 600"):
         keys.open_secrets(tmp_path, {})
-
-
-def test_neither_secrets_nor_keyrings_show_themselves(tmp_path: Path) -> None:
-    opened = keys.open_secrets(tmp_path, {})
-    shown = repr(opened) + repr(opened.derive("uploads")) + str(opened)
-    assert opened.roots[0].hex() not in shown
-    assert repr(opened.roots[0]) not in shown
 
 
 @pytest.mark.parametrize("act", ["open", "rotate"])

@@ -243,6 +243,9 @@ async def test_what_was_spent_counts_up_to_the_first_moment_of_the_next_month_of
     await (await reserve(ledger, caller, 100)).settle(60, 1, "tokens")
     assert await spent(time, caller) == (60, 0)
     assert await fault_of(reserve(ledger, caller, 41)) == "ORG_SPEND_LIMIT"
+    for moment, counts in (("2026-04-30T23:59:59", 60), ("2026-05-01T00:00:00", 0)):  # of the month that a bill began
+        await time.set(at(moment))
+        assert await spent(time, caller) == (counts, 0)
     # Nobody asked for anything in the months between.
     await time.set(at("2026-12-31T12:00:00"))
     assert await spent(time, caller) == (0, 0)

@@ -1,9 +1,6 @@
 """Money that a process holds in advance: what it may be, who may have it, and what becomes of it."""
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 from sqlalchemy import Connection, delete, select, update
@@ -14,7 +11,6 @@ from state.billing import ledger as ledger_module
 from state.billing.ledger import Ledger
 from state.billing.postings import LEASE_S
 from state.billing.purse import REQUESTS, SHARE, UNUSED_TURNS
-from state.billing.reservation import Reservation
 from state.database.base import Database
 from state.database.tables import PURSE, budgets, reservations, usage_lines
 from tests.state.books import (
@@ -230,52 +226,6 @@ async def test_a_purse_is_kept_until_its_last_bill(database: Database, monkeypat
     await pass_time(database, LEASE_S + 1)
     await Ledger(database).reap()
     assert await money(database, caller) == (10, 0)
-
-
-async def test_random_work_of_several_processes_never_exceeds_a_limit_and_adds_up(database: Database) -> None:
-    caller = await make_caller(database, 40_000, 30_000)
-    ledgers, chance = [Ledger(database) for _ in range(3)], random.Random(7)
-    charged: list[int] = []
-
-    async def customer(number: int) -> None:
-        for _ in range(15):
-            ledger = ledgers[number % 3]
-            try:
-                hold = await reserve(ledger, caller, chance.randint(1, 120))
-            except ApiError:
-                continue
-            charged.append(await _one_end(ledger, hold, chance))
-
-    async def operator(done: Callable[[], bool]) -> None:
-        while not done():
-            await set_limit(database, caller, chance.choice([5_000, 20_000, 40_000, 100_000]))
-            for ledger in ledgers:
-                await ledger.tend()
-            await money(database, caller)
-
-    customers = [asyncio.create_task(customer(number)) for number in range(24)]
-    await operator(lambda: all(task.done() for task in customers))
-    await asyncio.gather(*customers)
-    for ledger in ledgers:
-        await ledger.close()
-    assert await money(database, caller) == (sum(charged), 0)
-
-
-async def _one_end(ledger: Ledger, hold: Reservation, chance: random.Random) -> int:
-    ends: list[Awaitable[Any]] = [asyncio.sleep(0), hold.top_up(chance.randint(1, 50)), ledger._marks.record([hold])]
-    between = chance.choice(ends)
-    for work in ends:
-        if work is not between:
-            work.close()  # type: ignore[attr-defined]
-    try:
-        await between
-    except ApiError:
-        await hold.settle_noted()
-        return 0
-    if chance.random() < 0.3:
-        await hold.void()
-        return 0
-    return await hold.settle(chance.randint(0, 150), 1, "tokens")
 
 
 async def test_replicas_share_one_limit_exactly_while_their_purses_are_full(postgres_url: str) -> None:

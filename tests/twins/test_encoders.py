@@ -79,12 +79,6 @@ async def test_vectors_are_as_the_catalogue_says_and_a_text_beyond_the_window_is
     assert item.cut > 0
 
 
-def test_pooling_is_the_published_one(engines: dict[str, Any]) -> None:
-    for id, pooling in (("bge-m3", "cls"), ("nomic-embed-code", "lasttoken")):
-        head = engines[id].sentences.head
-        assert (head.pooling, head.normalise) == (pooling, True)
-
-
 async def test_the_prompt_of_a_query_is_read(engines: dict[str, Any]) -> None:
     prompt = CATALOG.embeddings["nomic-embed-code"].prompts["query"]
     engine = engines["nomic-embed-code"]

@@ -67,11 +67,6 @@ async def best(scorer: SimilarityScorer, state: str, *questions: Question) -> li
     return [distribution(reading, found.temperature).best for reading in found.reads]
 
 
-async def test_what_a_text_is_about_is_found(scorer: SimilarityScorer) -> None:
-    states = "The soup needs more salt.", "The express to Cologne is late.", "They scored in the last minute."
-    assert [await best(scorer, state, TOPIC) for state in states] == [[0], [1], [2]]
-
-
 async def test_questions_of_every_type_are_read_together_and_alike_alone(scorer: SimilarityScorer) -> None:
     found = await scorer.decide(DecisionJob("The kettle is boiling hot.", (TOPIC, PRAISE, HEAT)))
     assert [len(reading.logprobs) for reading in found.reads] == [3, 2, 3]

@@ -97,19 +97,17 @@ async def test_speech_without_a_pause_is_cut_at_what_the_model_hears(sentence: S
     assert all(after.start >= span.end for span, after in pairwise(found))
 
 
-async def test_every_passage_is_a_segment_in_order(engine: Voxtral, sentence: Samples) -> None:
-    recording = recorded(*[part for pitch in (1.0, 0.8, 0.6) for part in (sentence * pitch, 2.0)])
-    parts = await heard(engine, recording, language="en")
+async def test_every_passage_is_a_segment_without_words_and_what_was_heard_grows_to_the_end(
+    engine: Voxtral, sentence: Samples
+) -> None:
+    recording = recorded(*[part for pitch in (1.0, 0.8, 0.6) for part in (sentence * pitch, 2.0)], 5.0)
+    parts = await heard(engine, recording, language="en", words=True)
     segments = [segment for part in parts for segment in part.segments]
     assert [(s.start, s.end) for s in segments] == [tuple(span) for span in await spans(recording)]
-    assert all(segment.text for segment in segments)
+    assert [(segment.text != "", segment.words) for segment in segments] == [(True, ())] * 3
     assert {part.duration_s for part in parts} == {recording.sound.seconds}
     assert {part.language for part in parts} == {"en"}
-
-
-async def test_what_was_heard_grows_to_the_end(engine: Voxtral, sentence: Samples) -> None:
-    recording = recorded(*[sentence, 2.0] * 3, 5.0)
-    done = [part.done_s for part in await heard(engine, recording)]
+    done = [part.done_s for part in parts]
     assert done == sorted(done)
     assert len(done) == 4
     assert done[-1] == recording.sound.seconds
@@ -167,11 +165,6 @@ async def test_a_cancelled_task_takes_its_requests_out_of_the_engine(engine: Vox
     await asyncio.wait([task])
     assert task.cancelled()
     await until(lambda: is_idle(engine))
-
-
-async def test_segments_have_no_words(engine: Voxtral, sentence: Samples) -> None:
-    (part,) = [part for part in await heard(engine, recorded(sentence), words=True) if part.segments]
-    assert [(segment.text != "", segment.words) for segment in part.segments] == [(True, ())]
 
 
 def test_a_stanza_that_says_more_than_it_does_or_nothing_stops_the_start() -> None:

@@ -16,7 +16,6 @@ from contextlib import aclosing
 from itertools import pairwise
 from pathlib import Path
 
-import jiwer
 import numpy as np
 import pytest
 import soundfile
@@ -25,6 +24,7 @@ import configs
 import models
 from audio.sandbox import OWNER_WAITING, Sound
 from benchmarks.quality.__main__ import main as quality
+from benchmarks.quality.transcription import errors
 from contract.catalog import TranscriptionModel
 from contract.transcription.engine import LANGUAGES, Segment, TranscriptionJob, TranscriptUpdate
 from models.transcription.adapter import SAMPLE_RATE, Recording
@@ -80,16 +80,12 @@ def text_of(parts: list[TranscriptUpdate]) -> str:
     return " ".join(segment.text for segment in segments_of(parts))
 
 
-def plain(text: str) -> str:
-    return re.sub(r"[^\w\s]", "", text.lower())
-
-
 async def test_what_is_said_comes_back_in_its_language(engine: FasterWhisper) -> None:
     for language, text in SAID.items():
         parts = await heard(engine.transcribe(job(say(text, language))))
         assert parts[0] == TranscriptUpdate(parts[-1].duration_s)
         assert {part.language for part in parts[1:]} == {language}
-        assert jiwer.wer(plain(text), plain(text_of(parts))) < WORST[language], language
+        assert errors(text, text_of(parts), language) < WORST[language], language
         done = [part.done_s for part in parts]
         assert done == sorted(done)
         assert done[-1] == parts[-1].duration_s
