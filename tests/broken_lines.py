@@ -15,8 +15,7 @@ reads) and comparisons with a clock, where `<` does what `<=` does. The source i
 is found if a test fails, or hangs, that passes on the unbroken copy. If no test touches it, it is not found. The exit
 status is 0 if eleven of twelve are found.
 
-cosmic-ray has one command for all mutations of a session, and breaks the working tree; mutmut runs tests in forks of
-one process that has loaded everything, and removes no statement, lock or `finally`. Either would need most of this.
+cosmic-ray and mutmut would need most of this: the one breaks the working tree, the other removes no statement or lock.
 """
 
 from __future__ import annotations

@@ -63,10 +63,6 @@ def only(plan: Plan, site: Site) -> str:
     return reason
 
 
-def test_the_embedded_profile_can_work_without_a_gpu_and_without_a_variable() -> None:
-    assert list(faults(Plan(EMBEDDED), Site({}, gpus=0))) == []
-
-
 @pytest.mark.parametrize("url", [None, "sqlite:////data/parlance.db"])
 def test_sqlite_with_two_ingress_replicas(url: str | None) -> None:
     environ = {name: value for name, value in SHARED.items() if name != "PARLANCE_DATABASE_URL"}
@@ -74,8 +70,12 @@ def test_sqlite_with_two_ingress_replicas(url: str | None) -> None:
     assert only(Plan(EMBEDDED, 2), Site(environ)) == (
         "2 ingress replicas cannot share SQLite; set PARLANCE_DATABASE_URL to a PostgreSQL database"
     )
-    assert list(faults(Plan(EMBEDDED, 1), Site(environ))) == []
-    assert list(faults(Plan(EMBEDDED, 2), Site(SHARED))) == []
+    for can_work, site in (
+        (Plan(EMBEDDED, 1), Site(environ)),
+        (Plan(EMBEDDED, 2), Site(SHARED)),
+        (Plan(EMBEDDED), Site({}, gpus=0)),
+    ):
+        assert list(faults(can_work, site)) == []
 
 
 @pytest.mark.parametrize("told", ["environment", "config file"])
@@ -137,10 +137,9 @@ def test_a_model_that_takes_a_gpu_needs_one() -> None:
 
 
 def test_what_misses_gpus_is_told_in_one_sentence() -> None:
-    reasons = [reason for reason in faults(Plan(configs.load("production")), Site(SHARED, gpus=0)) if "GPU" in reason]
-    assert len(reasons) == 1
-    assert "speech.toml [qwen3-tts]" in reasons[0]
-    assert "speech.toml [supertonic-3]" not in reasons[0]  # has its own processors
+    (reason,) = (why for why in faults(Plan(configs.load("production")), Site(SHARED, gpus=0)) if "GPU" in why)
+    assert "speech.toml [qwen3-tts]" in reason
+    assert "speech.toml [supertonic-3]" not in reason  # has its own processors
 
 
 def test_gpus_of_a_placement_group_and_of_engines_that_never_sleep_count_together() -> None:
@@ -233,9 +232,6 @@ def test_every_reason_is_told_at_once() -> None:
     plan = Plan(changed(adapter="models.chat:Nobody", weights="mine"), 2)
     assert len(list(faults(plan, Site({})))) == 6
     assert len(CHECKS) == 10
-    told = "\n".join(faults(Plan(EMBEDDED, 2, public_url="https://api.example.org"), Site({}, nodes=2, is_here=False)))
-    for name in ("DATABASE_URL", "REDIS_URL", "BLOBS_URL", "SECRET", "PROXIES"):
-        assert f"PARLANCE_{name}" in told
 
 
 def test_the_graph_is_not_built_where_it_cannot_work() -> None:
@@ -267,7 +263,7 @@ def test_the_graph_is_refused_as_a_whole_by_a_sentence_that_names_stanza_and_key
         graph.wire(changed(deployment={"num_replicas": 2}), IngressArgs())
 
 
-def test_a_plan_reads_what_a_config_file_says() -> None:
+def test_a_plan_reads_what_a_config_file_says_and_leaves_out_what_it_does_not_want() -> None:
     plan = plan_of({"profile": "twins", "ingress": {"replicas": 3}, "only_pinned_weights": True})
     assert (plan.catalog.profile, plan.ingress_replicas, plan.only_pinned) == ("twins", 3, True)
     plan = plan_of({"scaling": {"budget": {"GPU": 1}}})
@@ -324,9 +320,8 @@ def test_a_profile_that_cannot_work_shows_what_it_takes_and_why(
 
 
 def test_a_cluster_is_judged_by_what_is_said_of_it(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit, match="set PARLANCE_SECRET"):
         main(["embedded", "--nodes", "2"])
-    assert "set PARLANCE_SECRET" in str(caught.value)
     with pytest.raises(SystemExit) as caught:
         main(["production", "--nodes", "2", "--gpus", "0.1"])
     assert "GPU, but there are 0.1" in str(caught.value)

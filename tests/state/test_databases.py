@@ -3,6 +3,8 @@
 import asyncio
 import shutil
 import threading
+import time
+from argparse import Namespace
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,12 +16,15 @@ from sqlalchemy import Connection, event, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from contract.errors import ApiError
+from state.billing import audit
+from state.billing.ledger import Ledger
+from state.cli.run import _answer
 from state.database.base import Database, RowRefused
 from state.database.driver import driver, journal_mode
 from state.database.open import connect, open_database
 from state.database.sqlite import SqliteDatabase
 from state.database.tables import metadata
-from tests.state.books import WAIT_S, fault_of, opened
+from tests.state.books import WAIT_S, fault_of, make_caller, opened, reserve
 from tests.state.servers import Postgres
 from tests.waiting import settled, until
 
@@ -347,3 +352,38 @@ async def test_a_waiter_that_is_cancelled_does_not_stop_its_transaction(counter:
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     assert await counter.run(count, row=1) == 2, "it waits for its turn, which comes after the other's end"
+
+
+def sleep(connection: Connection) -> None:
+    """Takes longer than clients wait."""
+    if connection.dialect.name == "sqlite":
+        time.sleep(2)
+    else:
+        connection.exec_driver_sql("SELECT pg_sleep(2)")
+
+
+async def test_what_reads_takes_its_time_and_keeps_no_server_from_writing(
+    database: Database, database_url: str, tmp_path: Path
+) -> None:
+    caller, begun, loop = await make_caller(database, 1_000), asyncio.Event(), asyncio.get_running_loop()
+    server, reader = connect(database_url, 1.0), connect(database_url, 1.0)
+
+    def reading(connection: Connection, *_: object) -> str:
+        assert audit.faults(connection) == []
+        loop.call_soon_threadsafe(begun.set)
+        sleep(connection)
+        return "read"
+
+    answer = asyncio.create_task(_answer(reader, Namespace(reading=reading), "check", tmp_path))
+    await begun.wait()
+    await reserve(Ledger(server), caller, 9)
+    assert await answer == "read"
+    for each in (server, reader):
+        await each.close()
+
+
+async def test_an_act_takes_its_time(database: Database, database_url: str, tmp_path: Path) -> None:
+    own = connect(database_url, 1.0)
+    options = Namespace(act=lambda connection, *_: sleep(connection) or "set")
+    assert await _answer(own, options, "budget set", tmp_path) == "set"
+    await own.close()
