@@ -195,7 +195,7 @@ def test_rays_memory_monitor_kills_a_fork() -> None:
 @pytest.mark.parametrize("title", ["ray::ServeController", "ray::ProxyActor", "ray::HAProxyManager", "bin/haproxy"])
 def test_what_serves_the_graph_dies_alone_and_comes_back(server: Server, title: str) -> None:
     def titled() -> set[psutil.Process]:
-        return {one for one in server.family() if title in " ".join(one.as_dict(["cmdline"])["cmdline"] or ())}
+        return {process for process, command in server.family().items() if title in command}
 
     killed, seen = titled(), list[int]()
     for process in killed:
