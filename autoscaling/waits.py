@@ -136,7 +136,7 @@ class Forecast:
     """Forecasts of one ingress process for one engine.
 
     Args:
-        calls: the queue of calls; a call with a watcher has its WaitWatch as name.
+        calls: the queue of calls; a call that is watched has its WaitWatch.
         slots: number of slots, now or once it has started.
         load_left_s: quantiles of what is left of its start; None where it runs.
 

@@ -114,7 +114,7 @@ class Embeddings:
 
 
 class EmbeddingsEngine(Protocol):
-    """An embedding model: an adapter in `models`, or its replica. A gate is given its methods."""
+    """An embedding model: an adapter in `models`, or its replica. The gate calls its methods by name."""
 
     async def embed(self, job: EmbeddingsJob) -> Embeddings:
         """Returns one vector per text, in order. Raises INVALID_REQUEST for ids that the tokenizer lacks."""

@@ -86,7 +86,7 @@ class Ranking:
 
 
 class RerankEngine(Protocol):
-    """A reranker: an adapter in `models`, or its replica. A gate is given its methods."""
+    """A reranker: an adapter in `models`, or its replica. The gate calls its methods by name."""
 
     async def rerank(self, job: RerankJob) -> Ranking:
         """Returns one score per document, in order; higher is more relevant."""

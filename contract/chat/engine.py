@@ -133,7 +133,7 @@ class ChatBatch(NamedTuple):
 
 
 class ChatEngine(Protocol):
-    """An LLM: an adapter in `models.chat`, or its replica. A gate is given its methods."""
+    """An LLM: an adapter in `models.chat`, or its replica. The gate calls its methods by name."""
 
     async def complete(self, job: ChatJob) -> ChatReply:
         """Returns the whole answer. Raises INVALID_REQUEST for faults that only the engine can find."""

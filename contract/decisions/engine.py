@@ -95,7 +95,7 @@ class Measurement(Frozen):
 
 
 class DecisionEngine(Protocol):
-    """A decision scorer: an adapter in `models.decisions`, or its replica. A gate is given its methods."""
+    """A decision scorer: an adapter in `models.decisions`, or its replica. The gate calls its methods by name."""
 
     async def decide(self, job: DecisionJob) -> Readings:
         """Returns a reading for each question, in order. Raises RUNTIME_UNAVAILABLE before the runtime is measured."""

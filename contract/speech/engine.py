@@ -66,7 +66,7 @@ class AudioBlock:
 
 
 class SpeechEngine(Protocol):
-    """A text-to-speech engine: an adapter in `models.speech`, or its replica. A gate is given its methods."""
+    """A text-to-speech engine: an adapter in `models.speech`, or its replica. The gate calls its methods by name."""
 
     def speak(self, job: SpeechJob) -> AsyncGenerator[AudioBlock, None]:
         """Yields the file in blocks; leaving the iteration frees the engine."""

@@ -125,7 +125,7 @@ class TranscriptUpdate:
 
 
 class TranscriptionEngine(Protocol):
-    """A transcriber: an adapter in `models.transcription`, or its replica. A gate is given its methods."""
+    """A transcriber: an adapter in `models.transcription`, or its replica. The gate calls its methods by name."""
 
     def transcribe(self, job: TranscriptionJob) -> AsyncGenerator[TranscriptUpdate, None]:
         """Yields the transcript as it grows; leaving the iteration frees the engine.
@@ -135,7 +135,7 @@ class TranscriptionEngine(Protocol):
 
 
 def continuation(before: str, after: str) -> str:
-    """Returns `after` as it follows `before`: behind a space, unless a script that meets the other there has none.
+    """Returns `after` as it follows `before`: with a space, unless a letter beside the join is of SPACELESS.
 
     "Good" and "day" are "Good day"; "你好。" and "再见" are "你好。再见".
     """

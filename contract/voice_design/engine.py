@@ -80,7 +80,7 @@ class DesignResult(VoiceMeasurement):
 
 
 class VoiceDesignEngine(Protocol):
-    """A designer of voices: an adapter in `models.voice_design`, or its replica. A gate is given its methods."""
+    """A designer of voices: an adapter in `models.voice_design`, or its replica. The gate calls its methods by name."""
 
     async def design(self, job: DesignJob) -> DesignResult:
         """Returns the voice. Raises UPSTREAM_ERROR if no attempt produced one."""

@@ -71,12 +71,12 @@ class Drafts:
         row = partial(changes.order, draft=draft, ends_at=now_s + DRAFT_KEPT_S, hold_micro_eur=hold)
         order = partial(self._database.run, partial(row, lease_s=DRAFT_S + HELD_LONGER_S), row=caller.org_id)
         try:
-            await self._surely(draft, order)
+            await self._order_with_retry(draft, order)
         except OverLimit as refused:
             raise over_limit(refused, caller, QUOTA_EXCEEDED) from None
         return draft
 
-    async def _surely(self, draft: Draft, order: Callable[[], Awaitable[None]]) -> None:
+    async def _order_with_retry(self, draft: Draft, order: Callable[[], Awaitable[None]]) -> None:
         """Orders once more where the answer may have been lost: the first time may have been recorded all the same.
 
         What a refused order may have left is discarded once the database answers.
@@ -88,10 +88,10 @@ class Drafts:
                 if error.fault is not STATE_UNAVAILABLE:
                     raise
                 if is_last or self._now_s() > draft.created_at + 1:  # a client waits no longer
-                    in_background(supervise("discard a draft that was refused", partial(self._take_back, draft)))
+                    in_background(supervise("discard a draft that was refused", partial(self._drop_lost, draft)))
                     raise
 
-    async def _take_back(self, draft: Draft) -> None:
+    async def _drop_lost(self, draft: Draft) -> None:
         if await self.read(draft.id):
             await self.discard(draft.org_id, draft.id)
 

@@ -85,7 +85,7 @@ async def test_each_turn_is_billed_by_whole_seconds_on_one_line_and_silence_is_f
 
 @pytest.mark.parametrize("pieces", ["one two three four five six", "今日は。 良い 天気。 とても 暑い です。"])
 async def test_words_come_while_somebody_speaks(api: Api, pieces: str) -> None:
-    """Where no spaces part them, a draft that is revised could not be continued, so all come in the end."""
+    """A draft without spaces could not be continued once it is revised, so its words come in the end."""
 
     async def counting(seconds: float) -> str:
         return "\n".join(pieces.split()[: max(1, int(seconds))])

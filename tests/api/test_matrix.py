@@ -65,8 +65,8 @@ def test_every_operation_with_a_scope_has_a_body_here() -> None:
 async def test_without_a_valid_key_it_is_401(world: World) -> None:
     for operation, (who, code) in product(OPERATIONS, KEYLESS.items()):
         answer = await world.ask(operation, who, operation.body)
-        error, told = answer.error, (str(operation), who)
-        assert (answer.status, error["type"], error["code"]) == (401, "authentication_error", code), told
+        error, asked_by = answer.error, (str(operation), who)
+        assert (answer.status, error["type"], error["code"]) == (401, "authentication_error", code), asked_by
         assert answer.headers["www-authenticate"] == "Bearer"
         assert "x-ratelimit-limit" not in answer.headers
 

@@ -99,7 +99,7 @@ class Server:
         return commands
 
     def replica_processes(self, deployment: str) -> list[psutil.Process]:
-        """Processes of the replicas of an engine, whoever started them."""
+        """Processes of the replicas of an engine, started by Serve or the fork server."""
         title = f"ray::ServeReplica:parlance:{deployment}"
         return [process for process, command in self.family().items() if command.startswith(title)]
 
