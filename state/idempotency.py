@@ -12,12 +12,11 @@ database cannot try out what a short body may have been.
 from __future__ import annotations
 
 import json
-import logging
 import math
 import re
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -25,7 +24,7 @@ from weakref import WeakSet
 
 from sqlalchemy import Row
 
-from concurrency.background import in_background, supervise
+from concurrency.background import attempted, in_background
 from contract.access import Caller
 from contract.errors import (
     IDEMPOTENCY_FINISHED,
@@ -34,15 +33,13 @@ from contract.errors import (
     INVALID_REQUEST,
     STATE_UNAVAILABLE,
     ApiError,
-    without_text,
 )
 from contract.limits import SPARE_BYTES
 from state import replies
 from state.database.base import Database
 from state.keys import Keyring
 from state.replies import Claim
-
-log = logging.getLogger(f"parlance.{__name__}")
+from state.retries import retried
 
 PURPOSE = "idempotency"
 """Purpose of the derived secret that digests are keyed with."""
@@ -74,12 +71,14 @@ class Idempotency:
 
     Attributes:
         free_bytes: free space of the disk of the database, of which SPARE_BYTES are left to others.
+        spawn: starts work that outlives its request; of a `State`, its `Ledger.spawn`.
     """
 
     def __init__(self, database: Database, keyring: Keyring) -> None:
         self._database = database
         self._keyring = keyring
         self.free_bytes: Callable[[], float] = lambda: math.inf
+        self.spawn: Callable[[Coroutine[Any, Any, None]], object] = in_background
         self._running: WeakSet[Attempt] = WeakSet()
         self._lost: deque[Claim] = deque(maxlen=RENEWED_AT_ONCE)
 
@@ -162,14 +161,10 @@ class Attempt:
         keep = partial(replies.keep, holder=self.claim, status=status, headers=json.dumps(dict(headers)))
         if body and (len(body) > MAX_BODY_BYTES or store.free_bytes() < SPARE_BYTES + len(body)):
             body = None
-        try:
-            await store._keep(self, partial(keep, body=body))
-        except Exception as error:
-            log.error("could not store an answer for its %s yet: %s", HEADER, without_text(error))
+        name = f"store an answer for its {HEADER}"
+        if not await attempted(name, partial(store._keep, self, partial(keep, body=body))):
             # Its lease is renewed meanwhile: the work is done and billed, and must not be done again.
-            in_background(
-                supervise("store that a request is done", partial(store._keep, self, partial(keep, body=None)))
-            )
+            store.spawn(retried(name, partial(store._keep, self, partial(keep, body=None))))
 
     async def abandon(self) -> None:
         """Frees the key: nothing was done, and the client may retry."""

@@ -21,9 +21,11 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from concurrency.background import attempted
 from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, Fault, without_text
 from contract.ids import random_id
+from state import retries
 from state.billing import postings, upkeep
 from state.billing.purse import Purse, Purses
 from state.billing.reservation import Funds, Reservation, Step
@@ -37,8 +39,6 @@ log = logging.getLogger(f"parlance.{__name__}")
 
 BILLS_AT_ONCE = 100
 """In one transaction."""
-RETRY_S = 0.5
-MAX_RETRY_S = 5.0
 CLOSE_S = 5.0
 """For pending bills to be recorded when the process ends."""
 LEAVE_S = 5.0
@@ -251,11 +251,11 @@ class Ledger:
             outcome.set_result(charged)
 
     async def _settle_later(self, bill: Bill) -> None:
-        wait_s = RETRY_S
+        wait_s = retries.RETRY_S
         while bill.entry.id in self._unposted:
             await asyncio.sleep(wait_s)
             await self._settle(bill)
-            wait_s = min(2 * wait_s, MAX_RETRY_S)
+            wait_s = min(2 * wait_s, retries.MAX_RETRY_S)
 
     async def _drain_queue(self, org_id: int) -> None:
         """Posts the bills of an organisation; those that come while a transaction runs share the next one."""
@@ -327,21 +327,14 @@ class Ledger:
     async def _void(self, hold: Reservation) -> int:
         if hold.may_have_row:
             await self._marks.written(hold.entry)
-            await self._release(hold, RETRY_S)
+            name, release = f"release the reservation of request {hold.entry.request_id}", partial(self._release, hold)
+            if not await attempted(name, release):
+                self.spawn(retries.retried(name, release))
         return 0
 
-    async def _release(self, hold: Reservation, wait_s: float) -> None:
-        entry = hold.entry
-        try:
-            await self._database.run(partial(postings.void, entry=entry), row=entry.org_id)
-            self._open.pop(entry.id, None)
-        except Exception as error:
-            log.error("could not release the reservation of request %s yet: %s", entry.request_id, without_text(error))
-            self.spawn(self._release_later(hold, wait_s))
-
-    async def _release_later(self, hold: Reservation, wait_s: float) -> None:
-        await asyncio.sleep(wait_s)
-        await self._release(hold, min(2 * wait_s, MAX_RETRY_S))
+    async def _release(self, hold: Reservation) -> None:
+        await self._database.run(partial(postings.void, entry=hold.entry), row=hold.entry.org_id)
+        self._open.pop(hold.entry.id, None)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs `work` to its end even if the request that started it is cancelled."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from sqlalchemy import Update, delete, select, update
 
-from concurrency.background import in_background, supervise
+from concurrency.background import in_background
 from contract.access import Caller
 from contract.errors import QUOTA_EXCEEDED, STATE_UNAVAILABLE, ApiError, without_text
 from contract.limits import DRAFT_KEPT_S, DRAFT_S, KEPT_DRAFTS
@@ -20,6 +21,7 @@ from state.database.base import Database
 from state.database.tables import drafts
 from state.drafts import changes
 from state.drafts.draft import ID_PATTERN, Adoption, DesignedVoice, Draft, DraftClaim, draft_of, new_id
+from state.retries import retried
 from state.voices import OwnVoice
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -51,11 +53,13 @@ class Drafts:
 
     Attributes:
         to_the_limit: `Ledger.to_the_limit` of this process, which may hold money in advance.
+        spawn: starts work that outlives its request; of a `State`, its `Ledger.spawn`.
     """
 
     def __init__(self, database: Database, blobs: Blobs, clock: Callable[[], float]) -> None:
         self._database, self._blobs, self._clock = database, blobs, clock
         self.to_the_limit: Callable[[int, Callable[[], Awaitable[None]]], Awaitable[None]] = lambda _, post: post()
+        self.spawn: Callable[[Coroutine[Any, Any, None]], object] = in_background
 
     async def order(
         self, caller: Caller, spec: VoiceSpec, *, model: str, line: str, estimate_micro_eur: int, request_id: str
@@ -88,7 +92,7 @@ class Drafts:
                 if error.fault is not STATE_UNAVAILABLE:
                     raise
                 if is_last or self._now_s() > draft.created_at + 1:  # a client waits no longer
-                    in_background(supervise("discard a draft that was refused", partial(self._drop_lost, draft)))
+                    self.spawn(retried("discard a draft that was refused", partial(self._drop_lost, draft)))
                     raise
 
     async def _drop_lost(self, draft: Draft) -> None:

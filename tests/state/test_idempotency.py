@@ -26,9 +26,10 @@ from state.facts import revise
 from state.idempotency import MAX_BODY_BYTES, PURPOSE, Attempt, Idempotency, StoredReply
 from state.keys import Secrets, mint
 from state.replies import KEEP_S, LEASE_S
+from state.retries import MAX_RETRY_S, RETRY_S
 from tests.state.books import fault_of, histories, make_caller, money, of_key, reserve, rows
 from tests.state.crashing import make
-from tests.state.doubles import VirtualTime, WatchedDatabase
+from tests.state.doubles import InlineDatabase, VirtualTime, WatchedDatabase
 from tests.state.drafts import COST, PLAN
 from tests.waiting import until
 
@@ -254,6 +255,20 @@ async def test_an_answer_that_could_not_be_kept_at_once_is_never_worked_for_agai
         return fault == "IDEMPOTENCY_FINISHED"
 
     await until(is_finished)
+
+
+@pytest.mark.virtual
+@pytest.mark.parametrize(("outage_s", "later_s"), [(0.1, RETRY_S), (40.0, MAX_RETRY_S)])
+async def test_an_answer_is_stored_soon_after_an_outage(outage_s: float, later_s: float) -> None:
+    database = InlineDatabase()
+    store = Idempotency(database, KEYRING)
+    attempt = await started(store)
+    database.is_down = True
+    await attempt.finish(200, {}, b"done")
+    await asyncio.sleep(outage_s)
+    database.is_down = False
+    await asyncio.sleep(later_s)
+    assert await fault_of(begin(store)) == "IDEMPOTENCY_FINISHED"
 
 
 async def test_a_stored_digest_cannot_be_tried_out_without_the_secret(store: Idempotency, database: Database) -> None:
