@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from state.accounts.authentication import PEPPER, Accounts
 from state.accounts.client_secrets import SECRETS_PURPOSE, ClientSecrets
 from state.accounts.demo import create_demo
 from state.billing.daily import DailyUsage
-from state.billing.ledger import Ledger
+from state.billing.ledger import CLOSE_S, Ledger
 from state.billing.reservation import MARK_S
 from state.blobs.base import Blobs
 from state.blobs.folder import free_bytes
@@ -123,6 +124,7 @@ class State:
         self.tickets = Tickets(database, blobs)
         self.drafts = Drafts(database, blobs, clock)
         self.drafts.to_the_limit = self.ledger.to_the_limit
+        self.drafts.spawn = self.idempotency.spawn = self.ledger.spawn
         self.verdicts = Verdicts(rates.connection)
         self.console = SharedConsole(rates.connection) if rates.connection else None
         renewals = (partial(clock.adjust, database), self.ledger.renew, self.idempotency.renew, self.rates.renew)
@@ -147,6 +149,7 @@ class State:
         for loop in self._loops:
             loop.cancel()
         await self.ledger.close()
+        await asyncio.wait(self._loops, timeout=CLOSE_S)
         await self.rates.close()
         await self.database.close()
 

@@ -187,6 +187,8 @@ class Ledger:
             else:
                 task.cancel()
                 log.critical("a bill was not recorded and is lost with this process: %s", bill)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=LEAVE_S)
 
     async def _owe(self, bill: Bill) -> bool:
         try:

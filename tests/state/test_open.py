@@ -10,18 +10,20 @@ import pytest
 from sqlalchemy import Connection, insert, select
 
 from contract.access import Scope
-from contract.errors import ApiError
+from contract.errors import STATE_UNAVAILABLE, ApiError
 from state import keys, open_state
 from state import open as opening
 from state.accounts import api_keys, demo, organisations
 from state.accounts.authentication import PEPPER
-from state.billing.ledger import Ledger
+from state.billing import ledger
+from state.billing.ledger import CLOSE_S, Ledger
 from state.database.base import NOW_S, Database, RowRefused
 from state.database.tables import api_keys as keys_table
 from state.database.tables import reservations
-from state.idempotency import Idempotency
+from state.idempotency import Attempt, Idempotency
 from state.keys import SECRET_VARIABLE, open_secrets, rotate
 from tests.state.books import fault_of, make_caller, money, pass_time, reserve, until_money
+from tests.state.doubles import WatchedDatabase
 from tests.state.drafts import COST, HOLD, PLAN, Workshop
 from tests.waiting import until
 
@@ -121,6 +123,35 @@ async def test_everything_survives_closing(tmp_path: Path) -> None:
     consumed = await second.tickets.consume(caller.org_id, ticket.id)
     assert await second.blobs.find(consumed.blob) == b"sound"
     await second.close()
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+async def test_after_it_was_closed_no_task_of_a_state_runs_and_what_could_be_stored_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_back: bool
+) -> None:
+    monkeypatch.setattr(ledger, "CLOSE_S", CLOSE_S if is_back else 0.1)
+    others = asyncio.all_tasks()
+    state = await open_state(tmp_path)
+    away = WatchedDatabase(state.database)
+    state.idempotency._database = away
+    if not is_back:  # else a bill would wait for the same pause
+        state.ledger._database = away
+    caller = await make_caller(state.database, 100)
+    attempt = await state.idempotency.begin(caller, "POST /x", "k", "sha")
+    assert isinstance(attempt, Attempt)
+    hold = await reserve(state.ledger, caller, 9)
+    away.fault = lambda _: STATE_UNAVAILABLE()
+    await attempt.finish(200, {}, b"done")
+    await hold.settle(9, 1, "tokens")
+    if is_back:
+        away.fault = lambda _: None
+    await state.close()
+    assert asyncio.all_tasks() == others
+
+    again = await open_state(tmp_path)
+    fault = "IDEMPOTENCY_FINISHED" if is_back else "IDEMPOTENCY_IN_PROGRESS"
+    assert await fault_of(again.idempotency.begin(caller, "POST /x", "k", "sha")) == fault
+    await again.close()
 
 
 async def test_the_sweeper_survives_a_fault_of_the_program_and_logs_its_type_without_its_text(
