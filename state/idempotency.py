@@ -94,7 +94,7 @@ class Idempotency:
         digest, kid = self._keyring.sign(message).hex(), self._keyring.kid
         claim = Claim(caller.org_id, caller.key_id, route, key, uuid.uuid4().hex, digest, kid)
         try:
-            earlier = await self._database.run(partial(replies.claim, holder=claim))
+            earlier = await self._database.run(partial(replies.claim, holder=claim), row=claim.key_id)
         except ApiError as error:
             if error.fault is STATE_UNAVAILABLE:
                 # The answer may have been lost after the commit, and nobody will do the work of that claim.
@@ -123,7 +123,7 @@ class Idempotency:
                 break
 
     async def _keep(self, attempt: Attempt, keep: partial[None]) -> None:
-        await self._database.run(keep)
+        await self._database.run(keep, row=attempt.claim.key_id)
         self._running.discard(attempt)
 
     def _replay(self, row: Row[Any], key: str, message: bytes) -> StoredReply:
@@ -169,4 +169,4 @@ class Attempt:
     async def abandon(self) -> None:
         """Frees the key: nothing was done, and the client may retry."""
         self._store._running.discard(self)
-        await self._store._database.run(partial(replies.drop, holder=self.claim))
+        await self._store._database.run(partial(replies.drop, holder=self.claim), row=self.claim.key_id)

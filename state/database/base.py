@@ -82,7 +82,7 @@ class Database(Protocol):
         transaction: Callable[[Connection], T],
         *,
         durable: bool = True,
-        row: int | None = None,
+        row: int | str | None = None,
         patient: bool = False,
     ) -> T:
         """Runs `transaction` and returns its result after the commit.

@@ -98,7 +98,7 @@ class SqliteDatabase:
         transaction: Callable[[Connection], T],
         *,
         durable: bool = True,
-        row: int | None = None,
+        row: int | str | None = None,
         patient: bool = False,
     ) -> T:
         """See `Database.run`. All transactions take turns in one thread, so `row` and `patient` have no effect."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from sqlalchemy import Connection, insert, select, update
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from contract.access import Caller, Scope
 from contract.errors import ApiError
@@ -20,6 +21,7 @@ from state.billing.ledger import Ledger
 from state.blobs.base import Blobs
 from state.database.base import Clock, Database
 from state.database.open import connect, migrate
+from state.database.postgres import POOL_SIZE
 from state.database.tables import organisations, replies, reply_quotas
 from state.drafts import Drafts
 from state.facts import revise
@@ -31,6 +33,7 @@ from tests.state.books import fault_of, histories, make_caller, money, of_key, r
 from tests.state.crashing import make
 from tests.state.doubles import InlineDatabase, VirtualTime, WatchedDatabase
 from tests.state.drafts import COST, PLAN
+from tests.state.servers import Postgres
 from tests.waiting import until
 
 KEYRING = Secrets((b"s" * 32,)).derive(PURPOSE)
@@ -227,6 +230,23 @@ async def test_fifty_at_once_run_once(store: Idempotency) -> None:
     results = await asyncio.gather(*(begin(store) for _ in range(50)), return_exceptions=True)
     assert sum(isinstance(result, Attempt) for result in results) == 1
     assert {r.fault.name for r in results if isinstance(r, ApiError)} == {"IDEMPOTENCY_IN_PROGRESS"}
+
+
+async def test_claims_of_one_key_that_wait_for_its_count_hold_up_nobody_else(postgres: Postgres) -> None:
+    await migrate(url := postgres.fresh())
+    database = connect(url)
+    store = Idempotency(database, KEYRING)
+    busy, other = [await stored_key(database, org) for org in ("busy", "other")]
+    await started(store, "first", **busy)
+    elsewhere = create_async_engine(url.replace("postgresql", "postgresql+asyncpg"))
+    async with elsewhere.begin() as connection:
+        await connection.execute(select(reply_quotas).with_for_update())
+        waiting = [asyncio.create_task(begin(store, f"k{number}", **busy)) for number in range(POOL_SIZE + 1)]
+        await asyncio.create_task(started(store, **other))  # begins after them
+        assert not any(task.done() for task in waiting)
+    await asyncio.gather(*waiting)
+    await elsewhere.dispose()
+    await database.close()
 
 
 async def test_an_answer_that_is_not_kept_is_still_not_done_twice(store: Idempotency) -> None:
