@@ -125,7 +125,8 @@ def test_a_long_pause_between_sentences_or_a_seventh_sentence_begins_a_paragraph
     text, segments = spoken(("Wir gehen heute noch", 0), ("nach Hause.", 9.0))
     assert structured(text, segments) == text
     for sentences, breaks in ((5, 0), (6, 0), (7, 1)):
-        assert structured(" ".join(["Wir gehen nach Hause."] * sentences), []).count("\n\n") == breaks, sentences
+        for sentence in ("Wir gehen nach Hause.", "Ja."):
+            assert structured(" ".join([sentence] * sentences), []).count("\n\n") == breaks, (sentence, sentences)
 
 
 def test_a_long_speech_is_structured_in_linear_time() -> None:

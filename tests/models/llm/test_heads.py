@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import platform
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from models import cpu
 from models.llm.engine import prepare_environment
 
 torch = pytest.importorskip("torch")
@@ -47,6 +49,11 @@ def test_logits_are_exact_where_bfloat16_would_round_them(
             assert logits.dtype == torch.float32
             assert (logits - exact).abs().max() < 1e-4, rows
         assert ((hidden @ weight.T) - exact).abs().max() > 1e-2, rows
+
+
+def test_where_laid_out_weights_were_not_measured_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert not cpu.has_layouts(torch.float32)
 
 
 def test_other_weights_are_laid_out_anew(heads: Any) -> None:

@@ -294,6 +294,9 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path, monkeypatch: py
     with pytest.raises(WeightsError, match="not a plain state of a network; none of it was executed"):
         cosyvoice_weights.convert(source, tmp_path / "converted")
     assert not (tmp_path / "trapped").exists()
+    torch.save({"weight": torch.ones(1), "step": 7}, source / "flow.pt")
+    with pytest.raises(WeightsError, match="contains more than tensors"):
+        cosyvoice_weights.convert(source, tmp_path / "converted again")
 
 
 def test_a_recipe_that_would_run_code_is_refused_and_a_missing_file_is_named(tmp_path: Path) -> None:
