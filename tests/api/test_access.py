@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import secrets
 import traceback
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -52,14 +52,13 @@ async def test_body_model_plan_repetition_and_budget_are_looked_at_in_this_order
     for number, (path, *faults) in enumerate(FIRST):
         org = f"org-{number}"
         await api.organisation(org, "free" if "plan" in faults else "pro")
+        if "budget" in faults:
+            await api.limit(0, org)
         key = await api.key(*Scope, org=org)
         body = json.dumps(BODIES[path] | ({"model": "unknown"} if "model" in faults else {})).encode()
         body = b"{" if "JSON" in faults else body
         if "repeated" in faults:
-            digest = hashlib.sha256(body).hexdigest()
-            await api.state.idempotency.begin(await api.caller(key), f"POST {path}", "k", digest)
-        if "budget" in faults:
-            await api.limit(0, org)
+            await api.state.idempotency.begin(await api.caller(key), f"POST {path}", "k", sha256(body).hexdigest())
         reply = await api.send("POST", f"/v1{path}", key, content=body, headers={"Idempotency-Key": "k"})
         found[path, *faults] = (reply.status_code, reply.json()["error"]["code"])
     assert found == FIRST

@@ -96,6 +96,7 @@ def test_minutes_for_which_replaced_replicas_finish_their_requests() -> None:
         drain_s = 60 * int(minutes)
         assert deployment_options(chat_model("m"))["graceful_shutdown_timeout_s"] == drain_s
         assert IngressArgs().deployment_options()["graceful_shutdown_timeout_s"] == drain_s + DEREGISTER_S
+        assert f"\nRAY_SERVE_HAPROXY_HARD_STOP_AFTER_S={drain_s}\n" in (ROOT / "configs/ray.env").read_text("utf-8")
 
 
 def test_connections_and_requests_of_an_ingress_replica() -> None:
