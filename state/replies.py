@@ -46,11 +46,12 @@ _old = select(*_key).where(replies.c.created_at <= NOW_S - KEEP_S).limit(AT_ONCE
 _FORGET = delete(replies).where(tuple_(*_key).in_(_old)).returning(replies.c.key_id, _size.label("size"))
 _COUNT = select(func.count(), func.coalesce(func.sum(_size), 0)).where(replies.c.key_id == bindparam("of_key_id"))
 _quota = reply_quotas.c
-_sums = [cast(func.sum(_quota[name]), BigInteger).label(name) for name in ("replies", "body_bytes")]
+_sums = [cast(func.coalesce(func.sum(_quota[name]), 0), BigInteger) for name in ("replies", "body_bytes")]
 _of_organisation = (_quota.key_id == bindparam("of_key_id")) | _quota.key_id.in_(
     select(api_keys.c.public_id).where(api_keys.c.org_id == bindparam("of_org_id"))
 )
-_QUOTAS: Any = select(*_sums, func.min(_quota.counted_at).label("counted_at")).where(_of_organisation)
+_QUOTAS: Any = select(*_sums).where(_of_organisation)
+_OTHERS = _QUOTAS.where(_quota.key_id != bindparam("of_key_id"))
 _KEYS = select(_quota.key_id).where(_of_organisation).order_by(_quota.key_id)
 
 
@@ -82,7 +83,7 @@ def claim(connection: Connection, holder: Claim) -> Row[Any] | None:
     fresh = {"attempt": holder.attempt, "body_sha256": holder.body_sha256, "kid": holder.kid}
     times = {"created_at": NOW_S, "lease_until": NOW_S + LEASE_S}
     if connection.execute(insert_new(connection, replies).values(**names, **fresh, **times)).rowcount:
-        if _add_and_sum(connection, holder, replies=1).replies > KEPT_REPLIES:
+        if _add_and_sum(connection, holder, replies=1)[0] > KEPT_REPLIES:
             raise RATE_LIMIT_EXCEEDED(
                 f"{KEPT_REPLIES} answers are already stored for this organisation, each for 24 hours; send the request "
                 "without `Idempotency-Key`, or later",
@@ -108,7 +109,7 @@ def claim(connection: Connection, holder: Claim) -> Row[Any] | None:
 def keep(connection: Connection, holder: Claim, status: int, headers: str, body: bytes | None) -> None:
     """Stores the answer of an attempt that still has its key; without the body where there is no room for it."""
     stored = connection.execute(_CHANGE.values(status=status, headers=headers, body=body), holder.where).rowcount
-    if stored and body and _add_and_sum(connection, holder, body_bytes=len(body)).body_bytes > KEPT_REPLY_BYTES:
+    if stored and body and _add_and_sum(connection, holder, body_bytes=len(body))[1] > KEPT_REPLY_BYTES:
         connection.execute(_CHANGE.values(body=None), holder.where)
         _add(connection, holder.key_id, 0, -len(body))
 
@@ -137,20 +138,25 @@ def forget(connection: Connection) -> int:
     return len(gone)
 
 
-def _add_and_sum(connection: Connection, holder: Claim, *, replies: int = 0, body_bytes: int = 0) -> Row[Any]:
-    """Adds to the count of an API key, and returns that of its organisation, recounted where it seems too much."""
-    _add(connection, holder.key_id, replies, body_bytes)
+def _add_and_sum(connection: Connection, holder: Claim, *, replies: int = 0, body_bytes: int = 0) -> tuple[int, int]:
+    """Adds to the count of an API key.
+
+    Returns the replies and bytes of its organisation, recounted where they seem too much.
+    """
     names = {"of_key_id": holder.key_id, "of_org_id": holder.org_id}
-    row = connection.execute(_QUOTAS, names).one()
-    is_much = row.replies > KEPT_REPLIES or row.body_bytes > KEPT_REPLY_BYTES
-    if is_much and row.counted_at < now_s(connection) - RECOUNT_S:
+    # Read first: from its count to the commit, all that use this key wait.
+    of_others = connection.execute(_OTHERS, names).one()
+    own = _add(connection, holder.key_id, replies, body_bytes)
+    count, size = own.replies + of_others[0], own.body_bytes + of_others[1]
+    if (count > KEPT_REPLIES or size > KEPT_REPLY_BYTES) and own.counted_at < now_s(connection) - RECOUNT_S:
         for key_id in connection.execute(_KEYS, names).scalars().all():
             _recount(connection, key_id)
-        row = connection.execute(_QUOTAS, names).one()
-    return row
+        count, size = connection.execute(_QUOTAS, names).one()
+    return count, size
 
 
-def _add(connection: Connection, key_id: str, rows: int, body_bytes: int) -> None:
+def _add(connection: Connection, key_id: str, rows: int, body_bytes: int) -> Row[Any]:
+    """Adds to the count of an API key, and returns it."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     # Never below zero: an older version beside this one writes rows without counting them.
     changed = {
@@ -159,7 +165,8 @@ def _add(connection: Connection, key_id: str, rows: int, body_bytes: int) -> Non
     }
     first = {"key_id": key_id, "replies": max(0, rows), "body_bytes": max(0, body_bytes)}
     statement = dialect.insert(reply_quotas).values(**first)
-    connection.execute(statement.on_conflict_do_update(index_elements=["key_id"], set_=changed))
+    upsert = statement.on_conflict_do_update(index_elements=["key_id"], set_=changed).returning(*_quota)
+    return connection.execute(upsert).one()
 
 
 def _recount(connection: Connection, key_id: str) -> None:
