@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from concurrency.background import Step, attempted
 
 RETRY_S = 0.5
 MAX_RETRY_S = 4.0
 """Pauses before an attempt, at first and at most: less than the time in which a ledger closes."""
+
+
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
+"""Function that starts work which outlives its request."""
+
+
+async def persist(name: str, step: Step, spawn: Spawn) -> None:
+    """Takes `step`, and where it fails repeats it in the background."""
+    if not await attempted(name, step):
+        spawn(retried(name, step))
 
 
 async def retried(name: str, step: Step) -> None:

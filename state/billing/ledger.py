@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from concurrency.background import attempted
 from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, Fault, without_text
 from contract.ids import random_id
@@ -329,9 +328,8 @@ class Ledger:
     async def _void(self, hold: Reservation) -> int:
         if hold.may_have_row:
             await self._marks.written(hold.entry)
-            name, release = f"release the reservation of request {hold.entry.request_id}", partial(self._release, hold)
-            if not await attempted(name, release):
-                self.spawn(retries.retried(name, release))
+            name = f"release the reservation of request {hold.entry.request_id}"
+            await retries.persist(name, partial(self._release, hold), self.spawn)
         return 0
 
     async def _release(self, hold: Reservation) -> None:

@@ -1,6 +1,7 @@
 """Changes of a draft, each one statement, or one of these transactions.
 
-    order               a row, and the money held for it
+    order               a row that waits for no work yet, and the money held for it
+    released            it waits for work
     finish              pending to ready, with the usage line
     end                 pending to failed, and the money goes back
     adopt               ready to adopted, with the voice
@@ -18,7 +19,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Update, func, insert, select, update
 
 from contract.errors import NOT_FOUND, TOO_MANY_PENDING, ApiError
-from contract.limits import DRAFT_S, KEPT_DRAFTS, PENDING_DRAFTS
+from contract.limits import DRAFT_KEPT_S, DRAFT_S, KEPT_DRAFTS, PENDING_DRAFTS
 from contract.voice_design.draft import TRANSITIONS, DraftEvent, refuse_adoption
 from state.accounts import organisations
 from state.billing import postings
@@ -55,9 +56,16 @@ def order(connection: Connection, draft: Draft, ends_at: int, hold_micro_eur: in
             f"your organisation has {KEPT_DRAFTS} drafts that are neither adopted nor deleted, which is its limit; "
             "adopt or delete some, then order again"
         )
-    connection.execute(insert(drafts).values(**columns(draft), ends_at=ends_at, sweep_at=ends_at))
+    row = columns(draft) | dict.fromkeys(("work_at", "ends_at", "sweep_at"), ends_at)
+    connection.execute(insert(drafts).values(row))
     if hold_micro_eur:
         postings.reserve(connection, draft.entry, hold_micro_eur, lease_s)
+
+
+def released(draft_id: str) -> Update:
+    """The statement that lets work on an ordered draft begin."""
+    ordered = (drafts.c.id == draft_id, drafts.c.state == "pending", drafts.c.worker.is_(None))
+    return update(drafts).where(*ordered).values(work_at=0)
 
 
 def finish(
@@ -104,7 +112,8 @@ def discard(connection: Connection, org_id: int, draft_id: str, now_s: int, ends
     change = move("discard", draft_id).values(worker=None, work_at=None, voice_slug=None)
     after = changed(connection, change.values(sweep_at=now_s, ends_at=ends_at))
     assert after is not None, "the row is locked"
-    if before.state != "pending" or (before.work_at or 0) <= now_s:
+    is_leased = now_s < (before.work_at or 0) < before.created_at + DRAFT_KEPT_S
+    if before.state != "pending" or not is_leased:
         postings.void(connection, before.entry)
     if before.voice_slug:
         delete_voice(connection, org_id, before.voice_slug)
