@@ -1,7 +1,6 @@
 """Changes of a draft, each one statement, or one of these transactions.
 
     order               a row that waits for no work yet, and the money held for it
-    released            it waits for work
     finish              pending to ready, with the usage line
     end                 pending to failed, and the money goes back
     adopt               ready to adopted, with the voice
@@ -62,12 +61,6 @@ def order(connection: Connection, draft: Draft, ends_at: int, hold_micro_eur: in
         postings.reserve(connection, draft.entry, hold_micro_eur, lease_s)
 
 
-def released(draft_id: str) -> Update:
-    """The statement that lets work on an ordered draft begin."""
-    ordered = (drafts.c.id == draft_id, drafts.c.state == "pending", drafts.c.worker.is_(None))
-    return update(drafts).where(*ordered).values(work_at=0)
-
-
 def finish(
     connection: Connection, claim: DraftClaim, voice: DesignedVoice, cost_micro_eur: int, now_s: int
 ) -> Draft | None:
@@ -85,8 +78,8 @@ def finish(
 def end(connection: Connection, change: Update, why: str, now_s: int, ends_at: int) -> None:
     """`change` ends a draft, which has failed, and what was held for it is free; nothing if it changes no row."""
     # What a worker may have stored is deleted from now on, the row later.
-    draft = changed(connection, change.values(error=why, worker=None, work_at=None, sweep_at=now_s, ends_at=ends_at))
-    if draft is not None:
+    ended = {"error": why, "worker": None, "work_at": None, "sweep_at": now_s, "ends_at": ends_at}
+    if draft := changed(connection, change.values(ended)):
         postings.void(connection, draft.entry)
 
 
@@ -136,8 +129,7 @@ def settle_discarded(connection: Connection, draft_id: str, cost_micro_eur: int,
 def discard_old(connection: Connection, draft_id: str, now_s: int) -> bool:
     """Discards a draft that was kept for long enough. False if it was adopted, or is gone."""
     old = move("discard", draft_id).where(drafts.c.sweep_at <= now_s, drafts.c.ends_at <= now_s)
-    draft = changed(connection, old.values(worker=None, work_at=None))
-    if draft is not None:
+    if draft := changed(connection, old.values(worker=None, work_at=None)):
         postings.void(connection, draft.entry)
     return draft is not None
 
@@ -172,7 +164,7 @@ def in_time(now_s: int) -> ColumnElement[bool]:
 
 
 def claimed(claim: DraftClaim) -> Update:
-    """The statement that changes a pending draft if its worker is still that of `claim`."""
+    """The statement that changes a pending draft if its worker is still that of `claim`; None if it never had one."""
     worked_on = (drafts.c.id == claim.draft.id, drafts.c.state == "pending", drafts.c.worker == claim.worker)
     return update(drafts).where(*worked_on)
 

@@ -20,7 +20,7 @@ from state.database.base import Database
 from state.database.tables import drafts
 from state.drafts import changes
 from state.drafts.draft import ID_PATTERN, Adoption, DesignedVoice, Draft, DraftClaim, draft_of, new_id
-from state.retries import Spawn, persist
+from state.tasks import Spawn, persist
 from state.voices import OwnVoice
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -78,7 +78,7 @@ class Drafts:
         except OverLimit as refused:
             raise over_limit(refused, caller, QUOTA_EXCEEDED) from None
         # From here on its client gets the id, so what is made may be billed.
-        await persist("release a draft for work", partial(self._changed, changes.released(draft.id)), self.spawn)
+        await persist("release a draft for work", partial(self.release, DraftClaim(draft, None)), self.spawn)
         return draft
 
     async def _order_with_retry(self, draft: Draft, order: Callable[[], Awaitable[None]]) -> None:
@@ -93,8 +93,7 @@ class Drafts:
                 if error.fault is not STATE_UNAVAILABLE:
                     raise
                 if is_last or self._now_s() > draft.created_at + 1:  # a client waits no longer
-                    drop = partial(self._drop_lost, draft)
-                    self.spawn(persist("discard a draft that was refused", drop, self.spawn))
+                    self.spawn(persist("discard a refused draft", partial(self._drop_lost, draft), self.spawn))
                     raise
 
     async def _drop_lost(self, draft: Draft) -> None:
