@@ -16,7 +16,7 @@ import math
 import re
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -39,7 +39,7 @@ from state import replies
 from state.database.base import Database
 from state.keys import Keyring
 from state.replies import Claim
-from state.retries import retried
+from state.tasks import Spawn, retried
 
 PURPOSE = "idempotency"
 """Purpose of the derived secret that digests are keyed with."""
@@ -78,7 +78,7 @@ class Idempotency:
         self._database = database
         self._keyring = keyring
         self.free_bytes: Callable[[], float] = lambda: math.inf
-        self.spawn: Callable[[Coroutine[Any, Any, None]], object] = in_background
+        self.spawn: Spawn = in_background
         self._running: WeakSet[Attempt] = WeakSet()
         self._lost: deque[Claim] = deque(maxlen=RENEWED_AT_ONCE)
 

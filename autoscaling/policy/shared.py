@@ -50,8 +50,8 @@ def cluster_resources() -> Mapping[str, float]:
 
 
 def engine_of(key: str) -> str:
-    """The engine of a key in all versions of its graph: `launch upgrade` numbers their applications."""
-    return re.sub(r"^([^/]+)-\d+/", r"\1/", key)
+    """The engine of a key in all versions of its graph: `launch upgrade` numbers their applications from 2 on."""
+    return re.sub(r"^([^/]+)-(?!1/)\d+/", r"\1/", key)
 
 
 class SharedPolicy:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import ray
-from ray import serve
 from ray.serve.context import _get_global_client
 from ray.serve.schema import ServeDeploySchema
 
@@ -72,12 +71,9 @@ def deployments_of(app: Mapping[str, Any]) -> list[Deployment]:
     built = build_app(build_application(app), name=app["name"])
     listed = []
     for each in built.deployments:
-        options = {"ray_actor_options": each.ray_actor_options, "placement_group_bundles": _bundles(each)}
+        bundles = each._replica_config.placement_group_bundles
+        options = {"ray_actor_options": each.ray_actor_options, "placement_group_bundles": bundles}
         scaling = each._deployment_config.autoscaling_config
         least, target = (scaling.min_replicas, 0) if scaling else (each.num_replicas, each.num_replicas)
         listed.append(overridden(Deployment(each.name, needs(options), least, target), app))
     return listed
-
-
-def _bundles(deployment: serve.Deployment) -> Any:
-    return deployment._replica_config.placement_group_bundles

@@ -77,17 +77,18 @@ def set_renewal(connection: Connection, org_id: int, user_id: int | None, time_z
 
     What was spent this month already is summed from the usage lines. Raises ValueError for an unknown time zone.
     """
-    budget = connection.execute(select(budgets).where(budget_of(org_id, user_id)).with_for_update()).one()
-    if time_zone == budget.time_zone:
+    if time_zone == connection.execute(select(budgets.c.time_zone).where(budget_of(org_id, user_id))).scalar_one():
         return
     changes: dict[str, Any] = {"time_zone": time_zone, "renews_at": None, "spent_before_micro_eur": 0}
     if time_zone is not None:
         since_s, changes["renews_at"] = month_at(now_s(connection), zone_of(time_zone))
         owner = usage_lines.c.org_id == org_id if user_id is None else usage_lines.c.user_id == user_id
         total = select(cast(func.coalesce(func.sum(usage_lines.c.cost_micro_eur), 0), BigInteger))
-        spent = connection.execute(total.where(owner, usage_lines.c.at_ms >= 1000 * since_s)).scalar_one()
-        changes["spent_before_micro_eur"] = budget.spent_micro_eur - spent
-    connection.execute(update(budgets).where(budgets.c.id == budget.id).values(changes))
+        spent = total.where(owner, usage_lines.c.at_ms >= 1000 * since_s).scalar_subquery()
+        # One statement, and no lock while it sums: bills that come meanwhile add as much to both numbers.
+        before = select(budgets.c.spent_micro_eur - spent).where(budget_of(org_id, user_id))
+        changes["spent_before_micro_eur"] = connection.execute(before).scalar_one()
+    connection.execute(update(budgets).where(budget_of(org_id, user_id)).values(changes))
 
 
 def iso_s(at_s: int, zone: tzinfo = UTC) -> str:

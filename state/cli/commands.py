@@ -97,11 +97,10 @@ def budget_set(connection: Connection, options: Namespace, _home: Path) -> str:
     org_id = organisations.find(connection, options.org).id
     known = {row.user for row in organisations.list_budgets(connection, org_id)}
     user_id = options.user and organisations.ensure_user(connection, org_id, options.user, now_s(connection))
+    if options.every is not None:  # first: it may sum for long, and what is changed is locked
+        new_zone = (options.time_zone or "UTC") if options.every == "month" else None
+        months.set_renewal(connection, org_id, user_id, new_zone)
     organisations.set_limit(connection, org_id, user_id, options.limit_micro_eur)
-    if options.every is not None:
-        months.set_renewal(
-            connection, org_id, user_id, (options.time_zone or "UTC") if options.every == "month" else None
-        )
     zone = months.time_zone(connection, org_id, user_id)
     limit = "no limit" if options.limit_micro_eur is None else f"a limit of {options.limit_micro_eur} micro-EUR"
     times = "" if zone is None else f" every month ({zone})"

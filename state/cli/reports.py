@@ -83,8 +83,7 @@ def secret_list(connection: Connection, _options: Namespace, home: Path) -> str:
 
 def check(connection: Connection, _options: Namespace, _home: Path) -> str:
     """Compares usage, budgets and reservations; raises OSError naming what does not add up."""
-    faults = audit.faults(connection)
-    if faults:
+    if faults := audit.faults(connection):
         raise OSError("\n".join(faults))
     recovered = audit.recovered(connection)
     dead = f"; {recovered} usage lines were recovered from processes that died" if recovered else ""

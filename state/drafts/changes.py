@@ -1,6 +1,6 @@
 """Changes of a draft, each one statement, or one of these transactions.
 
-    order               a row, and the money held for it
+    order               a row that waits for no work yet, and the money held for it
     finish              pending to ready, with the usage line
     end                 pending to failed, and the money goes back
     adopt               ready to adopted, with the voice
@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Update, func, insert, select, update
 
 from contract.errors import NOT_FOUND, TOO_MANY_PENDING, ApiError
-from contract.limits import DRAFT_S, KEPT_DRAFTS, PENDING_DRAFTS
+from contract.limits import DRAFT_KEPT_S, DRAFT_S, KEPT_DRAFTS, PENDING_DRAFTS
 from contract.voice_design.draft import TRANSITIONS, DraftEvent, refuse_adoption
 from state.accounts import organisations
 from state.billing import postings
@@ -55,7 +55,8 @@ def order(connection: Connection, draft: Draft, ends_at: int, hold_micro_eur: in
             f"your organisation has {KEPT_DRAFTS} drafts that are neither adopted nor deleted, which is its limit; "
             "adopt or delete some, then order again"
         )
-    connection.execute(insert(drafts).values(**columns(draft), ends_at=ends_at, sweep_at=ends_at))
+    row = columns(draft) | dict.fromkeys(("work_at", "ends_at", "sweep_at"), ends_at)
+    connection.execute(insert(drafts).values(row))
     if hold_micro_eur:
         postings.reserve(connection, draft.entry, hold_micro_eur, lease_s)
 
@@ -77,8 +78,8 @@ def finish(
 def end(connection: Connection, change: Update, why: str, now_s: int, ends_at: int) -> None:
     """`change` ends a draft, which has failed, and what was held for it is free; nothing if it changes no row."""
     # What a worker may have stored is deleted from now on, the row later.
-    draft = changed(connection, change.values(error=why, worker=None, work_at=None, sweep_at=now_s, ends_at=ends_at))
-    if draft is not None:
+    ended = {"error": why, "worker": None, "work_at": None, "sweep_at": now_s, "ends_at": ends_at}
+    if draft := changed(connection, change.values(ended)):
         postings.void(connection, draft.entry)
 
 
@@ -104,7 +105,8 @@ def discard(connection: Connection, org_id: int, draft_id: str, now_s: int, ends
     change = move("discard", draft_id).values(worker=None, work_at=None, voice_slug=None)
     after = changed(connection, change.values(sweep_at=now_s, ends_at=ends_at))
     assert after is not None, "the row is locked"
-    if before.state != "pending" or (before.work_at or 0) <= now_s:
+    is_leased = now_s < (before.work_at or 0) < before.created_at + DRAFT_KEPT_S
+    if before.state != "pending" or not is_leased:
         postings.void(connection, before.entry)
     if before.voice_slug:
         delete_voice(connection, org_id, before.voice_slug)
@@ -127,8 +129,7 @@ def settle_discarded(connection: Connection, draft_id: str, cost_micro_eur: int,
 def discard_old(connection: Connection, draft_id: str, now_s: int) -> bool:
     """Discards a draft that was kept for long enough. False if it was adopted, or is gone."""
     old = move("discard", draft_id).where(drafts.c.sweep_at <= now_s, drafts.c.ends_at <= now_s)
-    draft = changed(connection, old.values(worker=None, work_at=None))
-    if draft is not None:
+    if draft := changed(connection, old.values(worker=None, work_at=None)):
         postings.void(connection, draft.entry)
     return draft is not None
 
@@ -163,7 +164,7 @@ def in_time(now_s: int) -> ColumnElement[bool]:
 
 
 def claimed(claim: DraftClaim) -> Update:
-    """The statement that changes a pending draft if its worker is still that of `claim`."""
+    """The statement that changes a pending draft if its worker is still that of `claim`; None if it never had one."""
     worked_on = (drafts.c.id == claim.draft.id, drafts.c.state == "pending", drafts.c.worker == claim.worker)
     return update(drafts).where(*worked_on)
 

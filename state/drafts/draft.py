@@ -121,10 +121,10 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class DraftClaim:
-    """A pending draft that this process works on. `worker` is new for each claim."""
+    """A pending draft that this process works on. `worker` is new for each claim; None: none had it yet."""
 
     draft: Draft
-    worker: str
+    worker: str | None
 
     @property
     def folder(self) -> str:

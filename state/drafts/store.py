@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 from sqlalchemy import Update, delete, select, update
 
@@ -21,7 +20,7 @@ from state.database.base import Database
 from state.database.tables import drafts
 from state.drafts import changes
 from state.drafts.draft import ID_PATTERN, Adoption, DesignedVoice, Draft, DraftClaim, draft_of, new_id
-from state.retries import retried
+from state.tasks import Spawn, persist
 from state.voices import OwnVoice
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -59,7 +58,7 @@ class Drafts:
     def __init__(self, database: Database, blobs: Blobs, clock: Callable[[], float]) -> None:
         self._database, self._blobs, self._clock = database, blobs, clock
         self.to_the_limit: Callable[[int, Callable[[], Awaitable[None]]], Awaitable[None]] = lambda _, post: post()
-        self.spawn: Callable[[Coroutine[Any, Any, None]], object] = in_background
+        self.spawn: Spawn = in_background
 
     async def order(
         self, caller: Caller, spec: VoiceSpec, *, model: str, line: str, estimate_micro_eur: int, request_id: str
@@ -78,6 +77,8 @@ class Drafts:
             await self._order_with_retry(draft, order)
         except OverLimit as refused:
             raise over_limit(refused, caller, QUOTA_EXCEEDED) from None
+        # From here on its client gets the id, so what is made may be billed.
+        await persist("release a draft for work", partial(self.release, DraftClaim(draft, None)), self.spawn)
         return draft
 
     async def _order_with_retry(self, draft: Draft, order: Callable[[], Awaitable[None]]) -> None:
@@ -92,7 +93,7 @@ class Drafts:
                 if error.fault is not STATE_UNAVAILABLE:
                     raise
                 if is_last or self._now_s() > draft.created_at + 1:  # a client waits no longer
-                    self.spawn(retried("discard a draft that was refused", partial(self._drop_lost, draft)))
+                    self.spawn(persist("discard a refused draft", partial(self._drop_lost, draft), self.spawn))
                     raise
 
     async def _drop_lost(self, draft: Draft) -> None:

@@ -241,6 +241,11 @@ def test_the_next_version_of_a_graph_goes_on_from_what_was_learned(controller: C
     assert memories(shared.SharedPolicy(dict, file)).keys() == {"app/right"}
 
 
+def test_a_graph_that_its_config_file_numbers_is_no_version_of_another() -> None:
+    engines = [shared.engine_of(f"{app}/left") for app in ("app-1", "app-1-2", "app-2", "app")]
+    assert engines == ["app-1/left", "app-1/left", "app/left", "app/left"]
+
+
 def test_a_budget_replaces_what_the_cluster_has(controller: Controller) -> None:
     controller.scaling = Scaling(budget={"GPU": 2})
     controller.deploy("left", "right")

@@ -228,6 +228,13 @@ def test_a_voice_whose_recording_is_missing(home: Path) -> None:
     assert f"not below `{shared}`: rooom-f-01," in only(Plan(catalog), Site({}, is_here=False, home=shared))
 
 
+def test_a_budget_may_name_what_only_an_engine_has_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = changed(deployment=FPGA)
+    monkeypatch.setattr(configs, "load", lambda profile: whole)
+    plan = plan_of({"without": [*whole.chat], "scaling": {"budget": {"fpga": 1}}})
+    assert list(faults(plan, Site({}))) == []
+
+
 def test_every_reason_is_told_at_once() -> None:
     plan = Plan(changed(adapter="models.chat:Nobody", weights="mine"), 2)
     assert len(list(faults(plan, Site({})))) == 6

@@ -20,7 +20,7 @@ from state.drafts import Draft, Drafts
 from state.drafts.store import DISCARDED_KEPT_S, FAILED_KEPT_S, LEASE_S, SWEEP_AGAIN_S, SWEPT_AT_ONCE
 from state.voices import Voices
 from tests.state.books import fault_of, line_count, make_caller, opened, refusal
-from tests.state.doubles import BrokenBlobs
+from tests.state.doubles import BrokenBlobs, ForgetfulDatabase
 from tests.state.drafts import ADOPTION, COST, HOLD, PLAN, Workshop, made
 
 NOBODY = "vd_" + "a" * 26
@@ -34,6 +34,23 @@ async def test_a_draft_is_found_as_it_was_ordered(workshop: Workshop) -> None:
     assert await workshop.find(draft) == draft
     assert await workshop.list() == [draft]
     assert (await workshop.order()).id[:12] != draft.id[:12]
+
+
+async def test_work_on_an_order_begins_once_its_client_is_sure_to_get_the_id(workshop: Workshop) -> None:
+    forgetful = ForgetfulDatabase(workshop.database, "order", "order", "_changed")
+    ends_now, workshop.store = workshop.store, Drafts(forgetful, workshop.blobs, workshop.clock)
+    workshop.store.spawn = lambda work: work.close()  # as where the process ends before it discards the draft
+    assert await fault_of(workshop.order()) == "STATE_UNAVAILABLE"
+    assert await workshop.rows() == 1
+    assert await ends_now.waiting(9) == []
+    (lost,) = await workshop.list()
+    assert await ends_now.claim(lost.id) is None
+    assert (await workshop.money())[1] == HOLD
+    await ends_now.discard(workshop.caller.org_id, lost.id)
+    assert (await workshop.money())[1] == 0
+    draft = await workshop.order()  # its process does not hear that work may begin
+    assert await ends_now.waiting(9) == [draft.id]
+    assert await workshop.find(draft) == draft
 
 
 async def test_drafts_of_other_organisations_are_unknown_in_the_same_words(workshop: Workshop) -> None:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+from argparse import Namespace
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Row, select
+from sqlalchemy import Connection, Row, select
 
 from contract.access import Caller
 from contract.errors import ApiError
@@ -26,6 +28,7 @@ from state.billing import audit, months
 from state.billing.ledger import Ledger
 from state.billing.months import iso_s, month_at, zone_of
 from state.billing.reservation import Reservation
+from state.cli.commands import budget_set
 from state.database.base import Database, now_s
 from state.database.open import open_database
 from state.database.tables import usage_lines
@@ -266,6 +269,25 @@ async def test_a_budget_that_is_made_to_renew_counts_this_month_from_its_usage_l
             await time.database.run(partial(change, time_zone=zone))
             assert (await budget_rows(time.database, caller))[name].spent_micro_eur == counts, zone
             assert await time.database.run(audit.faults) == []
+
+
+async def test_no_budget_is_locked_while_usage_lines_are_summed(postgres_url: str) -> None:
+    async with opened(postgres_url, 1) as (database,):
+        caller, options = await make_caller(database, 1000), {"org": "acme", "user": None, "limit_micro_eur": 900}
+        setting = Namespace(**options, every="month", time_zone=None)
+
+        def lock(connection: Connection) -> None:
+            connection.exec_driver_sql("LOCK TABLE usage_lines IN ACCESS EXCLUSIVE MODE")
+            connection.exec_driver_sql("SELECT pg_sleep(2)")
+
+        locking = asyncio.create_task(database.run(lock))
+        await asyncio.sleep(0.5)
+        summing = asyncio.create_task(database.run(partial(budget_set, options=setting, _home=Path())))
+        await asyncio.sleep(0.5)
+        await reserve(Ledger(database), caller, 10)
+        assert not locking.done()
+        assert "a limit of 900 micro-EUR every month (UTC)" in await summing
+        await locking
 
 
 async def test_two_replicas_at_the_boundary_renew_once_and_share(
