@@ -28,7 +28,7 @@ from rapidfuzz.distance import Levenshtein
 
 from contract.transcription.engine import joined
 from text.sentences import sentences
-from text.speakable import with_words
+from text.speakable import PRICE, with_words
 
 LETTERS = 4
 """Letters that must be added, dropped or replaced in a passage for it to count: shorter words are often mistaken."""
@@ -45,7 +45,6 @@ COUNTED = frozenset({"en", "es", "fr", "it", "pt", "de", "nl"})
 _TABLES: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _UNITS = {spelling: word for table in _TABLES.values() for word, row in table.items() for spelling in row.split()}
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+|[%€$£°&+=]")
-_PRICE = re.compile(r"([€$£]) ?(\d[\d.,]*)")
 _MINUS = re.compile(r"(?<!\S)[-−](?=\d)")
 _TIMES = re.compile(r"(?<=\d )x(?= \d)")
 _CLOCK = re.compile(r"\b(\d\d?)\.(\d\d)(?= ?(?:uhr|h|[ap]\.?m)\b)")
@@ -131,7 +130,7 @@ def doubts(text: str, pieces: Sequence[str], language: str) -> list[Doubt]:
 def spelled(text: str, language: str) -> list[str]:
     """The words of `text`, in the spelling in which texts are compared."""
     plain = unicodedata.normalize("NFKC", with_words(_TIMES.sub("×", text), language)).casefold()
-    plain = _PRICE.sub(r"\2 \1", _CLOCK.sub(r"\1:\2", plain))  # as it is read
+    plain = PRICE.sub(r"\2 \1", _CLOCK.sub(r"\1:\2", plain))  # as it is read
     if language in COUNTED:
         from text_to_num import alpha2digit
 
