@@ -16,6 +16,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import regex
@@ -52,7 +53,7 @@ _ADDRESS = rf"(?:https?://|www\.)[^\s*<>\"]*[^\s*<>\"_~.,;:!?)\]]|{_MAIL}"
 _AUTOLINK = regex.compile(rf"<(https?://[^\s<>]++|{_MAIL})>")
 _TARGET = r"""\(\s*+(?:<[^<>\n]*>|[^\s()<>]*+(?:\([^\s()]*\)[^\s()]*+)*+)(?:\s++(?:"[^"\n]*"|'[^'\n]*'))?\s*+\)"""
 _STRONG_PART = regex.compile(r"\*\*(\p{L}{2,})\*\*")
-_STRESS = regex.compile(rf"{_ADDRESS}|(?P<run>\*+|_+|~~+)|(?P<end>\n\s*\n)")
+_STRESS = regex.compile(rf"(?:{_ADDRESS})(*SKIP)(*FAIL)|(?P<run>\*+|_+|~~+)|\n\s*\n")
 _BEGINS = regex.compile(rf"(?V1)(?<!{_WORD}|[\p{{Pe}}\p{{Sc}}%])[*_~](?=[^\s\p{{Pe}}.,;:!?…/=])")
 _ENDS = regex.compile(rf"(?V1)(?<=\S)[*_~](?!{_WORD})")
 
@@ -67,12 +68,17 @@ _PARTS = ("1/2", "1/3", "2/3", "1/4", "3/4", "1/5", "2/5", "3/5", "4/5", "1/8", 
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _WORDS = {language: row.split("; ") for language, row in _TABLES["fractions"].items()}
 
+_MONEY = "£¥₹₩₽₺₫₴₪฿₱¢"
+"""Signs of currencies that not every engine knows; all know € and $."""
+_WIDE = str.maketrans("￡￥￦￠", "£¥₩¢")
+PRICE = regex.compile(r"(\p{Sc}) ?(\d++(?:[.,]\d++)*+(?: ?(?i:[bmt]r?illi\p{L}+|[km]|bn)\b)?+)(?![\p{L}\p{N}/⁄])")
+"""A sign of a currency, and the amount that is read before it."""
 _QUANTITY = regex.compile(
     rf"(?V1)(?:{_ADDRESS})(*SKIP)(*FAIL)"
     r"|(?P<power>(?<=(?<!\d{3})\p{Nd}|(?<![\p{L}\p{M}])(?:\p{Ll}{1,2}|\p{L}))(?!¹(?![⁰¹²³⁴-⁹]))⁻?[⁰¹²³⁴-⁹]+)"
     r"|(?P<micro>(?<![\p{L}\p{M}])[µμ](?:[gmlLs](?!\p{L})|(?=\p{Latin})))"
-    r"|(?P<minus>(?<![\p{L}\p{M}\p{N})\]\\_.,:/-])-(?=\p{N})|(?<![\p{N})][^\S\n]?)−(?=\S))"
-    r"|(?P<sign>[−÷±≤≥≈‰]|(?<=\p{Nd}[^\S\n]?)(?:×|[<>]=?(?=[^\S\n]?\p{Nd})))"
+    r"|(?P<minus>(?<![\p{L}\p{M}\p{N})\]\\_.,:/-]|\p{N}[^\S\n]?\p{Sc})-(?=\p{N})|(?<![\p{N})][^\S\n]?)−(?=\S))"
+    rf"|(?P<sign>[−÷±≤≥≈‰{_MONEY}]|(?<=\p{{Nd}}[^\S\n]?)(?:×|[<>]=?(?=[^\S\n]?\p{{Nd}})))"
 )
 
 
@@ -103,7 +109,8 @@ def with_words(text: str, language: str) -> str:
             return words.get(part, str(match[0]))
         return f"{whole} {half}" if part == "1/2" else f"{whole} {f'{joint} {words[part]}'.lstrip()}"
 
-    signs = dict(zip("-−×÷±≤≥<>≈‰²³^μgmls", _TABLES["signs"][language].split("; "), strict=True))
+    signs = dict(zip(f"-−×÷±≤≥<>≈‰²³^μgmls{_MONEY}", _TABLES["signs"][language].split("; "), strict=True))
+    text = PRICE.sub(lambda m: f"{m[2]} {signs[m[1]]}" if m[1] in signs else m[0], text.translate(_WIDE))
     return str(_FRACTION.sub(worded, _QUANTITY.sub(partial(_quantity, signs), text)))
 
 
@@ -158,9 +165,8 @@ def _without_signs(text: str) -> str:
 def _without_links(text: str, tags: Iterable[str]) -> str:
     """`text` with links and images as their words."""
     waiting, cuts = list[tuple[int, int]](), list[tuple[int, int]]()
-    for match in regex.finditer(rf"(?V1)(?P<tag>{any_of(tags)})|(?<!{_WORD})!?\[|\](?P<target>{_TARGET})?", text):
-        if match["tag"]:
-            continue
+    brackets = rf"(?V1)(?:{any_of(tags)})(*SKIP)(*FAIL)|(?<!{_WORD})!?\[|\](?P<target>{_TARGET})?"
+    for match in regex.finditer(brackets, text):
         if match[0].endswith("["):
             waiting.append(match.span())
         elif waiting:
@@ -173,9 +179,8 @@ def _without_stress(text: str) -> str:
     """`text` without the pairs of stars, underscores and tildes around words."""
     waiting, cuts = defaultdict[str, list[tuple[int, int]]](list), list[tuple[int, int]]()
     for match in _STRESS.finditer(text):
-        if match["end"]:
-            waiting.clear()
         if not match["run"]:
+            waiting.clear()
             continue
         (start, end), before = match.span("run"), waiting[match["run"][0]]
         ends = _ENDS.match(text, start)
@@ -194,7 +199,5 @@ def _without_stress(text: str) -> str:
 
 
 def _cut(text: str, cuts: Iterable[tuple[int, int]]) -> str:
-    spoken, at = "", 0
-    for start, end in sorted(cuts):
-        spoken, at = spoken + text[at:start], end
-    return spoken + text[at:]
+    edges = [0, *chain(*sorted(cuts)), len(text)]
+    return "".join(text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True))

@@ -20,7 +20,7 @@ import tomllib
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise, starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from rapidfuzz.distance import Levenshtein
 
 from contract.transcription.engine import joined
 from text.sentences import sentences
-from text.speakable import with_words
+from text.speakable import PRICE, with_words
 
 LETTERS = 4
 """Letters that must be added, dropped or replaced in a passage for it to count: shorter words are often mistaken."""
@@ -42,18 +42,16 @@ MISHEARD = 5
 COUNTED = frozenset({"en", "es", "fr", "it", "pt", "de", "nl"})
 """Languages with words for numbers that are read as digits."""
 
-_UNITS: dict[str, str] = {
-    spelling: word
-    for word, spellings in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["words"].items()
-    for spelling in spellings.split()
-}
+_TABLES: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_UNITS = {spelling: word for table in _TABLES.values() for word, row in table.items() for spelling in row.split()}
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+|[%€$£°&+=]")
-_PRICE = re.compile(r"([€$£]) ?(\d[\d.,]*)")
 _MINUS = re.compile(r"(?<!\S)[-−](?=\d)")
-_TIMES = re.compile(r"(?<=\d )()x(?= \d)")
+_TIMES = re.compile(r"(?<=\d )x(?= \d)")
 _CLOCK = re.compile(r"\b(\d\d?)\.(\d\d)(?= ?(?:uhr|h|[ap]\.?m)\b)")
-# Two digits behind a point may be minutes, a month or a version: those are compared without it.
-_DECIMAL = re.compile(r"(0|\d+(?:[.,]\d{3})*)[.,](\d|(?<=^0.)\d+)")
+# Two digits behind a point may be minutes, a month or a version: without a unit they are compared without it.
+_DECIMAL, _AMOUNT = (
+    re.compile(rf"(0|\d+(?:[.,]\d{{3}})*)[.,]({decimals}|(?<=^0.)\d+)") for decimals in (r"\d", r"\d\d?")
+)
 _NO_DIGIT, _NO_NUMBER = re.compile(r"\D"), re.compile(r"[^\d.]")
 
 
@@ -131,8 +129,8 @@ def doubts(text: str, pieces: Sequence[str], language: str) -> list[Doubt]:
 
 def spelled(text: str, language: str) -> list[str]:
     """The words of `text`, in the spelling in which texts are compared."""
-    plain = unicodedata.normalize("NFKC", with_words(_TIMES.sub(r"\1×", text), language)).casefold()
-    plain = _PRICE.sub(r"\2 \1", _CLOCK.sub(r"\1:\2", plain))  # as it is read
+    plain = unicodedata.normalize("NFKC", with_words(_TIMES.sub("×", text), language)).casefold()
+    plain = PRICE.sub(r"\2 \1", _CLOCK.sub(r"\1:\2", plain))  # as it is read
     if language in COUNTED:
         from text_to_num import alpha2digit
 
@@ -146,17 +144,18 @@ def spelled(text: str, language: str) -> list[str]:
     ]
     numbers = [
         whole
-        for is_number, row in groupby(words, key=lambda word: word[0].isdigit())
+        for is_number, row in groupby(pairwise([*words, ""]), key=lambda pair: pair[0][0].isdigit())
         # "19 84" is 1984, and 1,500 is 1500: groups of digits have no sound.
-        for whole in (("".join(map(_canonical, row)),) if is_number else row)
+        for whole in (("".join(starmap(_canonical, row)),) if is_number else (word for word, _ in row))
     ]
     return ["one" if word == "1" else word for word in numbers]  # "any one" may be one word
 
 
-def _canonical(number: str) -> str:
-    """Digits, with a point before decimals. The signs of dates, times and groups are dropped."""
-    decimal = _DECIMAL.fullmatch(number)
-    return f"{_NO_DIGIT.sub('', decimal[1])}.{decimal[2]}" if decimal else _NO_DIGIT.sub("", number)
+def _canonical(number: str, following: str) -> str:
+    """Digits, with a point before decimals. The signs of dates, times and groups are dropped, and last zeros."""
+    decimal = (_AMOUNT if following in _TABLES["amounts"] else _DECIMAL).fullmatch(number)
+    whole, decimals = decimal.groups() if decimal else (number, "")
+    return f"{_NO_DIGIT.sub('', whole)}.{decimals}".rstrip("0").rstrip(".")
 
 
 def counts(old: list[str], new: list[str], letters: int = LETTERS) -> bool:

@@ -73,10 +73,8 @@ def _refusal(name: str, sentence: str) -> ApiError:
 
 def _nearest(effort: ReasoningEffort, levels: tuple[ReasoningEffort, ...]) -> ReasoningEffort | None:
     """Returns `effort` or the nearest level, of two the lower one. `none` is near to no other level."""
-    if effort in levels:
-        return effort
+    if effort == "none":
+        return effort if effort in levels else None
     place = EFFORTS.index(effort)
-    thoughtful = [level for level in levels if level != "none"]
-    if effort == "none" or not thoughtful:
-        return None
-    return min(thoughtful, key=lambda level: (abs(EFFORTS.index(level) - place), EFFORTS.index(level)))
+    thoughtful = (level for level in levels if level != "none")
+    return min(thoughtful, key=lambda level: (abs(EFFORTS.index(level) - place), EFFORTS.index(level)), default=None)

@@ -12,6 +12,8 @@ refused; every other unknown field is ignored.
 
 from __future__ import annotations
 
+import re
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
@@ -78,10 +80,17 @@ class ThinkingBlock(Lenient):
     thinking: str
 
 
-class RedactedThinkingBlock(Lenient):
-    """Encrypted reasoning of an earlier answer. It is accepted, and not shown to the model."""
+class UnreadBlock(Lenient):
+    """Part of an earlier answer that is accepted, and not shown to the model.
 
-    type: Literal["redacted_thinking"]
+    It is encrypted reasoning, or a call of a tool that a server ran; a result of one is accepted likewise.
+    """
+
+    type: Literal["redacted_thinking", "server_tool_use"]
+
+
+SERVED = re.compile("(server|mcp)_tool_use|[a-z_]+_tool_result")
+"""Types of the calls and results of tools that servers ran."""
 
 
 def _only(*types: str) -> BeforeValidator:
@@ -89,6 +98,8 @@ def _only(*types: str) -> BeforeValidator:
 
     def check(block: Any) -> Any:
         kind = type_of(block)
+        if "server_tool_use" in types and isinstance(kind, str) and SERVED.fullmatch(kind):
+            return {"type": "server_tool_use"}
         if kind not in types:
             came = f"of type `{kind[:64]}`" if isinstance(kind, str) else "without a type"
             raise ValueError(f"a block {came} is not supported; supported are {', '.join(types)}")
@@ -120,9 +131,10 @@ Block = Annotated[
     | Annotated[ToolUseBlock, Tag("(tool_use)")]
     | Annotated[ToolResultBlock, Tag("(tool_result)")]
     | Annotated[ThinkingBlock, Tag("(thinking)")]
-    | Annotated[RedactedThinkingBlock, Tag("(redacted_thinking)")],
+    | Annotated[UnreadBlock, Tag("(redacted_thinking)")]
+    | Annotated[UnreadBlock, Tag("(server_tool_use)")],
     _BY_TYPE,
-    _only("text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking"),
+    _only("text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"),
 ]
 
 
@@ -190,7 +202,7 @@ NOT_SERVED = {
 BLOCKS_OF_ROLE = {
     "system": {"text"},
     "user": {"text", "image", "tool_result"},
-    "assistant": {"text", "tool_use", "thinking", "redacted_thinking"},
+    "assistant": {"text", "tool_use", "thinking", "redacted_thinking", "server_tool_use"},
 }
 
 
@@ -212,11 +224,8 @@ class MessageTurn(Lenient):
     @property
     def images(self) -> int:
         """Number of images in this turn, including results of tools."""
-        count = 0
-        for block in self.content:
-            parts = block.content if isinstance(block, ToolResultBlock) else [block]
-            count += sum(isinstance(part, ImageBlock) for part in parts)
-        return count
+        parts = (block.content if isinstance(block, ToolResultBlock) else [block] for block in self.content)
+        return sum(isinstance(part, ImageBlock) for part in chain.from_iterable(parts))
 
 
 class Thinking(Lenient):
@@ -275,6 +284,17 @@ class Conversation(Lenient):
             lacking = "is a server tool, and this server runs none" if choice.name in served else "is not in `tools`"
             raise ValueError(f"`tool_choice` names `{choice.name}`, which {lacking}")
         return self
+
+    @property
+    def left_out(self) -> list[str]:
+        """Paths of what is not passed to the model: tools of servers, and what these did in earlier turns."""
+        tools = [f"tools[{place}]" for place, tool in enumerate(self.tools or ()) if isinstance(tool, ServerTool)]
+        return tools + [
+            f"messages[{turn_place}].content[{place}]"
+            for turn_place, turn in enumerate(self.messages)
+            for place, block in enumerate(turn.content)
+            if block.type == "server_tool_use"
+        ]
 
 
 class MessagesRequest(Conversation):

@@ -4,6 +4,7 @@ system                  a message of role `system`
 turns of one role       one turn
 tool_result             a message of role `tool`; its images move to the next turn of the user
 thinking                left out: templates show no reasoning of earlier answers
+server_tool_use         left out, as are results of such tools: the reply says so
 thinking, effort        `reasoning_effort`
 output_config.format    `response_format`
 """
@@ -58,13 +59,11 @@ def chat_request(body: Conversation) -> ChatRequest:
 def _turns(body: Conversation) -> Iterator[dict[str, Any]]:
     for role, turns in groupby(body.messages, lambda turn: turn.role):
         blocks = [block for turn in turns for block in turn.content]
-        match role:
-            case "user":
-                yield from _user(blocks)
-            case "assistant":
-                yield _assistant(blocks)
-            case _:
-                yield {"role": role, "content": _parts(blocks)}
+        if role == "user":
+            yield from _user(blocks)
+        else:
+            calls = [_call(block) for block in blocks if isinstance(block, ToolUseBlock)]
+            yield {"role": role, "content": _parts(blocks), "tool_calls": calls or None}
 
 
 def _user(blocks: list[Block]) -> Iterator[dict[str, Any]]:
@@ -77,13 +76,6 @@ def _user(blocks: list[Block]) -> Iterator[dict[str, Any]]:
     shown = [part for result in results for part in result.content if isinstance(part, ImageBlock)]
     if parts := _parts(shown) + _parts(blocks):
         yield {"role": "user", "content": parts}
-
-
-def _assistant(blocks: list[Block]) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": _parts(blocks)}
-    if calls := [_call(block) for block in blocks if isinstance(block, ToolUseBlock)]:
-        message["tool_calls"] = calls
-    return message
 
 
 def _call(block: ToolUseBlock) -> dict[str, Any]:
@@ -102,9 +94,7 @@ def _parts(blocks: Iterable[Block]) -> list[dict[str, Any]]:
 
 
 def _tools(body: Conversation) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    if body.tools:
-        fields["tools"] = [_tool(tool) for tool in body.tools]
+    fields: dict[str, Any] = {"tools": [_tool(tool) for tool in body.tools or ()] or None}
     if choice := body.tool_choice:
         named = {"type": "function", "function": {"name": choice.name}}
         fields["tool_choice"] = CHOICES.get(choice.type, named)

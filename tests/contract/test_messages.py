@@ -12,7 +12,7 @@ from contract.chat.request import ChatRequest
 from contract.errors import ApiError
 from contract.limits import MAX_IMAGES, MAX_STOPS
 from contract.messages.reply import MessageEvents
-from contract.messages.request import MIN_THINKING_TOKENS, Conversation, MessagesRequest
+from contract.messages.request import Conversation, MessagesRequest
 from contract.messages.translation import FAILED, chat_request
 from contract.wires import event
 from tests.contract.bodies import Row, check_refused
@@ -48,9 +48,18 @@ def user(*blocks: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": list(blocks)}]}
 
 
+def result_of(kind: str) -> dict[str, Any]:
+    return user({"type": "tool_result", "tool_use_id": "a", "content": [{"type": kind}]})
+
+
+def thinks(tokens: int) -> dict[str, Any]:
+    return {"thinking": {"type": "enabled", "budget_tokens": tokens}}
+
+
 FAR = {"type": "image", "source": {"type": "url", "url": "https://a/b"}}
 SOURCE = "messages[0].content[0].source"
 SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
+BASH = {"type": "bash_20250124", "name": "bash"}
 REFUSED: dict[str, Row] = {
     "no max_tokens": ({"max_tokens": None}, "max_tokens", "integer"),
     "less than no answer": ({"max_tokens": -1}, "max_tokens", "greater"),
@@ -73,22 +82,12 @@ REFUSED: dict[str, Row] = {
     "an image of another format": (user(image(media_type="image/bmp")), f"{SOURCE}.media_type", "image/png"),
     "an image that is no base64": (user(image(data="?")), f"{SOURCE}.data", "base64"),
     "a call of the user": (user({"type": "tool_use", "id": "a", "name": "x", "input": {}}), "messages[0]", "tool_use"),
-    "an image of the assistant": (
-        {"messages": [{"role": "assistant", "content": [IMAGE]}, USER]},
-        "messages[0]",
-        "does not belong",
-    ),
+    "an image of the assistant": ({"messages": [{"role": "assistant", "content": [IMAGE]}]}, "messages[0]", "belong"),
     "too many images": (user(*[IMAGE] * (MAX_IMAGES + 1)), None, "16 images"),
-    "a document of a tool": (
-        user({"type": "tool_result", "tool_use_id": "a", "content": [{"type": "document"}]}),
-        "messages[0].content[0].content[0]",
-        "`document`",
-    ),
-    "a tool of theirs that the client runs": (
-        {"tools": [{"type": "bash_20250124", "name": "bash"}]},
-        "tools[0]",
-        "describe one that you run yourself as `custom`",
-    ),
+    "a result in a result": (result_of("mcp_tool_result"), "messages[0].content[0].content[0]", "`mcp_tool_result`"),
+    "a call of a server of the user": (user({"type": "server_tool_use"}), "messages[0]", "does not belong"),
+    "a document of a tool": (result_of("document"), "messages[0].content[0].content[0]", "`document`"),
+    "a tool of theirs that the client runs": ({"tools": [BASH]}, "tools[0]", "one that you run yourself as `custom`"),
     "one of their tools alone": (
         {"tools": [TOOL, SEARCH], "tool_choice": {"type": "tool", "name": "web_search"}},
         None,
@@ -103,16 +102,8 @@ REFUSED: dict[str, Row] = {
     "a tool without a name": ({"tools": [TOOL], "tool_choice": {"type": "tool"}}, "tool_choice", "`name`"),
     "a choice as a string": ({"tools": [TOOL], "tool_choice": "auto"}, "tool_choice", "dictionary"),
     "thinking without a budget": ({"thinking": {"type": "enabled"}}, "thinking", "budget_tokens"),
-    "too small a budget": (
-        {"max_tokens": 5000, "thinking": {"type": "enabled", "budget_tokens": MIN_THINKING_TOKENS - 1}},
-        "thinking.budget_tokens",
-        "1024",
-    ),
-    "a budget as large as the answer": (
-        {"max_tokens": MIN_THINKING_TOKENS, "thinking": {"type": "enabled", "budget_tokens": MIN_THINKING_TOKENS}},
-        None,
-        "less than `max_tokens`",
-    ),
+    "too small a budget": ({"max_tokens": 5000} | thinks(1023), "thinking.budget_tokens", "1024"),
+    "a budget as large as the answer": ({"max_tokens": 1024} | thinks(1024), None, "less than `max_tokens`"),
     "another effort": ({"output_config": {"effort": "huge"}}, "output_config.effort", "'low'"),
     "an answer in XML": ({"output_config": {"format": {"type": "xml"}}}, "output_config.format.type", "json_schema"),
     "a schema that costs too much": (
@@ -207,6 +198,15 @@ def test_tools_of_their_servers_are_left_out_and_told() -> None:
         assert [request.left_out for request in requests] == [["tools[0]"]] * len(kinds)
 
 
+def test_what_tools_of_servers_did_in_earlier_turns_is_left_out_and_told() -> None:
+    kinds = ("server_tool_use", "web_search_tool_result", "bash_code_execution_tool_result", "mcp_tool_use")
+    blocks = [text("I look"), *({"type": kind, "id": "srvtoolu_1", "content": [{"type": "x"}]} for kind in kinds)]
+    turns = {"messages": [USER, {"role": "assistant", "content": blocks}, USER], "tools": [SEARCH, TOOL]}
+    assert said(asked(**turns))[1] == {"role": "assistant", "content": [text("I look")]}
+    left_out = [f"messages[1].content[{place}]" for place in range(1, len(blocks))]
+    assert validated(MessagesRequest, BODY | turns).left_out == ["tools[0]", *left_out]
+
+
 def test_the_choice_of_a_tool_is_that_of_chat() -> None:
     choices: list[tuple[dict[str, Any], str, bool | None]] = [
         ({"type": "auto"}, "auto", None),
@@ -229,7 +229,7 @@ def test_thinking_is_the_effort_of_chat() -> None:
         ({"thinking": {"type": "disabled"}}, "none"),
         ({"thinking": {"type": "disabled"}, "output_config": {"effort": "high"}}, "none"),
         ({"thinking": {"type": "adaptive"}}, "medium"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 1025}, "medium"),
+        (thinks(1024) | {"max_tokens": 1025}, "medium"),
         ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, "max"),
         ({"output_config": {"effort": "low"}}, "low"),
     ]

@@ -42,10 +42,10 @@ async def create_message(admitted: Writing) -> Response:
     if body.stream:
         stream_format = StreamFormat(PING, partial(failed, request_id=context.exchange.request_id))
         batches = chat.stream(context, model, request)
-        return await chat_stream(context, batches, MessageEvents(model.id, is_silent), stream_format, request.left_out)
+        return await chat_stream(context, batches, MessageEvents(model.id, is_silent), stream_format, body.left_out)
 
     def render(reply: ChatReply) -> Response:
-        headers = chat_headers(context, reply.cut_tokens, request.left_out)
+        headers = chat_headers(context, reply.cut_tokens, body.left_out)
         return JSONResponse(message(reply, is_silent), headers=headers)
 
     return await once(admitted, partial(chat.complete, context, model, request, render))
@@ -58,4 +58,4 @@ async def count_tokens(admitted: Writing) -> Response:
     context, request = admitted.context, chat_request(body)
     model = context.pick(context.service.catalog.chat, body.model)
     counted: TokenCount = {"input_tokens": await chat.count(context, model, request)}
-    return JSONResponse(counted, headers=chat_headers(context, 0, request.left_out))
+    return JSONResponse(counted, headers=chat_headers(context, 0, body.left_out))
