@@ -29,6 +29,7 @@ from deployments.ingress.mcp.tools import ACCOUNT_TOOLS, DOCS_TOOLS
 from deployments.ingress.wire import openapi
 from tests.api.bodies import ADOPTION, BODIES, ORDER, OURS, SAMPLES, TRANSCRIPTION
 from tests.api.conftest import Api
+from tests.catalogs import with_serving
 from tests.docs.pages import ROOT
 from tests.waiting import until
 
@@ -121,10 +122,7 @@ def schema_of(document: dict[str, Any], path: str) -> dict[str, Any]:
 def let_decisions_see(api: Api) -> None:
     models = api.service.catalog.decisions
     for id, model in models.items():
-        assert model.serving
-        models[id] = model.model_copy(
-            update={"serving": model.serving.model_copy(update={"options": {"images": True}})}
-        )
+        models[id] = with_serving(model, options={"images": True})
 
 
 @pytest.mark.parametrize("path", SAMPLES)
