@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -42,6 +43,7 @@ from tests.api.designs import (
     until_designed,
     until_idle,
 )
+from tests.api.uploads import stored
 from tests.state.doubles import ForgetfulDatabase
 from tests.waiting import settled, until
 
@@ -331,6 +333,18 @@ async def test_a_draft_whose_process_died_is_taken_up_by_the_next_poll(api: Api,
     assert len(await api.usage()) == 1
 
 
+async def test_a_draft_keeps_its_bytes_where_the_database_loses_the_answer_that_it_is_ready(
+    api: Api, held: Draft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api.state.drafts, "_database", ForgetfulDatabase(api.state.database, "finish"))
+    api.service.drafts.pause_s = 0.01
+    designer(api).go.set()
+    draft = await arrived(api, held, "ready")
+    await until_idle(api.service.drafts)
+    assert (await api.client.get(draft["sample_url"])).status_code == 200
+    assert (len(stored(tmp_path)), len(await api.usage())) == (2, 1)
+
+
 @pytest.mark.parametrize("lost", [("order",), ("order", "order"), ("claim",)])
 async def test_an_order_that_is_repeated_after_a_lost_answer_is_one_draft_and_one_bill(
     api: Api, lost: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -366,3 +380,16 @@ async def test_a_process_works_on_a_bounded_number_of_drafts(api: Api, monkeypat
     await until_idle(api.service.drafts)
     await api.service.drafts.poll()
     assert (await arrived(api, second, "ready"))["status"] == "ready"
+
+
+async def test_what_a_designer_made_of_a_discarded_draft_is_thrown_away_and_billed(
+    api: Api, held: Draft, tmp_path: Path
+) -> None:
+    # Discarded by another process, which this one does not know yet.
+    await api.state.drafts.discard(1, held["id"])
+    designer(api).go.set()
+    await until_idle(api.service.drafts)
+    (line,) = await api.usage()
+    after = await poll(api, held)
+    assert (after["status"], after["cost_micro_eur"]) == ("discarded", line.cost_micro_eur)
+    assert (stored(tmp_path), line.unit) == ([], "synthesis_ms")
