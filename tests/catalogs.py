@@ -54,11 +54,15 @@ def speakers() -> dict[str, SpeechModel]:
     return {id: model.model_copy(update=change) for id, model in REAL.speech.items()}
 
 
+def with_serving(model: M, **change: Any) -> M:
+    """The model, run as its stanza says apart from `change`."""
+    return model.model_copy(update={"serving": model.setup.model_copy(update=change)})
+
+
 def obeying(model: M, engine: str, **change: Any) -> M:
     """A model with the manners of its stanza, apart from `change`, and an adapter that obeys."""
-    assert model.serving
     obeys = {"adapter": f"tests.engines:{engine}", "runtime": "obedient", "weights": None}
-    return model.model_copy(update={"serving": model.serving.model_copy(update=obeys | change)})
+    return with_serving(model, **obeys | change)
 
 
 def obedient_speaker(model: SpeechModel) -> SpeechModel:

@@ -7,6 +7,8 @@ tests/state/test_drafts.py, tests/state/test_draft_processes.py.
 from __future__ import annotations
 
 import json
+import time
+from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -17,7 +19,9 @@ from contract.access import Scope
 from contract.errors import BUSY, STATE_UNAVAILABLE, WARMING_UP
 from contract.limits import PENDING_DRAFTS
 from deployments.ingress import draft_worker
-from deployments.ingress.draft_worker import TRIES
+from deployments.ingress.draft_worker import TRIES, DraftWorker
+from state.drafts import Drafts
+from state.drafts.store import LEASE_S
 from tests.api.conftest import Api, refused
 from tests.api.designs import (
     COST_MICRO_EUR,
@@ -37,8 +41,11 @@ from tests.api.designs import (
     ordered,
     poll,
     until_designed,
+    until_idle,
 )
-from tests.waiting import until
+from tests.api.uploads import stored
+from tests.state.doubles import ForgetfulDatabase
+from tests.waiting import settled, until
 
 __all__ = ["held"]
 
@@ -114,15 +121,6 @@ async def test_drafts_are_listed_newest_first_and_for_their_organisation_only(ap
     assert await listed(api, stranger) == []
 
 
-async def test_auto_adoption_needs_no_poll_and_none_hinders_it(api: Api) -> None:
-    draft = await ordered(api, auto_adopt=True, slug="our-anna")
-    assert draft["auto_adopt"] is True
-    assert (await arrived(api, draft, "adopted"))["voice"]["slug"] == "our-anna"
-    polled = await ordered(api, auto_adopt=True)
-    while (await poll(api, polled))["status"] != "adopted":
-        pass
-
-
 async def test_auto_adoption_that_is_refused_leaves_the_draft_ready_and_says_why(api: Api, held: Draft) -> None:
     mine = await ordered(api, auto_adopt=True, slug="our-anna", instruct="hold")
     await adopt(api, await made(api), slug="our-anna")
@@ -152,41 +150,6 @@ async def test_suggestions_design_nothing_and_can_be_ordered(api: Api) -> None:
     assert (await order(api, **{name: suggested[name] for name in names})).status_code == 202
 
 
-async def test_400_what_an_order_or_an_adoption_may_not_hold(api: Api) -> None:
-    """All bounds: tests/contract/test_voice_design.py."""
-    for fields in ({"age_years": 91}, {"language": "nl"}, {"target_hz": 401}, {"timber": "deep"}):
-        refused(await order(api, **fields), 400, "invalid_request_error", *fields)
-    assert await listed(api) == []
-    draft = await made(api)
-    for slug in ("", "../x", "x" * 41):
-        refused(await order(api, slug=slug), 400, "invalid_request_error", "slug")
-        refused(await adopt(api, draft, slug=slug), 400, "invalid_request_error", "slug")
-    assert (await poll(api, draft))["status"] == "ready"
-
-
-async def test_402_quota_exceeded_of_the_organisation_and_of_the_user(api: Api) -> None:
-    key = await api.key(*Scope, user="eve")
-    await api.limit(HELD_MICRO_EUR - 1, user="eve")
-    refused(await order(api, key), 402, "quota_exceeded", says="`eve`")
-    await api.limit(HELD_MICRO_EUR, user="eve")
-    await api.limit(HELD_MICRO_EUR - 1)
-    refused(await order(api, key), 402, "quota_exceeded", says="`acme`")
-    await api.limit(HELD_MICRO_EUR)
-    assert (await order(api, key)).status_code == 202
-
-
-async def test_403_an_organisation_whose_plan_has_no_voices_may_look_and_discard(api: Api) -> None:
-    draft = await made(api)
-    await api.change(plan="free")
-    key = await api.key(*Scope)
-    suggesting = await api.send("POST", f"{DESIGNS}/suggest", key, json={"text": "deep"})
-    for reply in (await order(api, key), suggesting, await adopt(api, draft, key)):
-        refused(reply, 403, "voice_not_in_plan")
-    assert (await api.send("GET", OPTIONS, key)).status_code == 200
-    assert [found["status"] for found in await listed(api, key)] == ["ready"]
-    assert (await discard(api, draft, key)).status_code == 200
-
-
 async def test_404_ids_of_others_and_unknown_ones_in_the_same_words(api: Api) -> None:
     stranger, draft, unknown = await api.stranger(), await made(api), f"vd_{'a' * 26}"
     for method, end in (("GET", ""), ("DELETE", ""), ("POST", "/adopt")):
@@ -207,19 +170,6 @@ async def test_409_a_slug_that_is_taken(api: Api) -> None:
             refused(reply, 409, "voice_limit_reached", "slug")
             assert reply.headers["x-should-retry"] == "false"
     assert (await poll(api, second))["status"] == "ready"
-
-
-async def test_409_the_fourth_draft_at_a_time(api: Api) -> None:
-    drafts = [await ordered(api, instruct="hold") for _ in range(PENDING_DRAFTS)]
-    reply = await order(api)
-    refused(reply, 409, "too_many_pending")
-    assert reply.headers["x-should-retry"] == "false"
-    assert (await order(api, await api.stranger())).status_code == 202
-    await until_designed(api, PENDING_DRAFTS)
-    await discard(api, drafts[0])
-    await until_designed(api, PENDING_DRAFTS - 1)
-    assert (await poll(api, drafts[0]))["status"] == "discarded"
-    assert (await order(api)).status_code == 202
 
 
 async def test_501_where_no_designer_is_set_up_or_the_organisation_may_not_use_it(api: Api) -> None:
@@ -340,16 +290,6 @@ async def test_one_usage_line_by_synthesis_time(api: Api) -> None:
     assert len(await api.usage()) == 1
 
 
-async def test_an_order_sent_twice_is_one_draft(api: Api) -> None:
-    headers = {"Idempotency-Key": "k1"}
-    first, second = await order(api, headers=headers), await order(api, headers=headers)
-    assert (first.status_code, second.status_code, second.json()) == (202, 202, first.json())
-    assert second.headers["idempotent-replayed"] == "true"
-    await arrived(api, first.json(), "ready")
-    assert (len(await listed(api)), len(await api.usage())) == (1, 1)
-    assert (await order(api, headers=headers, age_years=35)).status_code == 422
-
-
 async def test_an_adoption_sent_twice_is_one_voice(api: Api) -> None:
     draft, headers = await made(api), {"Idempotency-Key": "k1"}
     path = f"{DESIGNS}/{draft['id']}/adopt"
@@ -357,3 +297,99 @@ async def test_an_adoption_sent_twice_is_one_voice(api: Api) -> None:
     assert (first.status_code, second.status_code, second.json()) == (200, 200, first.json())
     refused(await adopt(api, draft), 400, "invalid_request_error")
     assert len(await api.state.voices.of(1)) == 1
+
+
+# --- processes that end or have enough -------------------------------------------------------------------------------
+
+
+__all__ = ["held"]
+
+
+def later(api: Api, seconds: float) -> Drafts:
+    """The drafts as another process sees them `seconds` later."""
+    return Drafts(api.state.database, api.state.blobs, lambda: time.time() + seconds)
+
+
+async def kill(api: Api) -> None:
+    """Ends this process between two steps; its lease stays."""
+    state: Any = api.state.drafts
+    keep, state.release = state.release, nothing
+    await api.service.drafts.close()
+    state.release = keep
+
+
+async def nothing(*_: object) -> None:
+    """Stands for the work of a dead process."""
+
+
+async def test_a_draft_whose_process_died_is_taken_up_by_the_next_poll(api: Api, held: Draft) -> None:
+    await kill(api)
+    designer(api).go.set()
+    for drafts in (later(api, 0), later(api, LEASE_S)):
+        api.state.drafts = drafts
+        vars(api.service)["drafting"] = DraftWorker(api.service.catalog, api.service.engines, api.state)
+        assert (await poll(api, held))["status"] == "pending"
+    assert (await arrived(api, held, "ready"))["cost_micro_eur"] == COST_MICRO_EUR
+    assert len(await api.usage()) == 1
+
+
+async def test_a_draft_keeps_its_bytes_where_the_database_loses_the_answer_that_it_is_ready(
+    api: Api, held: Draft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api.state.drafts, "_database", ForgetfulDatabase(api.state.database, "finish"))
+    api.service.drafts.pause_s = 0.01
+    designer(api).go.set()
+    draft = await arrived(api, held, "ready")
+    await until_idle(api.service.drafts)
+    assert (await api.client.get(draft["sample_url"])).status_code == 200
+    assert (len(stored(tmp_path)), len(await api.usage())) == (2, 1)
+
+
+@pytest.mark.parametrize("lost", [("order",), ("order", "order"), ("claim",)])
+async def test_an_order_that_is_repeated_after_a_lost_answer_is_one_draft_and_one_bill(
+    api: Api, lost: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.limit(10 * HELD_MICRO_EUR)
+    for store in (api.state.drafts, api.state.idempotency):
+        monkeypatch.setattr(store, "_database", ForgetfulDatabase(api.state.database, *lost))
+    statuses = []
+
+    async def is_ordered() -> bool:
+        await api.state.idempotency.renew()  # as every 30 s
+        statuses.append((await order(api, headers={"Idempotency-Key": "k1"})).status_code)
+        return statuses[-1] == 202
+
+    await until(is_ordered)
+    await order(api, headers={"Idempotency-Key": "k1"})
+    assert statuses[0] == (202 if lost == ("order",) else 503)
+    drafts = [draft for draft in await listed(api) if draft["status"] != "discarded"]
+    await arrived(api, *drafts, "ready")
+    await until_idle(api.service.drafts)
+    assert (len(await api.usage()), (await api.spend())["held_micro_eur"]) == (1, 0)
+
+
+async def test_a_process_works_on_a_bounded_number_of_drafts(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draft_worker, "AT_ONCE", 1)
+    first, second = await ordered(api, instruct="hold"), await ordered(api)
+    await until_designed(api)
+    assert (await poll(api, second))["status"] == "pending"
+    await settled()
+    assert len(designer(api).jobs) == 1
+    designer(api).go.set()
+    await arrived(api, first, "ready")
+    await until_idle(api.service.drafts)
+    await api.service.drafts.poll()
+    assert (await arrived(api, second, "ready"))["status"] == "ready"
+
+
+async def test_what_a_designer_made_of_a_discarded_draft_is_thrown_away_and_billed(
+    api: Api, held: Draft, tmp_path: Path
+) -> None:
+    # Discarded by another process, which this one does not know yet.
+    await api.state.drafts.discard(1, held["id"])
+    designer(api).go.set()
+    await until_idle(api.service.drafts)
+    (line,) = await api.usage()
+    after = await poll(api, held)
+    assert (after["status"], after["cost_micro_eur"]) == ("discarded", line.cost_micro_eur)
+    assert (stored(tmp_path), line.unit) == ([], "synthesis_ms")

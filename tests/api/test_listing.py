@@ -18,6 +18,7 @@ from contract.limits import KEYLESS_REQUESTS
 from deployments.ingress.routes import service
 from tests.api.asgi import ask
 from tests.api.conftest import Api, app_over, refused
+from tests.catalogs import with_serving
 from tests.docs.pages import ROOT
 
 SPEAKERS = ("supertonic-3", "cosyvoice-3", "voxtral-mini-tts", "qwen3-tts")
@@ -97,12 +98,9 @@ def test_programs_tell_the_version(program: str) -> None:
 @pytest.fixture
 def mixed(api: Api) -> Api:
     """`supertonic-3` speaks English and French with `fine`, all else with `plain`."""
-    model = api.service.catalog.speech["supertonic-3"]
-    assert model.serving
-    plain = SpeechRuntime(runtime="plain", description="Like a robot.")
+    speech, plain = api.service.catalog.speech, SpeechRuntime(runtime="plain", description="Like a robot.")
     two = {"runtime": "fine", "license": "MIT", "languages": ("en", "fr"), "fallback": plain}
-    changed = model.model_copy(update={"serving": model.serving.model_copy(update=two)})
-    return api.with_models(speech=api.service.catalog.speech | {model.id: changed})
+    return api.with_models(speech=speech | {"supertonic-3": with_serving(speech["supertonic-3"], **two)})
 
 
 async def test_the_header_names_what_spoke_this_text(mixed: Api) -> None:
@@ -139,11 +137,9 @@ async def test_samples_are_kept_under_what_spoke_them(mixed: Api) -> None:
 @pytest.fixture
 def clear(api: Api) -> Api:
     """The default engine speaks German with `clear` where a request names no voice."""
-    model = api.service.catalog.speech["voxtral-mini-tts"]
-    assert model.serving
-    spoken = {"runtime": "fine", "by_default": DefaultSpeechRuntime(runtime="clear", languages=("de",))}
-    changed = model.model_copy(update={"serving": model.serving.model_copy(update=spoken)})
-    return api.with_models(speech=api.service.catalog.speech | {model.id: changed})
+    speech, clear = api.service.catalog.speech, DefaultSpeechRuntime(runtime="clear", languages=("de",))
+    changed = with_serving(speech["voxtral-mini-tts"], runtime="fine", by_default=clear)
+    return api.with_models(speech=speech | {changed.id: changed})
 
 
 async def test_a_request_without_a_voice_is_named_after_what_speaks_by_default(clear: Api) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from audio.listener import RATE, Frames
+from audio.listener import Frames
 from contract.errors import AUDIO_UNREADABLE, BUSY, STATE_UNAVAILABLE, UPSTREAM_ERROR, Fault
 from deployments.ingress.flows.realtime import session, transcriber
 from deployments.ingress.flows.realtime.notifier import SessionNotifier
@@ -36,51 +36,6 @@ __all__ = ["scripted_speech"]
 
 def types(live: Live) -> list[str]:
     return [event["type"] for event in live.events]
-
-
-async def test_a_turn_in_the_order_of_its_events(api: Api) -> None:
-    """Times count from the first sound, with the padding; items follow each other."""
-    async with listening(api) as live:
-        await live.pause(1.024)
-        await live.speak(0.512)
-        await live.pause()
-        assert await live.text() == "hello there"
-        assert types(live) == [
-            "input_audio_buffer.speech_started",
-            "input_audio_buffer.speech_stopped",
-            "input_audio_buffer.committed",
-            "conversation.item.added",
-            "conversation.item.done",
-            f"{TRANSCRIPTION}.delta",
-            f"{TRANSCRIPTION}.completed",
-        ]
-        started, stopped, first, *_ = live.events
-        assert (started["audio_start_ms"], stopped["audio_end_ms"]) == (1024 - 300, 1024 + 512 + 200)
-        assert len({event["item_id"] for event in live.events if "item_id" in event}) == 1
-        await live.speak(0.5)
-        await live.pause()
-        second = await live.next("input_audio_buffer.committed")
-    assert (first["previous_item_id"], second["previous_item_id"]) == (None, first["item_id"])
-
-
-async def test_each_turn_is_billed_by_whole_seconds_on_one_line_and_silence_is_free(api: Api) -> None:
-    engine = hearing(api)
-    async with listening(api) as live:
-        await live.pause(5)
-        assert (await live.end())["silence_s"] == 5
-    assert (engine.heard_s, await api.usage()) == ([], [])
-    async with listening(api) as live:
-        session = await live.update(turn_detection=None)
-        assert session["audio"]["input"]["turn_detection"] is None
-        for samples in (RATE - 1, RATE, RATE + 1):
-            await live.append(bytes(2 * samples))
-            await live.send("input_audio_buffer.commit")
-            assert await live.text() == "hello there"
-        ledger = await live.end()
-    assert "input_audio_buffer.speech_started" not in types(live)
-    usage = [event["usage"]["seconds"] for event in live.events if event["type"] == f"{TRANSCRIPTION}.completed"]
-    assert (usage, ledger["heard_s"]) == ([1, 1, 2], 3)
-    assert [line.quantity for line in await api.usage()] == [ledger["billed_s"]] == [4]
 
 
 @pytest.mark.parametrize("pieces", ["one two three four five six", "今日は。 良い 天気。 とても 暑い です。"])

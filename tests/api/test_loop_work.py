@@ -6,12 +6,10 @@ import asyncio
 import gc
 import json
 import shutil
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -21,9 +19,7 @@ from autoscaling.observation import Observation
 from autoscaling.tracing import Tracer
 from tests.api.asgi import Answer, ask
 from tests.api.conftest import Api, app_over
-from tests.api.walks import ROOT, walks
-
-PRODUCT = tuple(f"{ROOT / room}/" for room in ("autoscaling", "concurrency", "contract", "deployments", "state"))
+from tests.api.walks import Calls, walks
 
 OPERATIONS = ("create_task", "call_at", "create_future", "run_in_executor", "call_soon_threadsafe")
 """Methods of the loop: tasks, timers, waits, and ways to other threads and back."""
@@ -83,33 +79,16 @@ CALLS_OF_AN_EVENT, CALLS_OF_AN_ANSWER = 36, 300
 """Functions of ours that run for one event of a stream, and for one whole answer: in ingress, replica and ledger."""
 
 
-class Calls(Counter[str]):
-    """Counts calls of functions of the product while a block runs, by file and name."""
-
-    def __enter__(self) -> Calls:
-        self.clear()
-        sys.setprofile(self._note)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-
-    def _note(self, frame: FrameType, event: str, _: object) -> None:
-        file = frame.f_code.co_filename
-        if event == "call" and file.startswith(PRODUCT):
-            self[f"{file} {frame.f_code.co_qualname}"] += 1
-
-
 async def test_an_event_and_an_answer_run_few_functions(api: Api) -> None:
     """What is told of a request and of its tokens is told once, at its end."""
-    calls = Calls()
+    calls = Calls("autoscaling", "concurrency", "contract", "deployments", "state")
 
     async def counted(content: str, *, stream: bool) -> Counter[str]:
         replies = chats(api, content, stream=stream)
         for _ in range(3):
             with calls:
                 await anext(replies)
-        return calls.copy()
+        return Counter(calls)
 
     few, many = await counted("stream 10 0", stream=True), await counted("stream 510 0", stream=True)
     more = Counter({name: round((many[name] - few[name]) / 500) for name in many})

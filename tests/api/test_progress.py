@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -110,28 +111,19 @@ async def test_nobody_else_gets_another_byte(queued: Queued, path: str) -> None:
         assert len(waited.content) == len((await send()).content)
 
 
-async def test_a_request_that_need_not_wait_is_told_nothing(queued: Queued) -> None:
-    reply = await queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS)
-    assert statuses(reply) == []
-
-
-async def test_what_does_not_stream_ignores_the_header(queued: Queued) -> None:
-    body = CHAT | {"stream": False, "messages": [{"role": "user", "content": "say hello"}]}
-    reply = await queued.busy(
-        lambda: queued.api.send("POST", "/v1/chat/completions", json=body, headers=ASKS), lambda: queued.waiting() == 1
-    )
-    assert reply.json()["choices"][0]["message"]["content"] == "hello"
-    assert (await queued.api.send("GET", "/v1/models", headers=ASKS)).status_code == 200
-
-
-async def test_messages_tell_nothing_because_their_clients_break_on_what_comes_before_the_message(
+async def test_what_need_not_wait_or_does_not_stream_is_told_nothing_and_so_are_clients_of_messages(
     queued: Queued,
 ) -> None:
-    body = CHAT | {"max_tokens": 9}
-    reply = await queued.busy(
-        lambda: queued.api.send("POST", "/v1/messages", json=body, headers=ASKS), lambda: queued.waiting() == 1
-    )
-    assert reply.text.startswith("event: message_start\n")
+    """They break on what comes before the message."""
+    assert statuses(await queued.api.send("POST", "/v1/chat/completions", json=CHAT, headers=ASKS)) == []
+    assert (await queued.api.send("GET", "/v1/models", headers=ASKS)).status_code == 200
+    whole = CHAT | {"stream": False, "messages": [{"role": "user", "content": "say hello"}]}
+    for path, body, told in (
+        ("/v1/chat/completions", whole, r'\{.*"content": ?"hello"'),
+        ("/v1/messages", CHAT | {"max_tokens": 9}, "event: message_start\n"),
+    ):
+        ask = partial(queued.api.send, "POST", path, json=body, headers=ASKS)
+        assert re.match(told, (await queued.busy(ask, lambda: queued.waiting() == 1)).text)
 
 
 async def test_the_prefix_of_the_header_is_the_one_of_reply_headers(state: State) -> None:

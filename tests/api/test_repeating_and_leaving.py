@@ -8,8 +8,6 @@ import time
 from typing import Any
 
 import httpx
-import httpx2
-import openai
 import pytest
 from starlette.types import Message
 
@@ -20,6 +18,7 @@ from tests.api.asgi import exchange, http_scope
 from tests.api.bodies import BODIES
 from tests.api.conftest import Api, app_over, refused
 from tests.api.engines import LocalEngine
+from tests.catalogs import with_serving
 from tests.waiting import until
 
 CHAT = "/chat/completions"
@@ -83,27 +82,6 @@ async def test_while_it_runs_it_is_409_and_may_be_sent_again_but_with_another_bo
     assert (await first).status_code == 200
     refused(await post(api, messages=said("other")), 422, "idempotency_mismatch")
     assert len(engine.callers) == 1
-
-
-async def test_the_official_sdk_sends_it_again_until_it_gets_the_first_answer(api: Api, engine: LocalEngine) -> None:
-    first = asyncio.create_task(post(api))
-    await until(lambda: engine.callers)
-    refused: list[httpx2.Response] = []
-
-    async def note(reply: httpx2.Response) -> None:
-        if reply.status_code == 409:
-            refused.append(reply)
-            engine.handle.may_start.set()
-
-    transport = httpx2.ASGITransport(api.app)
-    async with httpx2.AsyncClient(transport=transport, event_hooks={"response": [note]}) as http:
-        client = openai.AsyncOpenAI(api_key=api.everything, base_url="http://test/v1", http_client=http)
-        sent = client.chat.completions.with_raw_response
-        again = await sent.create(**BODIES[CHAT], extra_headers={"Idempotency-Key": "k1"})
-    assert refused
-    assert (again.headers["idempotent-replayed"], again.retries_taken) == ("true", len(refused))
-    assert again.content == (await first).content
-    assert (len(engine.callers), len(await api.usage())) == (1, 1)
 
 
 async def test_work_outlives_its_client_and_waits_for_the_next(api: Api, engine: LocalEngine) -> None:
@@ -319,10 +297,8 @@ async def test_a_count_that_takes_longer_than_an_answer_may_is_504_and_billed_as
     caller = await api.caller()
     api.service.recent_disconnects.put(caller.org_id, True, time.monotonic())
     assert (await api.chat("stream 3 0.01")).status_code == 200
-    model = api.service.catalog.chat["obedient"]
-    assert model.serving
-    late = model.model_copy(update={"serving": model.serving.model_copy(update={"deadline_s": 0.0})})
-    monkeypatch.setitem(api.service.catalog.chat, "obedient", late)
+    chats = api.service.catalog.chat
+    monkeypatch.setitem(chats, "obedient", with_serving(chats["obedient"], deadline_s=0.0))
     assert (await api.chat("stream 10000 0.001")).status_code == 504
     billed = (await api.usage())[-1].quantities
     assert billed is not None

@@ -15,7 +15,6 @@ import json
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import jsonschema
@@ -29,6 +28,7 @@ from deployments.ingress.mcp.tools import ACCOUNT_TOOLS, DOCS_TOOLS
 from deployments.ingress.wire import openapi
 from tests.api.bodies import ADOPTION, BODIES, ORDER, OURS, SAMPLES, TRANSCRIPTION
 from tests.api.conftest import Api
+from tests.catalogs import with_serving
 from tests.docs.pages import ROOT
 from tests.waiting import until
 
@@ -121,10 +121,7 @@ def schema_of(document: dict[str, Any], path: str) -> dict[str, Any]:
 def let_decisions_see(api: Api) -> None:
     models = api.service.catalog.decisions
     for id, model in models.items():
-        assert model.serving
-        models[id] = model.model_copy(
-            update={"serving": model.serving.model_copy(update={"options": {"images": True}})}
-        )
+        models[id] = with_serving(model, options={"images": True})
 
 
 @pytest.mark.parametrize("path", SAMPLES)
@@ -194,30 +191,7 @@ async def test_every_optional_field_is_tried(document: dict[str, Any]) -> None:
     assert set(paths) == {*SAMPLES, TRANSCRIPTION, ADOPTION}
 
 
-JSON_BODIES: dict[str, Any] = BODIES | {"/audio/transcriptions": {"upload_id": "x"}}
 JSON = {"content-type": "application/json"}
-
-
-def with_number(body: dict[str, Any], number: str) -> bytes:
-    return json.dumps(body | {"extra": {"deep": [0, "number"]}}).replace('"number"', number).encode()
-
-
-async def test_a_number_that_is_infinite_is_400_and_its_place_is_named(api: Api) -> None:
-    for path, number in product(sorted(set(JSON_BODIES) - {"/mcp/mcp"}), ("1e999", "-1e999")):
-        reply = await api.send("POST", f"/v1{path}", content=with_number(JSON_BODIES[path], number), headers=JSON)
-        assert reply.status_code == 400, (path, reply.text)
-        says = f"`extra.deep[1]` is {number}, which is outside the range of numbers"
-        assert says in reply.json()["error"]["message"], path
-    assert await api.usage() == []
-
-
-async def test_a_number_that_is_infinite_is_no_message_of_mcp(api: Api) -> None:
-    headers = JSON | {"accept": "application/json, text/event-stream"}
-    for path in ("/mcp/mcp", "/mcp/docs/mcp"):
-        body = with_number(JSON_BODIES["/mcp/mcp"], "1e999")
-        reply = await api.send("POST", f"/v1{path}", content=body, headers=headers)
-        assert (reply.status_code, reply.json()["error"]["code"]) == (400, -32700)
-        assert "`extra.deep[1]` is 1e999" in reply.json()["error"]["message"]
 
 
 async def test_a_schema_with_an_infinite_number_costs_nothing_and_one_with_a_huge_number_is_repeated(api: Api) -> None:

@@ -15,24 +15,8 @@ from deployments.ingress.mcp.documentation import ROOT, Documentation, sections
 from tests.api.conftest import Api, refused
 
 
-async def test_vectors_come_in_the_order_of_the_texts(api: Api) -> None:
-    reply = await embed(api, ["a", "bcd"])
-    assert [item["embedding"] for item in reply.json()["data"]] == [[1.0] * 4, [3.0] * 4]
-    assert reply.json()["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
-
-
 async def embed(api: Api, input: object = "x", **fields: Any) -> httpx.Response:
     return await api.send("POST", "/v1/embeddings", json={"model": "lengths", "input": input} | fields)
-
-
-async def test_dimensions_are_honoured_or_refused(api: Api) -> None:
-    refused(await embed(api, dimensions=3), 400, "invalid_request_error", "dimensions")
-    assert len((await embed(api, dimensions=4)).json()["data"][0]["embedding"]) == 4
-
-
-async def test_token_ids_of_one_text_or_many_reach_the_engine(api: Api) -> None:
-    for ids, vectors in (([1, 2, 3], [3.0]), ([[1, 2], [3]], [2.0, 1.0])):
-        assert [item["embedding"][0] for item in (await embed(api, ids)).json()["data"]] == vectors
 
 
 async def test_a_cut_can_be_forbidden(api: Api) -> None:
@@ -66,13 +50,6 @@ async def test_clients_of_coheres_second_version_get_the_same_answer(api: Api, p
     assert [result["index"] for result in theirs["results"]] == [1, 0]
     assert theirs["meta"]["billed_units"]["search_units"] == 1
     assert len(await api.usage()) == 2
-
-
-async def test_a_refused_body_names_its_field_and_costs_nothing(api: Api) -> None:
-    """All bounds: tests/contract/test_embeddings.py."""
-    empty = {"query": "", "documents": ["x"]}
-    refused(await api.send("POST", "/v1/rerank", json=empty), 400, "invalid_request_error", "query")
-    assert await api.usage() == []
 
 
 # --- the documentation ------------------------------------------------------------------------------------------------

@@ -13,14 +13,13 @@ from typing import Any
 import httpx
 import pytest
 
-from contract.access import Scope
 from contract.errors import FAULTS
 from contract.limits import JSON_BODY_BYTES, SPEECH_BODY_BYTES
 from tests.api.conftest import Api, events, refused
 from tests.api.designs import adopt, designer, made
 from tests.api.live import scripted
 from tests.api.sounds import wav
-from tests.catalogs import REAL
+from tests.catalogs import REAL, with_serving
 
 
 async def speak(api: Api, text: str = "hello", **fields: Any) -> httpx.Response:
@@ -237,11 +236,6 @@ async def test_marks_for_the_eye_reach_no_engine(api: Api, provider: str, stream
     assert line.quantity == len(text)
 
 
-async def test_marks_of_other_engines_are_left_out(api: Api) -> None:
-    reply = await speak(api, "oh <sigh> well [laughter] yes", provider="supertonic")
-    assert reply.content.split(b"\n")[1] == b"oh <sigh> well yes end"
-
-
 async def test_what_designed_a_voice_speaks_it_by_its_recipe_and_another_engine_imitates_its_clip(api: Api) -> None:
     async def spoken(slug: str) -> dict[str, Any]:
         """The job of the engine for a text in this voice."""
@@ -259,8 +253,7 @@ async def test_what_designed_a_voice_speaks_it_by_its_recipe_and_another_engine_
     assert (about.get("recipe"), about["clip"]) == (None, clip)
     # The same voice after another runtime took the engine's place.
     model = api.service.catalog.speech["qwen3-tts"]
-    assert model.serving
-    vars(model)["serving"] = model.serving.model_copy(update={"runtime": "another"})
+    vars(model)["serving"] = with_serving(model, runtime="another").serving
     about = await spoken("by-recipe")
     assert (about.get("recipe"), about["clip"]) == (None, clip)
 
@@ -324,13 +317,3 @@ async def test_what_is_refused_costs_nothing(api: Api) -> None:
         if not is_right or says not in error["message"] or "retry-after" in reply.headers:
             wrong.append((text[:20], fields, reply.text[:500]))
     assert (wrong, await api.usage()) == ([], [])
-
-
-async def test_403_voice_not_in_plan(api: Api) -> None:
-    await api.organisation("small", "free")
-    key = await api.key(*Scope, org="small")
-    catalogue, fixed = {"input": "x", "voice": "bib-f-30"}, {"input": "x", "voice": "M1"}
-    reply = await api.send("POST", "/v1/audio/speech", key, json=catalogue)
-    refused(reply, 403, "voice_not_in_plan", "voice", "starter")
-    assert (await api.send("POST", "/v1/audio/speech", key, json=fixed)).status_code == 200
-    assert (await speak(api, voice="bib-f-30")).status_code == 200

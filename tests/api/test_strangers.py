@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import httpx
@@ -23,7 +22,7 @@ from deployments.ingress.front.proxies import Proxies
 from deployments.ingress.wire.addresses import public_address
 from deployments.ingress.wire.openapi import written
 from state import State, keys
-from tests.api.conftest import Api
+from tests.api.conftest import Api, client_of
 from tests.api.test_traces import CALLER, CHAT, TRACE_ID
 from tests.api.uploads import SOUND, WEBM, ticket_of
 from tests.catalogs import behaving
@@ -36,20 +35,13 @@ KEPT = "samples/obedient/M1-fr.mp3"
 SEARCH = "/v1/mcp/docs/mcp"
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
-At = Callable[[str], AbstractAsyncContextManager[httpx.AsyncClient]]
+At = Callable[[str], httpx.AsyncClient]
 
 
 @pytest.fixture
 def at(api: Api) -> At:
     """Clients of other addresses than that of `api.client`."""
-
-    @asynccontextmanager
-    async def client(address: str) -> AsyncIterator[httpx.AsyncClient]:
-        transport = httpx.ASGITransport(api.app, client=(address, 1), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
-            yield http
-
-    return client
+    return lambda address: client_of(api.service, client=(address, 1))
 
 
 def refused(reply: httpx.Response) -> None:

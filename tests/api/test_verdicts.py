@@ -32,7 +32,7 @@ from deployments.ingress.context import Exchange, RequestContext
 from deployments.ingress.flows import speech, verdicts
 from tests.api.conftest import Api, events, refused
 from tests.api.designs import designer, made
-from tests.api.recognizers import recognizing
+from tests.api.transcriptions import recognizing
 from tests.waiting import ManualClock, until
 from text.spoken import Comparison, compare
 

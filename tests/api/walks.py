@@ -15,18 +15,17 @@ import asyncio
 import re
 import sys
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
 import httpx
-from sqlalchemy import create_engine
 
 from state import open_state
-from state.database.migrate import upgrade_schema
 from tests.api.bodies import BODIES
 from tests.api.conftest import Api, serving
 from tests.api.engines import METRICS
@@ -38,43 +37,39 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("contract", "text", "audio", "concurrency", "configs", "state", "models", "autoscaling", "deployments")
 
 
-@cache
-def file_of(code_file: str) -> str | None:
-    """The product file, relative to the root, that a code object comes from."""
-    path = Path(code_file)
-    if not path.is_absolute() or not path.is_relative_to(ROOT):
-        return None
-    relative = path.relative_to(ROOT)
-    return relative.as_posix() if relative.parts[0] in ROOMS else None
+class Calls(Counter[str]):
+    """Counts calls of functions of some rooms while a block runs, by file and name, in the order of the first calls.
 
+    It follows the thread of the block, and, if it `follows_threads`, those that have started since it was made.
+    """
 
-class Tracer:
-    """Follows the calls of product code in this thread and in each that starts while the block runs."""
+    def __init__(self, *rooms: str, follows_threads: bool = False) -> None:
+        super().__init__()
+        self._folders = tuple(f"{ROOT / room}/" for room in rooms)
+        self._counts = False
+        if follows_threads:
+            threading.setprofile(self._note)
 
-    def __init__(self) -> None:
-        self._files: dict[str, None] | None = None
-
-    def __enter__(self) -> Tracer:
-        threading.setprofile(self._enter)
-        sys.setprofile(self._enter)
+    def __enter__(self) -> Calls:
+        self.clear()
+        self._counts = True
+        sys.setprofile(self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
-        threading.setprofile(None)
+        self._counts = False
 
-    async def follow(self, walk: Callable[[], Awaitable[object]]) -> list[str]:
-        """The files that `walk` enters, in the order of the first entry."""
-        self._files = files = dict[str, None]()
-        await walk()
-        self._files = None
-        return list(files)
+    @property
+    def files(self) -> list[str]:
+        """The files of these functions, relative to the root."""
+        return list(dict.fromkeys(Path(name.rpartition(" ")[0]).relative_to(ROOT).as_posix() for name in self))
 
-    def _enter(self, frame: FrameType, event: str, _: object) -> None:
-        if self._files is None or event != "call" or frame.f_code.co_name == "<module>":
-            return
-        if file := file_of(frame.f_code.co_filename):
-            self._files.setdefault(file)
+    def _note(self, frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        is_ours = self._counts and event == "call" and code.co_filename.startswith(self._folders)
+        if is_ours and code.co_name != "<module>":
+            self[f"{code.co_filename} {code.co_qualname}"] += 1
 
 
 OPTIONS = [{"id": "red"}, {"id": "blue"}]
@@ -127,27 +122,28 @@ WALKS: Mapping[str, Callable[[Api], Awaitable[object]]] = {
 async def walks(folder: Path) -> dict[str, list[str]]:
     """Every walk, over a state in `folder`, which has a migrated database."""
     taken: dict[str, list[str]] = {}
-    with Tracer() as tracer:  # before a thread starts
-        state = await open_state(folder)
-        for loop in state._loops:  # what a process does now and then is no part of a walk
-            loop.cancel()
-        async with serving(behaving(obedient=chat("obedient")), state, metrics=METRICS) as api:
-            for name, walk in WALKS.items():
-                await walk(api)
-                first, *others = [await tracer.follow(partial(walk, api)) for _ in range(3)]
-                # A task that runs now and then beside a walk is no part of it.
-                taken[name] = [file for file in first if all(file in other for other in others)]
-        await state.close()
+    calls = Calls(*ROOMS, follows_threads=True)  # before a thread starts
+    state = await open_state(folder)
+    for loop in state._loops:  # what a process does now and then is no part of a walk
+        loop.cancel()
+    async with serving(behaving(obedient=chat("obedient")), state, metrics=METRICS) as api:
+        for name, walk in WALKS.items():
+            await walk(api)
+            rounds = []
+            for _ in range(3):
+                with calls:
+                    await walk(api)
+                rounds.append(calls.files)
+            # A task that runs now and then beside a walk is no part of it.
+            taken[name] = [file for file in rounds[0] if all(file in files for files in rounds)]
+    await state.close()
+    threading.setprofile(None)
     return taken
 
 
 def main() -> None:
     """Prints each walk: its files in the order of their first use."""
     with TemporaryDirectory() as folder:
-        engine = create_engine(f"sqlite:///{folder}/parlance.db")
-        with engine.begin() as connection:
-            upgrade_schema(connection)
-        engine.dispose()
         for name, files in asyncio.run(walks(Path(folder))).items():
             print(f"{name}: {len(files)} files", *files, sep="\n  ")
 

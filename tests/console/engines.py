@@ -18,7 +18,7 @@ from contract.speech.engine import AudioBlock, SpeechJob
 from contract.transcription.engine import TranscriptionJob, TranscriptUpdate
 from contract.voice_design.engine import DesignJob, DesignResult
 from contract.wires import event
-from tests.catalogs import NO_CPUS, behaving, chat
+from tests.catalogs import NO_CPUS, behaving, chat, with_serving
 from tests.engines import Behaving, ObedientChat, ObedientDesigner, ObedientSpeaker, ObedientTranscriber
 
 RATE = 16_000
@@ -121,9 +121,7 @@ ENGINES = {"speech": "Whistler", "transcription": "Listener", "voice_design": "W
 
 def catalog() -> Catalog:
     def run_here(model: Model, engine: str) -> Model:
-        assert model.serving
-        change: dict[str, object] = {"adapter": f"tests.console.engines:{engine}", "deployment": NO_CPUS}
-        return model.model_copy(update={"serving": model.serving.model_copy(update=change)})
+        return with_serving(model, adapter=f"tests.console.engines:{engine}", deployment=NO_CPUS)
 
     known = behaving(talker=run_here(chat("talker"), "Talker"))
     kinds = {

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import configs
-from contract.catalog import TranscriptionModel
 from contract.errors import INVALID_REQUEST, LANGUAGE_NOT_SUPPORTED, REQUEST_TOO_LARGE, ApiError
 from contract.limits import CONTEXT_TERMS, TRANSCRIPTION_PROMPT_CHARS, UPLOAD_BYTES
 from contract.transcription.engine import (
@@ -25,6 +24,7 @@ from contract.transcription.engine import (
 from contract.transcription.request import TranscriptionRequest, choose, fields, plan
 from contract.transcription.transcript import Transcript, reply, srt, vtt
 from contract.transcription.uploads import RECORDING_TYPES, UploadRequest
+from tests.catalogs import with_serving
 from tests.contract.bodies import refusal
 
 MODELS = configs.load("embedded").transcription
@@ -78,11 +78,6 @@ def test_a_refusal_names_what_is_known_and_what_is_no_code_is_refused_by_the_def
     assert {refusal(plan, TranscriptionRequest(language=sent), DEFAULT).param for sent in odd} == {"language"}
 
 
-def able(model: TranscriptionModel, **options: Any) -> TranscriptionModel:
-    assert model.serving
-    return model.model_copy(update={"serving": model.serving.model_copy(update={"options": options})})
-
-
 WORDS = {"timestamp_granularities": "word", "response_format": "verbose_json"}
 HEARD = TranscriptUpdate(
     2.0, 2.0, "en", (Segment("a b", 0.0, 1.0, (TimedWord("a", 0.0, 0.5), TimedWord("b", 0.5, 1.0))),)
@@ -92,14 +87,14 @@ HEARD = TranscriptUpdate(
 def test_where_an_engine_times_no_words_the_default_model_gives_times_of_passages_and_whisper_refuses() -> None:
     passage = [{"text": "a b", "start": 0.0, "end": 1.0, "speakerId": None}]
     for times, texts in ((["segment"], ["a b"]), (["segment", "word"], ["a", "b"])):
-        planned = plan(TranscriptionRequest(**WORDS), able(DEFAULT, times=times))
+        planned = plan(TranscriptionRequest(**WORDS), with_serving(DEFAULT, options={"times": times}))
         assert planned.words is ("word" in times)
         made = Transcript(planned)
         made.add(HEARD)
         segments = reply(made)["segments"]
         assert [part["text"] for part in segments] == texts
         assert planned.words or segments == passage
-    mute = able(WHISPER, times=["segment"])
+    mute = with_serving(WHISPER, options={"times": ["segment"]})
     assert refusal(plan, TranscriptionRequest(**WORDS), mute).param == "timestamp_granularities"
     assert not plan(TranscriptionRequest(timestamp_granularities="word"), mute).words
 
