@@ -159,12 +159,9 @@ def _add(connection: Connection, key_id: str, rows: int, body_bytes: int) -> Row
     """Adds to the count of an API key, and returns it."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     # Never below zero: an older version beside this one writes rows without counting them.
-    changed = {
-        "replies": case((_quota.replies + rows > 0, _quota.replies + rows), else_=0),
-        "body_bytes": case((_quota.body_bytes + body_bytes > 0, _quota.body_bytes + body_bytes), else_=0),
-    }
-    first = {"key_id": key_id, "replies": max(0, rows), "body_bytes": max(0, body_bytes)}
-    statement = dialect.insert(reply_quotas).values(**first)
+    by = {"replies": rows, "body_bytes": body_bytes}
+    changed = {name: case((_quota[name] + by[name] > 0, _quota[name] + by[name]), else_=0) for name in by}
+    statement = dialect.insert(reply_quotas).values(key_id=key_id, **{name: max(0, by[name]) for name in by})
     upsert = statement.on_conflict_do_update(index_elements=["key_id"], set_=changed).returning(*_quota)
     return connection.execute(upsert).one()
 

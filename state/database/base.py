@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import (
@@ -82,7 +82,7 @@ class Database(Protocol):
         transaction: Callable[[Connection], T],
         *,
         durable: bool = True,
-        row: int | str | None = None,
+        row: Hashable | None = None,
         patient: bool = False,
     ) -> T:
         """Runs `transaction` and returns its result after the commit.
@@ -90,7 +90,7 @@ class Database(Protocol):
         With `durable=False` the answer does not wait for the disk: other transactions see the result, but a power
         failure can lose it. For rows that are worthless without the calling process, like a reservation.
 
-        Transactions with the same `row` (any number) would wait for each other in the database, each occupying a
+        Transactions with the same `row` (any name of it) would wait for each other in the database, each occupying a
         connection; they take turns here instead.
 
         With `patient` a statement may take PATIENT_S instead of WAIT_S, and no request waits for its connection.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -52,7 +52,7 @@ class PostgresDatabase:
         self._patient = _engine(address, wait_s, max(patient_s, wait_s), "on", PATIENT_POOL_SIZE)
         self._wait_s = wait_s
         # Weak: a lock lives as long as a task holds it or waits for it.
-        self._turns: WeakValueDictionary[int | str, asyncio.Lock] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
         self._running: set[asyncio.Task[Any]] = set()
 
     async def run(
@@ -60,7 +60,7 @@ class PostgresDatabase:
         transaction: Callable[[Connection], T],
         *,
         durable: bool = True,
-        row: int | str | None = None,
+        row: Hashable | None = None,
         patient: bool = False,
     ) -> T:
         """See `Database.run`."""
@@ -73,7 +73,7 @@ class PostgresDatabase:
         for engine in (*self._engines.values(), self._patient):
             await engine.dispose()
 
-    async def _take_turns(self, engine: AsyncEngine, transaction: Callable[[Connection], T], row: int | str | None) -> T:
+    async def _take_turns(self, engine: AsyncEngine, transaction: Callable[[Connection], T], row: Hashable | None) -> T:
         if row is None:
             return await _run(engine, transaction, self._wait_s)
         turn = self._turns.setdefault(row, asyncio.Lock())

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -98,7 +98,7 @@ class SqliteDatabase:
         transaction: Callable[[Connection], T],
         *,
         durable: bool = True,
-        row: int | str | None = None,
+        row: Hashable | None = None,
         patient: bool = False,
     ) -> T:
         """See `Database.run`. All transactions take turns in one thread, so `row` and `patient` have no effect."""
