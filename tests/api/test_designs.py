@@ -38,6 +38,7 @@ from tests.api.designs import (
     poll,
     until_designed,
 )
+from tests.api.uploads import put, ticket_of, transcribe
 from tests.waiting import until
 
 __all__ = ["held"]
@@ -197,6 +198,33 @@ async def test_404_ids_of_others_and_unknown_ones_in_the_same_words(api: Api) ->
             words |= {reply.text.replace(name, "ID")} if name in (draft["id"], unknown) else set()
         assert len(words) == 1
     assert (await poll(api, draft))["status"] == "ready"
+
+
+async def test_nobody_else_takes_or_changes_what_an_organisation_owns(api: Api) -> None:
+    stranger, draft, adopted, ticket = await api.stranger(), await made(api), await made(api), await ticket_of(api)
+    assert (await put(api, ticket)).status_code == 200
+    voice = (await adopt(api, adopted, slug="our-anna")).json()
+    request_id = (await api.chat()).headers["x-request-id"]
+    sample, spend = (await api.client.get(voice["sample_url"])).content, await api.spend()
+    asked: list[tuple[str, str, dict[str, str] | None]] = [
+        ("POST", "/v1/audio/transcriptions", {"upload_id": ticket["upload_id"]}),
+        ("POST", "/v1/audio/speech", {"input": "hello", "voice": "our-anna"}),
+        ("GET", f"/v1/console/requests/{request_id}", None),
+    ]
+    for one in (draft, adopted):
+        asked += [
+            ("DELETE", f"{DESIGNS}/{one['id']}", None),
+            ("POST", f"{DESIGNS}/{one['id']}/adopt", {"slug": "ours"}),
+        ]
+    for method, path, body in asked:
+        assert (await api.send(method, path, stranger, json=body)).status_code in (400, 404), path
+    theirs = await ordered(api, stranger, gender="m", auto_adopt=True, slug="our-anna")
+    while (await poll(api, theirs, stranger))["status"] != "adopted":
+        pass
+    assert (await discard(api, theirs, stranger)).status_code == 200
+    assert (await api.spend(), (await poll(api, draft))["status"]) == (spend, "ready")
+    assert (await api.client.get((await poll(api, adopted))["voice"]["sample_url"])).content == sample
+    assert (await transcribe(api, ticket)).status_code == 200
 
 
 async def test_409_a_slug_that_is_taken(api: Api) -> None:
