@@ -29,12 +29,10 @@ CLIENTS, ROUNDS = 10, 5
 
 SERIES: dict[str, tuple[Callable[[float], tuple[float, float, float]], bool]] = {
     "level": (lambda minute: (90_000 + 3_000 * math.sin(12 * minute), 40 + round(8 * minute) % 3, 20), False),
-    "falls": (lambda minute: (90_000 - 5_000 * minute, 40 - minute, 20 - minute), False),
     "has grown at its start": (lambda minute: (90_000 + 50_000 * (minute > 4), 40 + 9 * (minute > 4), 20), False),
     "memory": (lambda minute: (90_000 + 2_048 * minute, 40, 20), True),
     "descriptors": (lambda minute: (90_000, 40 + math.floor(minute), 20), True),
     "threads": (lambda minute: (90_000, 40, 20 + math.floor(minute)), True),
-    "memory at the end": (lambda minute: (90_000 + 4_096 * max(0.0, minute - 9), 40, 20), True),
 }
 """KiB, descriptors and threads of a process by the minute, and whether they are found to rise."""
 
