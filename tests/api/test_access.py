@@ -26,9 +26,11 @@ from state.rates import Rates
 from tests.api.asgi import Answer, ask
 from tests.api.bodies import BINARY, BODIES, OURS
 from tests.api.conftest import Api, app_over
+from tests.api.designs import DESIGNS, adopt, discard, made, ordered, poll
 from tests.api.engines import LocalEngine
 from tests.api.operations import CATALOG, OPERATIONS, TAKE_API_KEY_HEADER, Operation
 from tests.api.sounds import wav
+from tests.api.uploads import put, ticket_of, transcribe
 
 ORDERS = "/audio/voices/designs"
 ADOPTIONS = f"{ORDERS}/x/adopt"
@@ -283,3 +285,30 @@ async def test_nothing_that_was_planted_is_written_down(api: Api, caplog: pytest
     text = "\n".join((*planted.written, caplog.text))
     assert "Traceback" in text, "the test must see what servers log"
     assert [secret for secret in PLANTED if secret in text] == []
+
+
+async def test_nobody_else_takes_or_changes_what_an_organisation_owns(api: Api) -> None:
+    stranger, draft, adopted, ticket = await api.stranger(), await made(api), await made(api), await ticket_of(api)
+    assert (await put(api, ticket)).status_code == 200
+    voice = (await adopt(api, adopted, slug="our-anna")).json()
+    request_id = (await api.chat()).headers["x-request-id"]
+    sample, spend = (await api.client.get(voice["sample_url"])).content, await api.spend()
+    asked: list[tuple[str, str, dict[str, str] | None]] = [
+        ("POST", "/v1/audio/transcriptions", {"upload_id": ticket["upload_id"]}),
+        ("POST", "/v1/audio/speech", {"input": "hello", "voice": "our-anna"}),
+        ("GET", f"/v1/console/requests/{request_id}", None),
+    ]
+    for one in (draft, adopted):
+        asked += [
+            ("DELETE", f"{DESIGNS}/{one['id']}", None),
+            ("POST", f"{DESIGNS}/{one['id']}/adopt", {"slug": "ours"}),
+        ]
+    for method, path, body in asked:
+        assert (await api.send(method, path, stranger, json=body)).status_code in (400, 404), path
+    theirs = await ordered(api, stranger, gender="m", auto_adopt=True, slug="our-anna")
+    while (await poll(api, theirs, stranger))["status"] != "adopted":
+        pass
+    assert (await discard(api, theirs, stranger)).status_code == 200
+    assert (await api.spend(), (await poll(api, draft))["status"]) == (spend, "ready")
+    assert (await api.client.get((await poll(api, adopted))["voice"]["sample_url"])).content == sample
+    assert (await transcribe(api, ticket)).status_code == 200

@@ -40,6 +40,7 @@ HELD_COLD = "test_fifty_arrivals_at_a_cold_engine_start_it_once"
 HELD_STREAMS = "test_every_client_gets_the_same_bytes_whatever_was_joined"
 HELD_CANCELS = "test_storm_of_disconnects_leaves_nothing_at_work"
 HELD_UPLOADS = "test_eight_uploads_at_once_do_not_grow_the_server_by_what_they_bring"
+HELD_MIXED = "test_mixed_clients_leave_memory_descriptors_and_threads_of_a_server_level"
 
 
 async def outcomes(seed: int, sizes: Sizes, graph: Graph) -> AsyncIterator[Outcome]:
@@ -255,9 +256,8 @@ async def mixed(graph: Graph, crowd: Crowd, chance: random.Random, sizes: Sizes)
     rising = dict.fromkeys(trends.rising(), 1) if sizes.mixed_s >= TREND_S else {}
     seen.update({f"LOST: {name}": 1 for name in rising} | {f"a minute: {line}": 1 for line in trends.lines()})
     promise = "Memory, descriptors and threads of every process stay level."
-    return Outcome(
-        "load", f"mixed clients for {sizes.mixed_s:.0f} s", promise, times, strange + len(rising), None, seen
-    )
+    fault = f"mixed clients for {sizes.mixed_s:.0f} s"
+    return Outcome("load", fault, promise, times, strange + len(rising), None, seen, HELD_MIXED)
 
 
 async def _slow(crowd: Crowd) -> Seen:

@@ -21,6 +21,7 @@ from tests.cluster.survival import CHAT, DESIGNS, Estate, bills, find, leave
 FOREIGN = "The ids of another organisation are answered like ids that do not exist."
 BORROWED = "test_keys_of_other_callers_and_paths_are_others"
 HELD_BY = "test_404_ids_of_others_and_unknown_ones_in_the_same_words"
+OWNED = "test_nobody_else_takes_or_changes_what_an_organisation_owns"
 LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
 OWNER, OTHER = "tenant-owner", "tenant-other"
 
@@ -40,7 +41,7 @@ async def outcomes(seed: int, sizes: Sizes, graph: Graph) -> AsyncIterator[Outco
         still = await asyncio.to_thread(find, client, graph.state, estate)
     lost = Counter(f"LOST: {what}" for what, is_there in still.items() if not is_there)
     promise = "Nobody else takes or changes what it owns."
-    yield Outcome("tenants", "what the owner still has", promise, len(still), lost.total(), None, lost, HELD_BY)
+    yield Outcome("tenants", "what the owner still has", promise, len(still), lost.total(), None, lost, OWNED)
 
 
 def _foreign(estate: Estate) -> dict[str, tuple[list[str], list[Ask]]]:

@@ -68,6 +68,21 @@ def plug(name: str, address: str, cable: str, bridge: str = BRIDGE) -> None:
         run("ip", "-n", name, "link", "set", device, "up")
 
 
+@contextmanager
+def parted() -> Iterator[None]:
+    """Loses every packet between the two machines, which still reach the stores, and are reached from here."""
+    try:
+        _isolate("on")
+        yield
+    finally:
+        _isolate("off")
+
+
+def _isolate(is_isolated: str) -> None:
+    for number in (1, 2):
+        run("ip", "link", "set", f"parlance-v{number}", "type", "bridge_slave", "isolated", is_isolated)
+
+
 @dataclass(frozen=True)
 class Node:
     """A machine with an address of its own; `env` is what its Ray processes are told."""

@@ -1,7 +1,8 @@
 """Two nodes, an ingress replica on each, over PostgreSQL, Redis and S3: a Ray cluster as `docs/operating.md` has it.
 
-The page's own lines are run, with addresses of this machine. Then the head dies and comes back, and then the other node
-dies. The tests are one story, in their order. Its log is `two-nodes.log` where PARLANCE_CLUSTER_LOG names a folder.
+The page's own lines are run, with addresses of this machine. Then the nodes are parted, the head dies and comes back,
+and the other node dies. The tests are one story, in their order. Its log is `two-nodes.log` where
+PARLANCE_CLUSTER_LOG names a folder.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import json
 import os
 import re
 import secrets
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +25,9 @@ import openai
 import pytest
 import yaml
 
+from contract.errors import FAULTS
 from tests.cluster import survival
-from tests.cluster.nodes import BIN, Node, allowed, doors, network, node, outside, run
+from tests.cluster.nodes import BIN, Node, allowed, doors, network, node, outside, parted, run
 from tests.docs.pages import ROOT, marked
 from tests.state.servers import Postgres, Redis, Seaweed, run_server, temporary_folder
 from tests.waiting import eventually
@@ -67,6 +71,9 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "speech": ("/audio/speech", {"input": "Good morning.", "language": "en", "response_format": "wav"}),
 }
+
+
+STREAM = " in pieces"
 
 
 @dataclass
@@ -214,6 +221,60 @@ def test_every_capability_answers_through_both_nodes(cluster: Cluster) -> None:
         with cluster.client(machine) as client:
             assert serve_everything(client) == ALL_WELL
         cluster.tell(f"every capability answers through {machine.name}: {', '.join(ALL_WELL)}")
+
+
+def ask(client: httpx.Client, name: str) -> str | None:
+    """Code of the error that a call or a stream ends with, or `whole`, or `closed` where the connection broke."""
+    path, body = CALLS[name.removesuffix(STREAM)]
+    if name.endswith(STREAM):
+        body = body | {"stream": True, "max_tokens": 400}
+    try:
+        reply = client.post(path, json=body)
+    except (httpx.NetworkError, httpx.RemoteProtocolError):
+        return "closed"
+    last = reply.text.strip().rpartition("data: ")[2]
+    if last == "[DONE]" or (reply.status_code == 200 and not name.endswith(STREAM)):
+        return "whole"
+    code: str | None = json.loads(last)["error"]["code"]
+    return code
+
+
+@pytest.mark.parametrize("is_given_up", [False, True], ids=["for a moment", "until one is given up"])
+def test_nodes_that_are_parted_lose_nothing_and_answer_again(cluster: Cluster, is_given_up: bool) -> None:
+    """While no packet goes from one to the other, the node with the engines serves whoever asks there."""
+    org, begun = f"parted-{is_given_up}".lower(), threading.Event()
+    cluster.state("org", "create", org, "--plan", "pro")
+    own = replace(cluster, key=cluster.state("key", "create", "--org", org, "--scopes", "all"))
+    with own.client(own.worker) as client, own.client(own.head) as other, ThreadPoolExecutor() as pool:
+        left = survival.leave(client, own.state, org)
+        assert serve_everything(client) == ALL_WELL  # nothing that sleeps could be woken without the head
+        other.event_hooks["response"].append(lambda _: begun.set())
+        other.timeout = 400  # more than any call's deadline
+        asked = [pool.submit(ask, other, f"chat{STREAM}")]
+        assert begun.wait(60)
+        with parted():
+            asked += [pool.submit(ask, other, name) for name in CALLS]
+            # HAProxy may have sent some to the other node's ingress before it knew.
+            asked += [pool.submit(ask, client, name) for name in CALLS]
+            eventually(
+                lambda: {ask(client, name) for name in CALLS} == {"whole"}, RECOVER_S, "the engines' node is out"
+            )
+            if is_given_up:
+                eventually(lambda: nodes_alive(own) == 1, RECOVER_S, "Ray never gave the node up")
+                assert serve_everything(client) == ALL_WELL
+            left.orders.append(survival.order(client))
+        if is_given_up:
+            eventually(lambda: not answers(own.worker), RECOVER_S, "the node that was given up never ended")
+            own.worker.kill()  # of what Ray had not ended
+            own.start_worker()
+        for machine, http in ((own.worker, client), (own.head, other)):
+            eventually(lambda machine=machine: answers(machine), START_S, f"{machine.name} never came back")
+            eventually(lambda http=http: serve_everything(http) == ALL_WELL, RECOVER_S, "not all is back")
+        ends = {each.result() for each in asked}
+        found = survival.find(other, own.state, left)
+    cluster.tell(f"parted {'until one was given up' if is_given_up else 'for a moment'}: {ends}, all is back")
+    assert ends <= {"whole", "closed", *(row.code for row in FAULTS.values())}
+    assert [name for name, is_there in found.items() if not is_there] == []
 
 
 def test_the_head_dies_and_comes_back_then_the_other_node_dies_and_nothing_is_lost(cluster: Cluster) -> None:
