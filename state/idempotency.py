@@ -39,7 +39,7 @@ from state import replies
 from state.database.base import Database
 from state.keys import Keyring
 from state.replies import Claim
-from state.tasks import Spawn, retried
+from state.retries import Spawn, retried
 
 PURPOSE = "idempotency"
 """Purpose of the derived secret that digests are keyed with."""

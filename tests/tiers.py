@@ -30,6 +30,7 @@ MARKERS = {
 FIRST = (
     "tests/cluster/test_idle.py",
     "tests/models/chat/",
+    "tests/console/",
     "tests/twins/",
     "tests/fork_server/",
     "tests/models/decisions/",

@@ -21,10 +21,11 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from concurrency.background import attempted
 from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, Fault, without_text
 from contract.ids import random_id
-from state import tasks
+from state import retries
 from state.billing import postings, upkeep
 from state.billing.purse import Purse, Purses
 from state.billing.reservation import Funds, Reservation, Step
@@ -252,11 +253,11 @@ class Ledger:
             outcome.set_result(charged)
 
     async def _settle_later(self, bill: Bill) -> None:
-        wait_s = tasks.RETRY_S
+        wait_s = retries.RETRY_S
         while bill.entry.id in self._unposted:
             await asyncio.sleep(wait_s)
             await self._settle(bill)
-            wait_s = min(2 * wait_s, tasks.MAX_RETRY_S)
+            wait_s = min(2 * wait_s, retries.MAX_RETRY_S)
 
     async def _drain_queue(self, org_id: int) -> None:
         """Posts the bills of an organisation; those that come while a transaction runs share the next one."""
@@ -329,7 +330,8 @@ class Ledger:
         if hold.may_have_row:
             await self._marks.written(hold.entry)
             name = f"release the reservation of request {hold.entry.request_id}"
-            await tasks.persist(name, partial(self._release, hold), self.spawn)
+            if not await attempted(name, partial(self._release, hold)):
+                self.spawn(retries.retried(name, partial(self._release, hold)))
         return 0
 
     async def _release(self, hold: Reservation) -> None:
@@ -338,7 +340,15 @@ class Ledger:
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs `work` to its end even if the request that started it is cancelled."""
-        return tasks.started(work, self._tasks)
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # Retrieved here, for the waiter may be gone.
 
 
 def _entry(caller: Caller, *texts: str) -> Entry:

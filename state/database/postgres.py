@@ -16,7 +16,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from contract.errors import STATE_UNAVAILABLE
 from state.database.base import PATIENT_S, WAIT_S, RowRefused
-from state.tasks import started
 
 T = TypeVar("T")
 log = logging.getLogger(f"parlance.{__name__}")
@@ -53,7 +52,7 @@ class PostgresDatabase:
         self._wait_s = wait_s
         # Weak: a lock lives as long as a task holds it or waits for it.
         self._turns: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Task[object]] = set()
 
     async def run(
         self,
@@ -65,7 +64,10 @@ class PostgresDatabase:
     ) -> T:
         """See `Database.run`."""
         engine = self._patient if patient else self._engines[durable]
-        return await asyncio.shield(started(self._take_turns(engine, transaction, row), self._running))
+        task = asyncio.create_task(self._take_turns(engine, transaction, row))
+        self._running.add(task)
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
 
     async def close(self) -> None:
         if self._running:
@@ -86,6 +88,11 @@ class PostgresDatabase:
             return await _run(engine, transaction, self._wait_s)
         finally:
             turn.release()
+
+    def _forget(self, task: asyncio.Task[object]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # Retrieved here, for the waiter may be gone.
 
 
 async def _run(engine: AsyncEngine, transaction: Callable[[Connection], T], wait_s: float) -> T:

@@ -9,7 +9,7 @@ from functools import partial
 
 from sqlalchemy import Update, delete, select, update
 
-from concurrency.background import in_background
+from concurrency.background import attempted, in_background
 from contract.access import Caller
 from contract.errors import QUOTA_EXCEEDED, STATE_UNAVAILABLE, ApiError, without_text
 from contract.limits import DRAFT_KEPT_S, DRAFT_S, KEPT_DRAFTS
@@ -20,7 +20,7 @@ from state.database.base import Database
 from state.database.tables import drafts
 from state.drafts import changes
 from state.drafts.draft import ID_PATTERN, Adoption, DesignedVoice, Draft, DraftClaim, draft_of, new_id
-from state.tasks import Spawn, persist
+from state.retries import Spawn, retried
 from state.voices import OwnVoice
 
 log = logging.getLogger(f"parlance.{__name__}")
@@ -78,7 +78,9 @@ class Drafts:
         except OverLimit as refused:
             raise over_limit(refused, caller, QUOTA_EXCEEDED) from None
         # From here on its client gets the id, so what is made may be billed.
-        await persist("release a draft for work", partial(self.release, DraftClaim(draft, None)), self.spawn)
+        name, release = "release a draft for work", partial(self.release, DraftClaim(draft, None))
+        if not await attempted(name, release):
+            self.spawn(retried(name, release))
         return draft
 
     async def _order_with_retry(self, draft: Draft, order: Callable[[], Awaitable[None]]) -> None:
@@ -93,7 +95,7 @@ class Drafts:
                 if error.fault is not STATE_UNAVAILABLE:
                     raise
                 if is_last or self._now_s() > draft.created_at + 1:  # a client waits no longer
-                    self.spawn(persist("discard a refused draft", partial(self._drop_lost, draft), self.spawn))
+                    self.spawn(retried("discard a refused draft", partial(self._drop_lost, draft)))
                     raise
 
     async def _drop_lost(self, draft: Draft) -> None:

@@ -253,7 +253,7 @@ async def test_frames_that_are_no_messages_have_an_allowance(
 async def test_a_silent_session_is_pinged_more_often_than_haproxy_ends_a_silent_connection(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (ends_s,) = re.findall(r"\\n    timeout tunnel (\d+)s' ", (ROOT / "deployments/haproxy").read_text())
+    (ends_s,) = re.findall(r"\\n    timeout tunnel (\d+)s\\n", (ROOT / "deployments/haproxy").read_text())
     assert (sockets._BOUNDED.Config(None).ws_ping_interval, int(ends_s)) == (20, 75)
     monkeypatch.setattr(sockets._BOUNDED, "Config", partial(sockets._config, ws_ping_interval=0.01))
     async with at_port(app_over(api.service)) as address:

@@ -28,7 +28,7 @@ from state.facts import revise
 from state.idempotency import MAX_BODY_BYTES, PURPOSE, Attempt, Idempotency, StoredReply
 from state.keys import Secrets, mint
 from state.replies import KEEP_S, LEASE_S
-from state.tasks import MAX_RETRY_S, RETRY_S
+from state.retries import MAX_RETRY_S, RETRY_S
 from tests.state.books import fault_of, histories, make_caller, money, of_key, reserve, rows
 from tests.state.crashing import make
 from tests.state.doubles import InlineDatabase, VirtualTime, WatchedDatabase

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from contract.errors import STATE_UNAVAILABLE, ApiError
-from state import tasks
+from state import retries
 from state.billing import ledger as ledger_module
 from state.billing import postings, reservation, upkeep
 from state.billing.ledger import Ledger
@@ -106,7 +106,7 @@ def is_void_of(hold: Reservation, transaction: Any) -> bool:
 async def test_a_failed_stream_is_not_billed_later_because_the_database_was_away(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "RETRY_S", 0.001)
+    monkeypatch.setattr(retries, "RETRY_S", 0.001)
     caller, away = await make_caller(database, 1000), WatchedDatabase(database)
     ledger = Ledger(away)
     hold = await reserve(ledger, caller, 10)
@@ -128,7 +128,7 @@ async def test_a_failed_stream_is_not_billed_later_because_the_database_was_away
 async def test_a_database_that_is_away_closes_the_door_and_loses_no_line(
     database: Database, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(tasks, "RETRY_S", 0.001)
+    monkeypatch.setattr(retries, "RETRY_S", 0.001)
     away = WatchedDatabase(database)
     limited = await make_caller(database, 1000)
     free, other = await make_caller(database, org="free"), await make_caller(database, org="other")
@@ -170,7 +170,7 @@ async def test_bills_of_one_organisation_share_transactions(database: Database) 
 async def test_a_bill_that_cannot_be_written_does_not_stop_its_neighbours_and_is_logged_in_the_end(
     database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(tasks, "RETRY_S", 1000.0)
+    monkeypatch.setattr(retries, "RETRY_S", 1000.0)
     monkeypatch.setattr(ledger_module, "CLOSE_S", 0.1)
 
     events: list[str] = []

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Connection, delete, select, update
 
 from contract.errors import STATE_UNAVAILABLE, ApiError
-from state import tasks
+from state import retries
 from state.billing import audit, purse
 from state.billing.ledger import Ledger
 from state.billing.postings import LEASE_S
@@ -208,7 +208,7 @@ def _lose_purse(connection: Connection) -> None:
 
 
 async def test_a_purse_is_kept_until_its_last_bill(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "RETRY_S", 0.001)
+    monkeypatch.setattr(retries, "RETRY_S", 0.001)
     caller, away = await make_caller(database, LIMIT), WatchedDatabase(database)
     ledger = Ledger(away)
     hold = await reserve(ledger, caller, 10)
