@@ -42,6 +42,7 @@ from state.database.open import connect
 from state.drafts import Adoption, Draft, DraftClaim, Drafts
 from state.keys import Secrets
 from state.open import open_state
+from state.retries import RETRY_S
 from state.tickets import Tickets
 from tests.state.books import of_key, pass_time
 from tests.state.drafts import COST, PLAN, made
@@ -258,8 +259,8 @@ async def design(url: str, done: Done, _seed: int) -> None:
     async def draft(number: int) -> None:
         ordered = await drafts.order(caller, PLAN, model="m", line="l", estimate_micro_eur=60, request_id=str(number))
         done("ordered", ordered.id)
-        held = await drafts.claim(ordered.id)
-        assert held is not None
+        while (held := await drafts.claim(ordered.id)) is None:  # noqa: ASYNC110
+            await asyncio.sleep(RETRY_S)  # where the disk refused to release it for work, that is tried again
         await make(drafts, blobs, held)
         done("ready", ordered.id)
         if number != 1:
