@@ -9,17 +9,14 @@ CLIENTS ?= .venv/conformance
 SCHEMATHESIS ?= .venv/campaign
 PLAYWRIGHT ?= .venv/browser
 PEERS := infinity kokoro litellm llama router serve-llm
-# Tests wait as long as they compute.
-TESTERS ?= 3
+TESTERS ?= 2
 
 BIN := .venv/bin
 RUN := $(BIN)/python -m
 # The log of each run ends with the eighty slowest tests.
 TIMED := --durations=80 --durations-min=0.05
-BY_FILE := --dist=loadfile --no-loadscope-reorder
-TOGETHER := $(RUN) pytest $(TIMED) --junitxml=var/tests.xml --numprocesses=$(TESTERS) $(BY_FILE)
-# One process for the graph that these tests share, one for those that have machines of their own.
-CLUSTER := $(RUN) pytest $(TIMED) --junitxml=var/tests-cluster.xml --numprocesses=2 $(BY_FILE) tests/cluster
+TOGETHER := $(RUN) pytest $(TIMED) --junitxml=var/tests.xml --numprocesses=$(TESTERS) --dist=loadfile --no-loadscope-reorder
+ALONE := $(RUN) pytest $(TIMED) --junitxml=var/tests-cluster.xml tests/cluster
 # What depends on the processor, once more as on one with AVX2 and nothing newer.
 ON_AVX2 := tests/models/test_short_encoder.py tests/models/llm/test_quantization.py tests/models/llm/test_heads.py
 LONG := slow or browser or engines or forks or crashes or timeouts
@@ -58,7 +55,7 @@ weights: setup ## fetch and verify the weights of PROFILE, so that `make serve` 
 
 test: setup-dev weights ## what to run before a push: 7 minutes on two cores
 	@$(TOGETHER) -m "not ($(LONG) or cluster)"
-	@$(CLUSTER) -m smoke
+	@$(ALONE) -m smoke
 
 test-all: test-units test-cluster ## all tests that need no GPU
 
@@ -67,7 +64,7 @@ test-units: setup-dev weights ## those that need no Ray cluster
 	@$(RUN) pytest -p tests.avx2 -m "not slow" $(ON_AVX2)
 
 test-cluster: setup-dev weights ## those on a Ray cluster (TIER=smoke for a few minutes of them)
-	@$(CLUSTER) -m "$(or $(TIER),not slow)"
+	@$(ALONE) -m "$(or $(TIER),not slow)"
 
 check: setup-dev ## format, lint, types, import rules, size and wording
 	@$(BIN)/ruff format --check .

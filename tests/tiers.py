@@ -54,9 +54,6 @@ ON_VLLM = (
 )
 """What imports vLLM. One process runs all of it, which imports it once and shares engines."""
 
-OWN_MACHINES = "tests/cluster/test_two_nodes.py"
-"""Runs beside the graph that all other tests of the cluster share: its nodes are network namespaces."""
-
 
 def marker_of(file: str) -> str | None:
     """The marker of a test file, by its path from the root."""
@@ -67,8 +64,6 @@ def scope_of(file: str) -> str:
     """Files of one scope are run by one process."""
     if file.startswith("tests/console/"):
         return "browser"  # one is started for all of them
-    if file.startswith("tests/cluster/") and file != OWN_MACHINES:
-        return "graph"
     return "vLLM" if file.startswith(ON_VLLM) else file
 
 

@@ -116,12 +116,13 @@ def test_the_stages_of_a_request_are_its_time(traced: Traced) -> None:
     walls = asyncio.run(_many(traced))
     assert len(walls) == REQUESTS
     eventually(lambda: Counter(span.name for span in traced.spans)[INFERENCE] > REQUESTS, 60, "spans are missing")
-    eventually(lambda: len(_totals(traced)) > REQUESTS, 60, "lines of the log are missing")
+    operations = [span for span in traced.spans if span.trace_id in walls and span.name == "chat obedient"]
+    assert len(operations) == REQUESTS
+    ids = {operation.attributes["parlance.request_id"] for operation in operations}
+    eventually(lambda: ids <= {*_totals(traced)}, 60, "lines of the log are missing")
     children, totals = defaultdict(list), _totals(traced)
     for span in traced.spans:
         children[span.parent_id].append(span)
-    operations = [span for span in traced.spans if span.trace_id in walls and span.name == "chat obedient"]
-    assert len(operations) == REQUESTS
     fitting = within_client = 0
     for operation in operations:
         total_s = totals[operation.attributes["parlance.request_id"]]

@@ -269,7 +269,7 @@ def test_nodes_that_are_parted_lose_nothing_and_answer_again(cluster: Cluster, i
             own.start_worker()
         for machine, http in ((own.worker, client), (own.head, other)):
             eventually(lambda machine=machine: answers(machine), START_S, f"{machine.name} never came back")
-            eventually(lambda http=http: serve_everything(http) == ALL_WELL, RECOVER_S, "not all is back")
+            eventually(lambda http=http: {ask(http, name) for name in CALLS} == {"whole"}, RECOVER_S, "not all is back")
         ends = {each.result() for each in asked}
         found = survival.find(other, own.state, left)
     cluster.tell(f"parted {'until one was given up' if is_given_up else 'for a moment'}: {ends}, all is back")
