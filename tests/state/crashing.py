@@ -31,7 +31,7 @@ from contract.errors import ApiError
 from contract.limits import PENDING_DRAFTS
 from deployments.ingress.flows.uploads import store
 from deployments.ingress.front.concurrency import ConcurrencyLimits
-from state import keys
+from state import keys, retries
 from state.accounts import api_keys
 from state.accounts.authentication import PEPPER
 from state.billing.ledger import Ledger
@@ -42,7 +42,6 @@ from state.database.open import connect
 from state.drafts import Adoption, Draft, DraftClaim, Drafts
 from state.keys import Secrets
 from state.open import open_state
-from state.retries import RETRY_S
 from state.tickets import Tickets
 from tests.state.books import of_key, pass_time
 from tests.state.drafts import COST, PLAN, made
@@ -53,7 +52,7 @@ DIED = 77
 WORKERS = 5
 REQUESTS_EACH = 4
 CLIPS = ("clip.wav", "voices/anna/clip.wav", "voices/bert/deep/er/clip.wav")
-FAR_FUTURE_S = 10_000_000
+FAR_FUTURE_S, SOON_S = 10_000_000, 0.01
 
 failpoints = ctypes.CDLL(None)
 Done = Callable[..., None]
@@ -252,6 +251,7 @@ async def upload(url: str, done: Done, _seed: int) -> None:
 
 async def design(url: str, done: Done, _seed: int) -> None:
     """Orders drafts of organisation 1 and makes them; one is adopted, one discarded, one adopted and discarded."""
+    retries.RETRY_S = SOON_S  # of this process alone
     database, blobs = connect(url), open_blobs(Path(url.removeprefix("sqlite:///")).parent)
     drafts = Drafts(database, blobs, time.time)
     caller = Caller(1, "acme", "key", TARIFFS["pro"], frozenset(Scope), None, None, org_limited=True)
@@ -260,7 +260,7 @@ async def design(url: str, done: Done, _seed: int) -> None:
         ordered = await drafts.order(caller, PLAN, model="m", line="l", estimate_micro_eur=60, request_id=str(number))
         done("ordered", ordered.id)
         while (held := await drafts.claim(ordered.id)) is None:  # noqa: ASYNC110
-            await asyncio.sleep(RETRY_S)  # where the disk refused to release it for work, that is tried again
+            await asyncio.sleep(SOON_S)  # where the disk refused to release it for work, that is tried again
         await make(drafts, blobs, held)
         done("ready", ordered.id)
         if number != 1:
