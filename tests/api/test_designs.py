@@ -184,6 +184,7 @@ async def test_501_where_no_designer_is_set_up_or_the_organisation_may_not_use_i
         reply = await order(over, key)
         refused(reply, 501, "not_implemented")
         assert reply.headers["x-should-retry"] == "false"
+    refused(await api.with_models(voice_design={}).send("GET", OPTIONS), 501, "not_implemented")
 
 
 async def test_502_a_designer_whose_start_has_failed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

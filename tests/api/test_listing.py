@@ -52,6 +52,7 @@ async def test_every_model_says_what_it_costs_and_takes(api: Api) -> None:
     assert listed["obedient"]["price_micro_eur"] == {"input_tokens": 1_000_000, "output_tokens": 2_000_000}
     assert listed["lengths"]["limits"]["inputs"] == 2048
     assert listed["longest"]["limits"]["documents"] == 1000
+    assert listed["obedient"]["limits"]["images"] == 0
     assert listed["qwen3-tts"]["limits"]["input_characters"] == 2000
     assert (listed["qwen3-tts"]["limits"]["reference_clip_s"], listed["cosyvoice-3"]["limits"]["reference_clip_s"]) == (
         0,

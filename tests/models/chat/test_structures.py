@@ -6,11 +6,13 @@ No engine is needed. The search is cheap for any schema that a client may send.
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from contract.chat import schemas
+from contract.chat.engine import ChatJob
 from models.llm.grammars import Grammars, Refused
 
 GAP_CHARS = 16
@@ -78,7 +80,7 @@ class _Grammars:
 
     async def first_refused(self, _kind: str, specs: list[str], _owner: str) -> int | None:
         self.checked += map(len, specs)
-        return 0 if '"bad"' in specs[0] else None
+        return next((index for index, spec in enumerate(specs) if '"bad"' in spec), None)
 
 
 UNIQUE = {"type": "array", "uniqueItems": True}
@@ -112,6 +114,16 @@ async def test_the_place_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) 
         assert await errors.refused_place(Refused(reason), schema, "org-1", cast(Grammars, grammars)) == place
         assert len(grammars.checked) <= 40, place
         assert reason == "keyword" or sum(grammars.checked) <= 16 * len(json.dumps(schema)), place
+
+
+async def test_of_several_schemas_the_one_that_is_refused_is_named() -> None:
+    from models.chat import errors
+
+    fields = {"response_format": SCHEMA, "tools[0].parameters": {"type": "bad"}, "tools[1].parameters": SCHEMA}
+    request = SimpleNamespace(compiled_schemas=lambda: fields, structured_outputs=None)
+    job = cast(ChatJob, SimpleNamespace(request=request, owner="org-1"))
+    named = await errors.refused_field(Refused("invalid"), job, cast(Grammars, _Grammars()))
+    assert named == "tools[0].parameters"
 
 
 async def test_the_search_ends_with_its_characters() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import av
 import espeakng_loader
@@ -73,6 +75,18 @@ def test_every_language_of_the_catalogue_is_spoken_and_an_unknown_one_is_none() 
         assert pitch_of(sound).voiced_windows > 40, language
         assert language == "en" or language_of(language) != "en-us"
     assert (library.speaks("cmn"), library.speaks("xx")) == (True, False)
+
+
+def test_after_a_voice_that_is_unknown_the_one_before_is_set_again() -> None:
+    named = list[bytes]()
+    espeak = object.__new__(library._Library)
+    espeak._voice = "de"
+    refuses = SimpleNamespace(espeak_SetVoiceByName=lambda name: named.append(name) or int(name != b"de"))
+    espeak.calls = cast(Any, refuses)
+    with pytest.raises(ValueError, match="no voice `nowhere`"):
+        espeak.set_voice("nowhere")
+    espeak.set_voice("de")
+    assert named == [b"nowhere", b"de"]
 
 
 def test_voices_of_an_engine_differ_and_men_are_lower_than_women_by_more_than_a_fifth() -> None:

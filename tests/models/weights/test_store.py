@@ -6,13 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from launch.weights import main
+from models.weights import sources
 from models.weights.store import WeightsError, ensure, manifest
 from tests.models.weights.hub import FILES, declare, declare_wheel, digest, found, put, write_wheel
 
@@ -262,3 +265,13 @@ def test_pin_writes_a_stanza_that_ensure_accepts(home: Path, capsys: pytest.Capt
     (home / "weights.toml").write_text(capsys.readouterr().out)
     assert ensure("mine") == folder
     assert manifest(home)["mine"].files.keys() == FILES.keys()
+
+
+@pytest.mark.parametrize("share", [None, lambda: 0.5])
+def test_a_bar_shows_a_share_where_one_is_known(
+    share: Callable[[], float] | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = threading.Event()
+    done.set()
+    sources._bar("weights", share, done)
+    assert ("weights" in (shown := capsys.readouterr().err), "100%" in shown) == (True, share is not None)
