@@ -17,10 +17,10 @@ Spawn = Callable[[Coroutine[Any, Any, None]], object]
 """Function that starts work which outlives its request."""
 
 
-async def retried(name: str, step: Step) -> None:
-    """Repeats `step` until it succeeds, the first time after RETRY_S."""
-    pause_s = RETRY_S
+async def retried(name: str, step: Step, at_once: bool = False) -> None:
+    """Repeats `step` until it succeeds, the first time `at_once` or after RETRY_S."""
+    pause_s = 0.0 if at_once else RETRY_S
     await asyncio.sleep(pause_s)
     while not await attempted(name, step):
-        pause_s = min(2 * pause_s, MAX_RETRY_S)
+        pause_s = min(max(RETRY_S, 2 * pause_s), MAX_RETRY_S)
         await asyncio.sleep(pause_s)

@@ -95,7 +95,7 @@ class Drafts:
                 if error.fault is not STATE_UNAVAILABLE:
                     raise
                 if is_last or self._now_s() > draft.created_at + 1:  # a client waits no longer
-                    self.spawn(retried("discard a refused draft", partial(self._drop_lost, draft)))
+                    self.spawn(retried("discard a refused draft", partial(self._drop_lost, draft), at_once=True))
                     raise
 
     async def _drop_lost(self, draft: Draft) -> None:
