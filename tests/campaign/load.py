@@ -33,7 +33,7 @@ GOODPUT = 0.8
 SAMPLE_S, TREND_S = 2.0, 600.0
 """Less than ten minutes show what a start leaves behind: seven still had 1.8 MiB a minute of a new ingress."""
 FLAT_KIB, FLAT_COUNT = 1024.0, 0.5
-"""A minute, that memory and the number of descriptors or threads of a process may rise by in the last third."""
+"""A minute, that memory and the number of descriptors or threads of a process may rise by in the last half."""
 
 HELD_OVERLOAD = "test_queue_is_bounded"
 HELD_COLD = "test_fifty_arrivals_at_a_cold_engine_start_it_once"
@@ -293,13 +293,19 @@ class Trends:
                 self._points[title(process), process.pid].append(point)
 
     def slopes(self) -> dict[str, tuple[float, float, float]]:
-        """KiB, descriptors and threads a minute by a fitted line, of processes that were there all the time."""
+        """KiB, descriptors and threads a minute by a line fitted to the least of each minute.
+
+        Of processes that were there all the time. What requests hold comes and goes: within minutes it moves the memory
+        of an ingress by megabytes, up in one and down in the other.
+        """
         most = max(map(len, self._points.values()))
         fitted = {}
         for (name, pid), points in self._points.items():
-            last = np.array(points[-len(points) // 3 :])
-            if len(points) > 0.9 * most and len(last) > 2:
-                kib, files, threads = (float(np.polyfit(last[:, 0], last[:, column], 1)[0]) for column in (1, 2, 3))
+            last = np.array(points[len(points) // 2 :])
+            minutes = last[:, 0].astype(int)
+            lows = np.array([last[minutes == minute].min(axis=0) for minute in np.unique(minutes)])
+            if len(points) > 0.9 * most and len(lows) > 2:
+                kib, files, threads = (float(np.polyfit(lows[:, 0], lows[:, column], 1)[0]) for column in (1, 2, 3))
                 fitted[f"{name} {pid}"] = (kib, files, threads)
         return fitted
 
