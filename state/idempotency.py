@@ -94,7 +94,7 @@ class Idempotency:
         digest, kid = self._keyring.sign(message).hex(), self._keyring.kid
         claim = Claim(caller.org_id, caller.key_id, route, key, uuid.uuid4().hex, digest, kid)
         try:
-            earlier = await self._database.run(partial(replies.claim, holder=claim), row=claim.key_id)
+            earlier = await self._database.run(partial(replies.claim, holder=claim), row=claim.lane())
         except ApiError as error:
             if error.fault is STATE_UNAVAILABLE:
                 # The answer may have been lost after the commit, and nobody will do the work of that claim.
@@ -112,9 +112,8 @@ class Idempotency:
             await self._database.run(partial(replies.drop, holder=self._lost[0]), patient=True)
             self._lost.popleft()
         claims = [attempt.claim for attempt in self._running]
-        for start in range(0, len(claims), RENEWED_AT_ONCE):
-            batch = claims[start : start + RENEWED_AT_ONCE]
-            await self._database.run(partial(replies.renew, running=batch), patient=True)
+        for at in range(0, len(claims), RENEWED_AT_ONCE):
+            await self._database.run(partial(replies.renew, running=claims[at : at + RENEWED_AT_ONCE]), patient=True)
 
     async def forget_old(self) -> None:
         """Deletes answers older than 24 hours, a bounded number in each transaction."""
@@ -123,7 +122,7 @@ class Idempotency:
                 break
 
     async def _keep(self, attempt: Attempt, keep: partial[None]) -> None:
-        await self._database.run(keep, row=attempt.claim.key_id)
+        await self._database.run(keep, row=attempt.claim.lane())
         self._running.discard(attempt)
 
     def _replay(self, row: Row[Any], key: str, message: bytes) -> StoredReply:
@@ -169,4 +168,4 @@ class Attempt:
     async def abandon(self) -> None:
         """Frees the key: nothing was done, and the client may retry."""
         self._store._running.discard(self)
-        await self._store._database.run(partial(replies.drop, holder=self.claim), row=self.claim.key_id)
+        await self._store._database.run(partial(replies.drop, holder=self.claim), row=self.claim.lane())

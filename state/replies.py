@@ -27,6 +27,9 @@ LEASE_S = 600
 AT_ONCE = 500
 """Old rows that are deleted in one transaction."""
 
+LANES = 3
+"""Transactions of one API key at a time in a process: they wait for its count, each with a connection."""
+
 RECOUNT_S = 300
 """A count that is too high is recounted, but not more often than this."""
 
@@ -72,6 +75,10 @@ class Claim:
         """This attempt's row."""
         names = {"of_key_id": self.key_id, "of_route": self.route, "of_key": self.idempotency_key}
         return names | {"of_attempt": self.attempt}
+
+    def lane(self) -> tuple[str, int]:
+        """The turns in which it waits."""
+        return self.key_id, hash(self.idempotency_key) % LANES
 
 
 def claim(connection: Connection, holder: Claim) -> Row[Any] | None:
@@ -150,7 +157,9 @@ def _add_and_sum(connection: Connection, holder: Claim, *, replies: int = 0, bod
     count, size = own.replies + of_others[0], own.body_bytes + of_others[1]
     if (count > KEPT_REPLIES or size > KEPT_REPLY_BYTES) and own.counted_at < now_s(connection) - RECOUNT_S:
         for key_id in connection.execute(_KEYS, names).scalars().all():
-            _recount(connection, key_id)
+            rows, size = connection.execute(_COUNT, {"of_key_id": key_id}).one()
+            recount = update(reply_quotas).where(_quota.key_id == key_id)
+            connection.execute(recount.values(replies=rows, body_bytes=size, counted_at=NOW_S))
         count, size = connection.execute(_QUOTAS, names).one()
     return count, size
 
@@ -164,9 +173,3 @@ def _add(connection: Connection, key_id: str, rows: int, body_bytes: int) -> Row
     statement = dialect.insert(reply_quotas).values(key_id=key_id, **{name: max(0, by[name]) for name in by})
     upsert = statement.on_conflict_do_update(index_elements=["key_id"], set_=changed).returning(*_quota)
     return connection.execute(upsert).one()
-
-
-def _recount(connection: Connection, key_id: str) -> None:
-    rows, size = connection.execute(_COUNT, {"of_key_id": key_id}).one()
-    statement = update(reply_quotas).where(_quota.key_id == key_id)
-    connection.execute(statement.values(replies=rows, body_bytes=size, counted_at=NOW_S))
