@@ -116,8 +116,12 @@ def test_the_stages_of_a_request_are_its_time(traced: Traced) -> None:
     walls = asyncio.run(_many(traced))
     assert len(walls) == REQUESTS
     eventually(lambda: Counter(span.name for span in traced.spans)[INFERENCE] > REQUESTS, 60, "spans are missing")
-    operations = [span for span in traced.spans if span.trace_id in walls and span.name == "chat obedient"]
-    assert len(operations) == REQUESTS
+
+    def operations_of_the_ingress() -> list[SentSpan]:
+        return [span for span in traced.spans if span.trace_id in walls and span.name == "chat obedient"]
+
+    eventually(lambda: len(operations_of_the_ingress()) == REQUESTS, 60, "spans of the ingress are missing")
+    operations = operations_of_the_ingress()
     ids = {operation.attributes["parlance.request_id"] for operation in operations}
     eventually(lambda: ids <= {*_totals(traced)}, 60, "lines of the log are missing")
     children, totals = defaultdict(list), _totals(traced)
