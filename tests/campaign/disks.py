@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from traceback import format_exc
 
 from tests.campaign.record import LOG, Outcome, Sizes
 from tests.state.crashing import Job, Run, running
@@ -117,9 +118,9 @@ class _Bench:
         self.times += 1
         try:
             await CHECKS[self.work](f"sqlite:///{home / 'parlance.db'}", acknowledged)
-        except Exception as error:  # of any kind: what cannot be opened is lost as well
+        except Exception:  # of any kind: what cannot be opened is lost as well
             self.lost += 1
-            print(f"{self.work}, loss {self.lost}: {error!r} after {acknowledged[-20:]}", file=sys.stderr)
+            print(f"{self.work}, loss {self.lost}, after {acknowledged[-20:]}: {format_exc()}", file=sys.stderr)
 
     def _count_answers(self, told: list[str]) -> None:
         """Counts what came instead of success, and as lost what no client should see, or sees once all is well."""

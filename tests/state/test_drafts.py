@@ -297,11 +297,8 @@ async def test_adoption_that_is_refused_changes_nothing(workshop: Workshop) -> N
     for number in range(OWN_VOICES):
         await workshop.adopt(await workshop.ready(slug=f"voice-{number}"))
     draft = await workshop.ready()
-    for slug, says in (
-        (None, f"has {OWN_VOICES} voices"),
-        ("voice-3", "`voice-3` is in use"),
-        ("m1", "`m1` is in use"),
-    ):
+    refusals = {None: f"has {OWN_VOICES} voices", "voice-3": "`voice-3` is in use", "m1": "`m1` is in use"}
+    for slug, says in refusals.items():
         error = await refusal(workshop.adopt(draft, slug=slug))
         assert (error.fault.status, error.fault.code) == (409, "voice_limit_reached")
         assert error.headers()["x-should-retry"] == "false"
