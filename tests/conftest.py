@@ -25,8 +25,14 @@ MEMORY_BYTES = 8 << 30
 """How much of the memory's file system must be free, so that temporary folders are made there."""
 
 
-settings.register_profile("whatever the load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("whatever the load")
+# What is red was broken by a change: other examples are tried where HISTORIES asks for them, as `make campaign` does.
+settings.register_profile(
+    "the same each time",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="HISTORIES" not in os.environ,
+)
+settings.load_profile("the same each time")
 
 
 def pytest_configure() -> None:
