@@ -19,6 +19,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from contract.base import Frozen
 from contract.catalog import Model
@@ -344,9 +345,8 @@ TRANSCRIBER_COMMANDS = ("hold", "fail", "die", "unreadable", "lasts", "silence",
 
 
 def _recording(job: TranscriptionJob) -> str:
-    if isinstance(job.audio, bytes):
-        return "a real sound" if job.audio.startswith(b"RIFF") else job.audio.decode()
-    return Path(job.audio.removeprefix("file://")).read_text()
+    audio = job.audio if isinstance(job.audio, bytes) else Path(unquote(job.audio.removeprefix("file://"))).read_bytes()
+    return "a real sound" if audio.startswith(b"RIFF") else audio.decode()
 
 
 def _asked(job: TranscriptionJob) -> str:

@@ -15,6 +15,7 @@ HEAD = "| promise | what was done to it | tries | lost | longest until normal | 
 HEAD += "|---|---|---|---|---|---|\n"
 TITLES = {
     "deaths": "Deaths and stops",
+    "machines": "Random histories",
     "disks": "Disks",
     "databases": "Databases",
     "load": "Load",

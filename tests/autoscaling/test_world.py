@@ -3,13 +3,12 @@
     safety      replicas load, die, hang and fail to start, ingress processes hear of it late, and five kinds of clients
     liveness    all is healed: everything ends, nothing is held, every slot works, and the engine is idle in the end
 
-`WORLD_SEED=7 WORLDS=1` plays one of them.
+`HISTORY_SEED=7 HISTORIES=1` plays one of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import time
 from collections import Counter
@@ -27,10 +26,8 @@ from contract.errors import ApiError
 from contract.limits import COLD_RETRY_AFTER_MAX_S
 from tests.autoscaling.replicas import Job, Some
 from tests.autoscaling.world import World, world
+from tests.state.books import seeds
 from tests.waiting import run
-
-FIRST = int(os.environ.get("WORLD_SEED", "0"))
-SEEDS = range(FIRST, FIRST + int(os.environ.get("WORLDS", "8")))
 
 FAULTS_S = 120.0
 MAY_RETRY = {
@@ -180,7 +177,7 @@ def drawn(draw: random.Random) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(8))
 def test_whatever_fails_requests_end_as_they_may_and_in_the_end_all_is_well(seed: int) -> None:
     async def story() -> None:
         with world(seed, **drawn(random.Random(seed))) as at:

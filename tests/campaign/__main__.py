@@ -9,7 +9,7 @@ Exit 0: nothing was lost. Each part is a module with one function, whose outcome
 
     async def outcomes(seed: int, sizes: Sizes, place: Graph) -> AsyncIterator[Outcome]
 
-`place` of disks and of databases, which run no graph, is the `Path` of a folder that is empty, on a disk.
+`place` of machines, disks and databases, which run no graph, is the `Path` of a folder that is empty, on a disk.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from benchmarks.servers import working_folder
 from tests.campaign.graph import running
 from tests.campaign.record import LOG, Outcome, Record, Sizes
 
-WITHOUT_GRAPH = ("disks", "databases")
+WITHOUT_GRAPH = ("machines", "disks", "databases")
 ON_A_GRAPH = ("deaths", "load", "inputs", "tenants", "reloads")
 PARTS = WITHOUT_GRAPH + ON_A_GRAPH
 PUBLISHED = Path(__file__).parents[2] / "docs/made/campaign.json"

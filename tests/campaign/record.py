@@ -19,6 +19,7 @@ class Sizes:
         def size(whole: T, short: T) -> T:
             return short if is_short else whole
 
+        self.histories = size(1_000, 60)  # of each machine
         # Disks, for each kind of work. What tears is rare: once in hundreds of tries.
         self.traces, self.losses = size(10, 1), size(100, 30)  # and losses of power played from each
         self.failing_calls = size(10_000, 15)  # at most; there are some hundreds
@@ -43,7 +44,7 @@ class Outcome:
     """The result of one kind of fault.
 
     Attributes:
-        part: deaths, disks, databases, load, inputs, tenants or reloads.
+        part: machines, deaths, disks, databases, load, inputs, tenants or reloads.
         fault: the fault in a few words: "engine killed amid a stream".
         promise: the sentence of the docs that it attacks.
         times: how often it was tried.

@@ -24,13 +24,14 @@ from tests.waiting import until
 
 def histories(number: int, steps: int = 1) -> settings:
     """That many histories, always the same; or as many as the environment says in HISTORIES, others each time."""
-    more = os.environ.get("HISTORIES")
-    return settings(
-        max_examples=int(more or number),
-        stateful_step_count=steps,
-        derandomize=not more,
-        suppress_health_check=list(HealthCheck),
-    )
+    most = int(os.environ.get("HISTORIES", number))
+    return settings(max_examples=most, stateful_step_count=steps, suppress_health_check=list(HealthCheck))
+
+
+def seeds(number: int) -> range:
+    """Of histories that draw for themselves: from HISTORY_SEED on."""
+    first = int(os.environ.get("HISTORY_SEED", "0"))
+    return range(first, first + int(os.environ.get("HISTORIES", number)))
 
 
 SLACK_S = 30

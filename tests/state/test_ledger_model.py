@@ -6,9 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
 from sqlalchemy import create_engine, select, update
 
 from state.accounts import organisations
@@ -17,6 +24,7 @@ from state.billing.postings import LEASE_S
 from state.billing.purse import REQUESTS, SHARE, fill
 from state.billing.usage import NO_USAGE, Bill, Entry, OverLimit, PurseGone, Usage
 from state.database.tables import budgets, metadata, reservations, usage_lines
+from tests.state.books import histories
 
 AMOUNTS = st.integers(0, 60)
 LIMITS = st.none() | st.integers(0, 150) | st.integers(150, 3000)
@@ -250,21 +258,5 @@ class LedgerMachine(RuleBasedStateMachine):
         assert {row[0]: row[1] for row in lines} == self.oracle.lines
 
 
-LedgerMachine.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow]
-)
-TestLedger = LedgerMachine.TestCase
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_the_ledger_agrees_with_the_oracle_for_two_thousand_histories() -> None:
-    from hypothesis.stateful import run_state_machine_as_test
-
-    many = settings(
-        LedgerMachine.TestCase.settings,
-        max_examples=2000,
-        stateful_step_count=60,
-        suppress_health_check=list(HealthCheck),
-    )
-    run_state_machine_as_test(LedgerMachine, settings=many)  # type: ignore[no-untyped-call]
+def test_the_ledger_agrees_with_its_oracle() -> None:
+    run_state_machine_as_test(LedgerMachine, settings=histories(30, steps=40))  # type: ignore[no-untyped-call]

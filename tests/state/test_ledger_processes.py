@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from state.billing.months import SPENT, month_at
 from state.billing.postings import LEASE_S
 from state.billing.reservation import Funds, Reservation
 from state.database.tables import budgets, reservations, usage_lines
-from tests.state.books import of_key
+from tests.state.books import of_key, seeds
 from tests.state.doubles import BAD, Call, Interleaved, Replica
 
 BEGIN_S = 1_774_000_000
@@ -381,7 +380,7 @@ class Processes(Interleaved):
 
 @pytest.mark.usefixtures("marks_at_once")
 def test_no_history_of_two_processes_loses_money_promises_it_twice_or_passes_a_limit() -> None:
-    for seed in range(int(os.environ.get("HISTORIES", "50"))):
+    for seed in seeds(50):
         print(f"history {seed}")
         machine = Processes(seed)
         try:
