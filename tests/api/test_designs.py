@@ -303,9 +303,6 @@ async def test_an_adoption_sent_twice_is_one_voice(api: Api) -> None:
 # --- processes that end or have enough -------------------------------------------------------------------------------
 
 
-__all__ = ["held"]
-
-
 def later(api: Api, seconds: float) -> Drafts:
     """The drafts as another process sees them `seconds` later."""
     return Drafts(api.state.database, api.state.blobs, lambda: time.time() + seconds)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncGenerator
 
-from pydantic import BaseModel
 from ray.serve import Application
 
 from contract.transcription.engine import Segment, TranscriptionJob, TranscriptUpdate
@@ -16,7 +15,7 @@ from deployments.ingress.deployment import IngressArgs
 from graph import wire
 from models.transcription.adapter import Recording, TranscriptionAdapter
 from tests.catalogs import NO_CPUS, REAL, chat, embedded, run_by
-from tests.cluster.app import LOOKED_AFTER
+from tests.cluster.app import LOOKED_AFTER, Args
 from tests.engines import TranscriberOptions
 from tests.quick_speech import quick
 
@@ -47,12 +46,6 @@ class Digest(TranscriptionAdapter):
 
     def close(self) -> None:
         pass
-
-
-class Args(BaseModel):
-    """As the real graph's."""
-
-    profile: str
 
 
 def build(args: Args) -> Application:

@@ -13,7 +13,8 @@ from ray.serve._private.common import DeploymentID
 from ray.serve.context import _get_global_client
 
 from autoscaling.ray_internals.start import join
-from tests.campaign.app import Args, build
+from tests.campaign.app import build
+from tests.cluster.app import Args
 from tests.waiting import eventually
 
 NAME = "parlance"

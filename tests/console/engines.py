@@ -9,6 +9,8 @@ import struct
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+import pytest
+
 from contract.catalog import Catalog, Model
 from contract.chat.engine import ChatBatch, ChatJob
 from contract.chat.usage import usage_of
@@ -119,7 +121,10 @@ class Speller(Behaving):
 ENGINES = {"speech": "Whistler", "transcription": "Listener", "voice_design": "Whisperer", "embeddings": "Speller"}
 
 
+@pytest.fixture
 def catalog() -> Catalog:
+    """These engines, for a file that imports it."""
+
     def run_here(model: Model, engine: str) -> Model:
         return with_serving(model, adapter=f"tests.console.engines:{engine}", deployment=NO_CPUS)
 

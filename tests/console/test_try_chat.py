@@ -7,19 +7,14 @@ import re
 
 import pytest
 
-from contract.catalog import Catalog
-from tests.console import engines
+from tests.console.engines import catalog
 from tests.console.panels import HOSTILE, Panel
 from tests.console.tabs import Tab
 
+__all__ = ["catalog"]
 WEATHER = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
 STATUS = '{"type":"queue_status","choices":[],"position":3,"of":7,"eta_ms":4200,"why":"queue"}'
 EVENTS = f"event: queue_status\ndata: {STATUS}\n\n"
-
-
-@pytest.fixture
-def catalog() -> Catalog:
-    return engines.catalog()
 
 
 @pytest.fixture

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from contract.access import Scope
-from contract.catalog import Catalog
 from deployments.ingress.routes import realtime
 from tests.api.live import ScriptedTranscriber
-from tests.console import engines
 from tests.console.conftest import OpenTab
+from tests.console.engines import catalog
 from tests.console.panels import HOSTILE, Panel
 from tests.console.stage import Stage
 from tests.console.tabs import Tab, browser
 from tests.models.hearing import spoken
 
+__all__ = ["catalog"]
 RATE = 16_000
 SENTENCE = "The train to the coast leaves from platform nine."
 
@@ -57,11 +57,6 @@ async def chromium(microphone: Path) -> AsyncIterator[Any]:
     flags = ("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream")
     async with browser(*flags, f"--use-file-for-fake-audio-capture={microphone}") as chromium:
         yield chromium
-
-
-@pytest.fixture
-def catalog() -> Catalog:
-    return engines.catalog()
 
 
 async def words(seconds: float) -> str:

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from contract.catalog import Catalog
-from tests.console import engines
 from tests.console.conftest import OpenTab
+from tests.console.engines import catalog, tone
 from tests.console.panels import HOSTILE, PANELS, Panel
 from tests.console.tabs import Tab
 from tests.docs.pages import ROOT
 
+__all__ = ["catalog"]
 SAYS = {
     "chat": "Answered", "speech": "1 of 1 spoken", "transcription": "Transcribed", "design": "The draft is ready",
     "decisions": "Most likely", "embeddings": "6 texts", "rerank": "4 documents", "documentation": "5 sections",
@@ -26,14 +26,9 @@ SAYS = {
 
 
 @pytest.fixture
-def catalog() -> Catalog:
-    return engines.catalog()
-
-
-@pytest.fixture
 def sound(tmp_path: Path) -> Path:
     file = tmp_path / "talk of today's.wav"
-    file.write_bytes(engines.tone(1))
+    file.write_bytes(tone(1))
     return file
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from contract.catalog import Catalog
-from tests.console import engines
 from tests.console.conftest import OpenTab
+from tests.console.engines import catalog, tone
 from tests.console.panels import HOSTILE, Panel
 from tests.console.tabs import Tab
 
+__all__ = ["catalog"]
 # A tone in the place of the microphone, through the browser's own recorder.
 MICROPHONE = """
 navigator.mediaDevices.getUserMedia = async () => {
@@ -27,14 +27,9 @@ DURATION = (
 )
 
 
-@pytest.fixture
-def catalog() -> Catalog:
-    return engines.catalog()
-
-
 def recording(folder: Path, name: str = "talk.wav", seconds: float = 1.0) -> Path:
     file = folder / name
-    file.write_bytes(engines.tone(seconds))
+    file.write_bytes(tone(seconds))
     return file
 
 

@@ -40,7 +40,7 @@ from state.blobs.open import open_blobs
 from state.database.base import Database
 from state.database.open import connect
 from state.drafts import Adoption, Draft, DraftClaim, Drafts
-from state.keys import Secrets
+from state.keys import Keyring, Secrets
 from state.open import open_state
 from state.tickets import Tickets
 from tests.state.books import of_key, pass_time
@@ -185,13 +185,18 @@ async def _one_request(ledger: Ledger, chance: random.Random, name: str, late: s
 
 async def _manage_keys(database: Database, done: Done) -> None:
     pepper = Secrets((b"s" * 32,)).derive(PEPPER)
-    who: dict[str, Any] = {"org_id": 1, "user_id": None, "scopes": frozenset({Scope.CHAT}), "label": None, "now_s": 0}
     for _ in range(2):
-        key = keys.mint()
-        await database.run(partial(api_keys.store, key=key, pepper=pepper, **who))
+        key = await make_key(database, pepper, org_id=1)
         done("made", key.public_id)
         await database.run(partial(api_keys.revoke, public_id=key.public_id, now_s=1))
         done("revoked", key.public_id)
+
+
+async def make_key(database: Database, pepper: Keyring, org_id: int) -> keys.Key:
+    key = keys.mint()
+    who: dict[str, Any] = {"org_id": org_id, "user_id": None, "scopes": frozenset({Scope.CHAT}), "label": None}
+    await database.run(partial(api_keys.store, key=key, pepper=pepper, **who, now_s=0))
+    return key
 
 
 async def start(url: str, done: Done, _seed: int) -> None:

@@ -255,16 +255,17 @@ def test_only_a_start_migrate_and_org_create_make_a_private_database(say: Say, t
     assert (say("check")[0], database.stat().st_mode & 0o777) == (0, 0o600)
 
 
-def test_it_runs_as_a_module_beside_an_open_server(tmp_path: Path) -> None:
+def test_it_runs_as_a_module_beside_an_open_server_whose_first_start_is_an_act(say: Say, tmp_path: Path) -> None:
     environ = os.environ | {"PARLANCE_HOME": str(tmp_path)}
 
     async def revoke(key_id: str) -> subprocess.CompletedProcess[bytes]:
         words = [sys.executable, "-m", "state", "key", "revoke", key_id]
         return await anyio.run_process(words, cwd=ROOT, env=environ, check=False)
 
-    async def serve() -> None:
+    async def serve() -> str:
         state = await open_state(tmp_path)
         text = await state.ensure_demo(tmp_path)
+        assert await state.ensure_demo(tmp_path) is None
         caller = await state.accounts.authenticate(f"Bearer {text}")
         assert (await revoke(caller.key_id)).returncode == 0
         rows = await state.database.run(lambda c: c.exec_driver_sql("SELECT revoked_at FROM api_keys").scalars().all())
@@ -272,8 +273,12 @@ def test_it_runs_as_a_module_beside_an_open_server(tmp_path: Path) -> None:
         refused = await revoke("nosuchid")
         assert (refused.returncode, refused.stdout, one_sentence(refused.stderr.decode())) == (2, b"", True)
         await state.close()
+        return caller.key_id
 
-    anyio.run(serve)
+    key_id = anyio.run(serve)
+    first, *later = audited(say)
+    assert (first["act"], first["result"]) == ("first start", f"done: organisation demo with key {key_id}")
+    assert [line["act"] for line in later] == [f"key revoke {key_id}", "key revoke nosuchid"]
 
 
 def audited(say: Say) -> Any:
@@ -357,19 +362,6 @@ def test_audit_comes_in_every_format_and_since_a_day(say: Say, acme: str) -> Non
     assert say("audit")[1].splitlines()[0].split() == columns
     assert len(say("audit", "--since", "2020-01-01")[1].splitlines()) == 3
     assert json.loads(say("audit", "--since", "2999-01-01", "--format", "json")[1]) == []
-
-
-def test_the_first_start_is_an_act(say: Say, tmp_path: Path) -> None:
-    async def start() -> str:
-        state = await open_state(tmp_path)
-        text = await state.ensure_demo(tmp_path)
-        assert await state.ensure_demo(tmp_path) is None
-        await state.close()
-        return str(text)
-
-    key_id = anyio.run(start).split("_")[1]
-    (line,) = audited(say)
-    assert (line["act"], line["result"]) == ("first start", f"done: organisation demo with key {key_id}")
 
 
 def test_key_list_shows_when_a_key_expires(say: Say, acme: str) -> None:

@@ -192,7 +192,7 @@ async def test_a_lease_ends_to_the_second(workshop: Workshop, seconds: int, free
     assert await workshop.finish(slow) is not None, "nobody has taken its place"
 
 
-async def test_a_worker_that_lost_its_draft_changes_nothing(workshop: Workshop) -> None:
+async def test_a_lost_worker_changes_nothing_and_failures_are_counted_whoever_works(workshop: Workshop) -> None:
     store, slow = workshop.store, await workshop.claim()
     workshop.clock.now_s += LEASE_S
     quick = await store.claim(slow.draft.id)
@@ -206,17 +206,13 @@ async def test_a_worker_that_lost_its_draft_changes_nothing(workshop: Workshop) 
     assert (await workshop.find(slow.draft)).state == "pending"
     assert await store.claim(slow.draft.id) is None
     assert await store.renew(quick)
-    assert await workshop.finish(quick) is not None
+    assert await store.count_failure(quick) == 1
+    await store.release(quick)
+    third = await store.claim(slow.draft.id)
+    assert third is not None
+    assert await store.count_failure(third) == 2
+    assert await workshop.finish(third) is not None
     assert await workshop.money() == (COST, 0)
-
-
-async def test_failures_are_counted_whoever_works(workshop: Workshop) -> None:
-    first = await workshop.claim()
-    assert await workshop.store.count_failure(first) == 1
-    await workshop.store.release(first)
-    second = await workshop.store.claim(first.draft.id)
-    assert second is not None
-    assert await workshop.store.count_failure(second) == 2
 
 
 async def test_what_waits_longest_comes_first(workshop: Workshop) -> None:
