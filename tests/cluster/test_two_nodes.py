@@ -263,7 +263,7 @@ def test_nodes_that_are_parted_lose_nothing_and_answer_again(cluster: Cluster, i
                 eventually(lambda: nodes_alive(own) == 1, RECOVER_S, "Ray never gave the node up")
                 assert serve_everything(client) == ALL_WELL
             left.orders.append(survival.order(client))
-        if is_given_up:
+        if nodes_alive(own) == 1:  # on a busy machine after a moment, too
             eventually(lambda: not answers(own.worker), RECOVER_S, "the node that was given up never ended")
             own.worker.kill()  # of what Ray had not ended
             own.start_worker()
