@@ -13,6 +13,8 @@ TESTERS ?= 2
 
 BIN := .venv/bin
 RUN := $(BIN)/python -m
+# Processes of a run read what the first of them has compiled, even where the environment keeps Python from writing it.
+test test-units test-cluster: export PYTHONDONTWRITEBYTECODE =
 # The log of each run ends with the eighty slowest tests.
 TIMED := --durations=80 --durations-min=0.05
 TOGETHER := $(RUN) pytest $(TIMED) --junitxml=var/tests.xml --numprocesses=$(TESTERS) --dist=loadfile --no-loadscope-reorder

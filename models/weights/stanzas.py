@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from fnmatch import fnmatch
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, TypeVar
 
@@ -123,6 +125,12 @@ def _rows(path: Path, kind: type[Row]) -> dict[str, Row]:
     if not path.is_file():
         return {}
     try:
-        return {name: kind.model_validate(row) for name, row in tomllib.loads(path.read_text("utf-8")).items()}
+        return dict(_parsed(path.read_text("utf-8"), kind))
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         raise WeightsError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from error
+
+
+@lru_cache(8)
+def _parsed(text: str, kind: type[Row]) -> Mapping[str, Row]:
+    """Each model of a profile reads the same files."""
+    return {name: kind.model_validate(row) for name, row in tomllib.loads(text).items()}
