@@ -159,10 +159,8 @@ def _gpus(plan: Plan, site: Site) -> Iterator[Reason]:
 
 def _budget(plan: Plan, site: Site) -> Iterator[Reason]:
     """A budget limits resources that the scaling policy shares out; it would look at no others."""
-    if not plan.budget:
-        return
     # Engines that are left out count, too: a config file may leave out the only one of a resource.
-    whole = plan._replace(catalog=configs.load(plan.catalog.profile))
+    whole = plan._replace(catalog=configs.load(plan.catalog.profile)) if plan.budget else plan
     shared = {"GPU", "memory"}.union(*(needs(table) for each in (plan, whole) for _, table in _sound(each))) - {"CPU"}
     for name in plan.budget:
         if name not in shared:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from fnmatch import fnmatch
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -53,9 +52,7 @@ class Stanza(Frozen):
     def kind(self) -> str:
         """`package`, `hub` or `dir`; empty for several sources that are not all packages."""
         kinds = {source.partition(":")[0] for source in self.source}
-        if kinds and kinds <= PACKAGES:
-            return "package"
-        return min(kinds) if len(self.source) == 1 else ""
+        return "package" if kinds and kinds <= PACKAGES else min(kinds) if len(self.source) == 1 else ""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -111,6 +108,10 @@ class Repository(Frozen):
         )
 
 
+_parsed = lru_cache(8)(tomllib.loads)
+"""Each model of a profile reads the same files."""
+
+
 def read(path: Path) -> dict[str, Stanza]:
     """The stanzas of a file by name; none where there is no such file. Raises WeightsError."""
     return _rows(path, Stanza)
@@ -125,12 +126,6 @@ def _rows(path: Path, kind: type[Row]) -> dict[str, Row]:
     if not path.is_file():
         return {}
     try:
-        return dict(_parsed(path.read_text("utf-8"), kind))
+        return {name: kind.model_validate(row) for name, row in _parsed(path.read_text("utf-8")).items()}
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         raise WeightsError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from error
-
-
-@lru_cache(8)
-def _parsed(text: str, kind: type[Row]) -> Mapping[str, Row]:
-    """Each model of a profile reads the same files."""
-    return {name: kind.model_validate(row) for name, row in tomllib.loads(text).items()}
