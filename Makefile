@@ -59,13 +59,11 @@ test: setup-dev weights ## what to run before a push: 7 minutes on two cores
 	@$(TOGETHER) -m "not ($(LONG) or cluster)"
 	@$(ALONE) -m smoke
 
-# A graph waits more than it computes. What needs none takes the time that is left: `nice` keeps it from making a graph late.
-test-all: setup-dev weights ## all tests that need no GPU
-	@$(MAKE) --no-print-directory --jobs=2 test-units test-cluster
+test-all: test-units test-cluster ## all tests that need no GPU
 
 test-units: setup-dev weights ## those that need no Ray cluster
-	@nice $(TOGETHER) -m "not (slow or cluster)"
-	@nice $(RUN) pytest -p tests.avx2 -m "not slow" $(ON_AVX2)
+	@$(TOGETHER) -m "not (slow or cluster)"
+	@$(RUN) pytest -p tests.avx2 -m "not slow" $(ON_AVX2)
 
 test-cluster: setup-dev weights ## those on a Ray cluster (TIER=smoke for a few minutes of them)
 	@$(ALONE) -m "$(or $(TIER),not slow)"

@@ -269,6 +269,8 @@ async def test_messages_in_one_read_are_answered_in_turn(api: Api) -> None:
         live.socket.transport.write(50 * frame(TEXT) + frame(TEXT, b'{"type": "parlance.session.ledger"}'))
         for _ in range(50):
             assert has_error(await live.error(), "invalid_json")
+        async with asyncio.timeout(WAIT_S):
+            await (await live.socket.ping())
         await live.next("parlance.session.ledger")
         assert await live.is_well()
 

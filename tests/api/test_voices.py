@@ -128,6 +128,8 @@ async def test_a_voice_of_an_organisation_is_its_own_and_speaks_by_its_clip(api:
     assert (reply.headers["x-voice"], reply.headers["x-voice-provider"]) == (SLUG, "qwen")
     about = json.loads(reply.content.split(b"\n")[0])
     assert (about["voice"], about["clip"]) == (None, [48_000, 24_000, "hi"])
+    await api.state.blobs.delete("voices/1/clip.wav")
+    refused(await api.send("POST", "/v1/audio/speech", json=body), 400, "unknown_voice")
     await api.change(plan="free")
     refused(await api.send("POST", "/v1/audio/speech", await api.key(*Scope), json=body), 403, "voice_not_in_plan")
 

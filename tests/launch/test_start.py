@@ -148,6 +148,7 @@ def test_what_fetches_the_other_weights_ends_with_the_server(tmp_path: Path, mon
         child = Path(f"/proc/{pid.read_text().strip()}")
         assert child.exists()
         assert os.getpriority(os.PRIO_PROCESS, int(child.name)) == start.FETCH_NICENESS
+        assert not (of_session := child / "autogroup").exists() or of_session.read_text().endswith(" nice 19\n")
     eventually(lambda: not child.exists())
     assert (tmp_path / "call").read_text() == "-m launch weights fetch --when-idle kokoro-82m\n"
     monkeypatch.setattr(start.sys, "executable", "/nowhere")
