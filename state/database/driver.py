@@ -49,5 +49,8 @@ def open_file(path: str, wait_s: float) -> Engine:
         raw.execute(f"PRAGMA journal_mode = {journal_mode(driver.sqlite_version_info)}")
         raw.execute("PRAGMA synchronous = FULL")
         raw.execute("PRAGMA foreign_keys = ON")
+        # Any write: its commit syncs the journal. Commits that were written, but whose sync failed, can be read from
+        # now on, and a retry that finds its rows writes nothing: it would be acknowledged, and lost with the power.
+        raw.execute("PRAGMA user_version = 0")
 
     return engine

@@ -20,10 +20,11 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import ClauseElement, Connection, Dialect, Executable
+from sqlalchemy import ClauseElement, Connection, Dialect, Executable, event
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from contract.errors import STATE_UNAVAILABLE, ApiError
+from state.blobs.folder import sync_folder
 from state.database.base import WAIT_S, RowRefused
 from state.database.driver import driver, open_file
 
@@ -87,6 +88,8 @@ class SqliteDatabase:
         with suppress(PermissionError):  # of another user, who lets this one write
             Path(path).chmod(0o600)  # also a copy
         self._engine = open_file(path, wait_s)
+        # SQLite syncs the name of a new journal, and takes no notice if that fails.
+        event.listen(self._engine, "connect", lambda *_: sync_folder(Path(path).parent))
         self._inbox = _Inbox(asyncio.get_running_loop())
         self._closed = False
         self._healthy = True
@@ -116,14 +119,14 @@ class SqliteDatabase:
         return connection
 
     async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._inbox.jobs.put(None)
+        self._closed = True
+        self._inbox.jobs.put(None)
         await asyncio.to_thread(self._writer.join)
 
     def _write(self) -> None:
+        group: list[_Transaction | None] = []
         try:
-            while True:
+            while None not in group:
                 group = self._inbox.next_group()
                 jobs = [job for job in group if job is not None]
                 if jobs and not self._commit_together(jobs):
@@ -132,8 +135,6 @@ class SqliteDatabase:
                     group += late
                     jobs += [_refused(job) for job in late if job is not None]
                 self._inbox.deliver(jobs)
-                if None in group:
-                    break
         finally:
             self._give_up_connection()
             self._engine.dispose()

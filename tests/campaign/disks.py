@@ -10,7 +10,6 @@ import asyncio
 import errno
 import os
 import random
-import shutil
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -20,9 +19,9 @@ from pathlib import Path
 from traceback import format_exc
 
 from tests.campaign.record import LOG, Outcome, Sizes
-from tests.state.crashing import Job, Run, running
-from tests.state.power import FAILING, Disk, Entry, notes, read_trace
-from tests.state.remains import CHECKS, WITHOUT_DATABASE, prepare
+from tests.state.crashing import FOR_EVER, Run, running
+from tests.state.power import FAILING, Disk, Entry, notes
+from tests.state.remains import CHECKS, watched
 
 WORKS = {
     "bill": "bills, reservations and keys",
@@ -36,7 +35,6 @@ ANSWERED = "A disk that fails or is full is answered with an error of the table;
 HELD_POWER = "test_what_was_acknowledged_survives_death_and_a_loss_of_power"
 HELD_FULL = "test_what_is_stored_after_a_sync_that_failed_survives_a_loss_of_power"
 ERRORS = (errno.EIO, errno.ENOSPC)
-FOR_EVER = 1_000_000_000
 
 
 async def outcomes(seed: int, sizes: Sizes, place: Path) -> AsyncIterator[Outcome]:
@@ -98,16 +96,7 @@ class _Bench:
             await self._survive(disk, entries, 1)
 
     async def _watched(self, fail: tuple[int, int, int]) -> tuple[Disk, list[Entry]]:
-        """The disk before the work, and the trace of it."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        home, trace = self.folder / "home", self.folder / "trace"
-        home.mkdir(parents=True)
-        url = f"sqlite:///{home / 'parlance.db'}"
-        if self.work not in WITHOUT_DATABASE:
-            await prepare(url)
-        disk = Disk(home)
-        self.run(Job(self.work, url, str(trace), str(home), self.chance.randrange(1 << 30), fail=fail))
-        return disk, read_trace(trace)
+        return await watched(self.run, self.work, self.folder, self.chance.randrange(1 << 30), fail)
 
     async def _survive(self, disk: Disk, entries: list[Entry], losses: int) -> None:
         after = self.folder / "after"

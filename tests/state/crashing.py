@@ -43,7 +43,7 @@ from state.drafts import Adoption, Draft, DraftClaim, Drafts
 from state.keys import Keyring, Secrets
 from state.open import open_state
 from state.tickets import Tickets
-from tests.state.books import of_key, pass_time
+from tests.state.books import of_key, pass_time, reserve
 from tests.state.drafts import COST, PLAN, made
 from tests.state.servers import temporary_folder
 from tests.waiting import until
@@ -52,6 +52,7 @@ DIED = 77
 WORKERS = 5
 REQUESTS_EACH = 4
 CLIPS = ("clip.wav", "voices/anna/clip.wav", "voices/bert/deep/er/clip.wav")
+FOR_EVER = 1_000_000_000
 FAR_FUTURE_S, SOON_S = 10_000_000, 0.01
 
 failpoints = ctypes.CDLL(None)
@@ -181,6 +182,21 @@ async def _one_request(ledger: Ledger, chance: random.Random, name: str, late: s
         late.add(hold.entry.id)
     else:
         done("settled", hold.entry.id, str(charged))
+
+
+async def owe(url: str, done: Done, _seed: int) -> None:
+    """Bills two requests; of one that the disk refused to sync the line may be found, with nothing left to write."""
+    database = connect(url)
+    ledger = Ledger(database)
+    holds = [await reserve(ledger, of_key(), 9) for _ in range(2)]
+    for hold in holds:
+        await hold.settle(9, 1, "tokens")
+    heal()
+    await until(lambda: not ledger.backlog)
+    for hold in holds:
+        done("late", hold.entry.id)
+    await ledger.close()
+    await database.close()
 
 
 async def _manage_keys(database: Database, done: Done) -> None:
@@ -335,7 +351,7 @@ def running(log: IO[str] | None = None) -> Iterator[Run]:
         codes.close()
 
 
-WORK = {"bill": bill, "keep": keep, "start": start, "upload": upload, "design": design}
+WORK = {"bill": bill, "owe": owe, "keep": keep, "start": start, "upload": upload, "design": design}
 
 if __name__ == "__main__":
     for line in sys.stdin:

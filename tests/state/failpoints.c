@@ -1,6 +1,6 @@
 /* Preloaded into a test process: writes down each change of the files below a folder, so that a loss of power can be
    played at any moment of it, and fails those calls that it is told to. Entries of the trace: "kind inode at size\n",
-   then `size` bytes. Kinds: create, directory, hard link, rename, unlink, write, truncate, sync, note. */
+   then `size` bytes. Kinds: create, open, directory, hard link, rename, unlink, write, truncate, sync, note. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -116,7 +116,7 @@ static int opened(const char *path, int flags, mode_t mode) {
     pthread_mutex_lock(&turn);
     int is_new = (flags & O_CREAT) && access(path, F_OK);
     int fd = fails() ? -1 : real(path, flags, mode);
-    if (fd >= 0 && is_new) put_name('c', path, "");
+    if (fd >= 0) put_name(is_new ? 'c' : 'o', path, "");
     if (fd >= 0 && (flags & O_TRUNC)) put('t', inode_of(fd), 0, "", 0);
     pthread_mutex_unlock(&turn);
     return fd;

@@ -14,8 +14,8 @@ from random import Random
 from typing import NamedTuple
 
 BLOCK_BYTES = 512
-FAILING = "wsrc"
-"""Kinds of entries whose calls `failpoints.c` can fail: write, sync, rename, create."""
+FAILING = "wsrco"
+"""Kinds of entries whose calls `failpoints.c` can fail: write, sync, rename, create, open."""
 
 
 class Entry(NamedTuple):
@@ -119,20 +119,20 @@ class Disk:
         self._root = self._read(root)
 
     def losses(self, entries: list[Entry], chance: Random, times: int, into: Path) -> Iterator[list[str]]:
-        """Loses the power at random moments, half of them just after a note.
+        """Loses the power at random moments, half of them just after a note; with `times` 0 after every note.
 
-        `into` is what is found then; the notes before it are yielded.
+        `into` is what is found then, with `times` 0 without all that was not synced; the notes before it are yielded.
         """
         told = [number for number, entry in enumerate(entries, 1) if entry.kind == "n"]
         everywhere = range(1, len(entries) + 1)
-        moments = sorted(chance.choices(everywhere, k=times - times // 2) + chance.choices(told, k=times // 2))
+        moments = sorted(chance.choices(everywhere, k=times - times // 2) + chance.choices(told, k=times // 2)) or told
         for number, entry in enumerate(entries, 1):
             self._apply(entry)
             while moments and moments[0] == number:
                 del moments[0]
                 shutil.rmtree(into, ignore_errors=True)
                 # Where nothing is lost it was the process that died.
-                self._root.write_remains(into, chance, chance.choice([0.0, 0.5, 1.0]))
+                self._root.write_remains(into, chance, chance.choice([0.0, 0.5, 1.0]) if times else 1.0)
                 yield notes(entries[:number])
 
     def _read(self, path: Path) -> File | Folder:

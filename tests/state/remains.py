@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -23,8 +24,9 @@ from state.open import open_state
 from state.tickets import Tickets
 from state.voices import Voices
 from tests.state.books import make_caller, pass_time, rows
-from tests.state.crashing import CLIPS, FAR_FUTURE_S, bytes_of, make
+from tests.state.crashing import CLIPS, FAR_FUTURE_S, Job, Run, bytes_of, make
 from tests.state.drafts import COST
+from tests.state.power import Disk, Entry, read_trace
 
 Check = Callable[[str, list[str]], Awaitable[None]]
 """Gets the address of the database, and the notes of `crashing`. Raises AssertionError."""
@@ -83,6 +85,22 @@ async def prepare(url: str) -> None:
     database = await open_database(url)
     await make_caller(database, LIMIT, LIMIT // 2)
     await database.close()
+
+
+async def watched(
+    run: Run, work: str, folder: Path, seed: int = 0, fail: tuple[int, int, int] = (0, 0, 0)
+) -> tuple[Disk, list[Entry]]:
+    """Does a work in a new `home` of this folder. Returns the disk before it, and the trace of it."""
+    home, trace = folder / "home", folder / "trace"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    url = f"sqlite:///{home / 'parlance.db'}"
+    if work not in WITHOUT_DATABASE:
+        await prepare(url)
+    disk = Disk(home)
+    code = run(Job(work, url, str(trace), str(home), seed, fail=fail))
+    assert code == 0 or any(fail)
+    return disk, read_trace(trace)
 
 
 async def uploads_are_whole(url: str, acknowledged: list[str]) -> None:

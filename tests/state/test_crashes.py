@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,9 +18,9 @@ from state.billing.postings import LEASE_S
 from state.database.open import connect
 from state.database.tables import budgets
 from tests.state.books import make_caller, money, pass_time, reserve
-from tests.state.crashing import DIED, WORKERS, Job, Run, running
-from tests.state.power import FAILING, Disk, Entry, notes, read_trace
-from tests.state.remains import CHECKS, LIMIT, WITHOUT_DATABASE, books_are_right, costs, prepare
+from tests.state.crashing import DIED, FOR_EVER, WORKERS, Job, Run, running
+from tests.state.power import FAILING, notes, read_trace
+from tests.state.remains import CHECKS, LIMIT, books_are_right, costs, prepare, watched
 from tests.state.servers import Postgres, temporary_folder
 from tests.waiting import until
 
@@ -43,32 +42,38 @@ def folder() -> Iterator[Path]:
 
 @pytest.mark.parametrize("work", LOSSES)
 async def test_what_was_acknowledged_survives_death_and_a_loss_of_power(run: Run, folder: Path, work: str) -> None:
-    home, after, trace, seed = folder / "home", folder / "after", folder / "trace", random.randrange(1000)
-    home.mkdir()
-    if work not in WITHOUT_DATABASE:
-        await prepare(f"sqlite:///{home / 'parlance.db'}")
-    disk = Disk(home)
-    assert run(Job(work, f"sqlite:///{home / 'parlance.db'}", str(trace), str(home), seed)) == 0
-    for acknowledged in disk.losses(read_trace(trace), random.Random(seed), LOSSES[work], after):
+    seed, after = random.randrange(1000), folder / "after"
+    disk, entries = await watched(run, work, folder, seed)
+    for acknowledged in disk.losses(entries, random.Random(seed), LOSSES[work], after):
         await CHECKS[work](f"sqlite:///{after / 'parlance.db'}", acknowledged)
+
+
+async def syncs_of(run: Run, folder: Path, work: str) -> list[int]:
+    """Numbers of those of its calls that sync."""
+    _, entries = await watched(run, work, folder)
+    calls = [entry.kind for entry in entries if entry.kind in FAILING]
+    return [number for number, kind in enumerate(calls) if kind == "s"]
 
 
 async def test_what_is_stored_after_a_sync_that_failed_survives_a_loss_of_power(run: Run, folder: Path) -> None:
     """The call that failed has left folders and names that may not be on the disk."""
-    home, after, trace = folder / "home", folder / "after", folder / "trace"
-
-    def entries_of(fail: tuple[int, int, int]) -> tuple[Disk, list[Entry]]:
-        shutil.rmtree(home, ignore_errors=True)
-        home.mkdir()
-        disk = Disk(home)
-        run(Job("keep", f"sqlite:///{home / 'parlance.db'}", str(trace), str(home), fail=fail))
-        return disk, read_trace(trace)
-
-    calls = [entry.kind for entry in entries_of((0, 0, 0))[1] if entry.kind in FAILING]
-    for number in [number for number, kind in enumerate(calls) if kind == "s"]:
-        disk, entries = entries_of((number, number + 1, errno.EIO))
+    after = folder / "after"
+    for number in await syncs_of(run, folder, "keep"):
+        disk, entries = await watched(run, "keep", folder, fail=(number, number + 1, errno.EIO))
         for acknowledged in disk.losses(entries, random.Random(number), 20, after):
             await CHECKS["keep"](f"sqlite:///{after / 'parlance.db'}", acknowledged)
+
+
+@pytest.mark.parametrize("calls", [1, FOR_EVER])
+async def test_a_commit_that_is_found_after_a_sync_that_failed_survives_a_loss_of_power(
+    run: Run, folder: Path, calls: int
+) -> None:
+    """Its lines were written, but are perhaps not on the disk; or the journal is, but not its name."""
+    after = folder / "after"
+    for number in await syncs_of(run, folder, "owe"):
+        disk, entries = await watched(run, "owe", folder, fail=(number, number + calls, errno.EIO))
+        for acknowledged in disk.losses(entries, random.Random(number), 0, after):
+            await books_are_right(f"sqlite:///{after / 'parlance.db'}", acknowledged)
 
 
 @pytest.mark.parametrize("deaths", [2, pytest.param(10, marks=pytest.mark.crashes)])
