@@ -27,13 +27,9 @@ MEMORY_BYTES = 8 << 30
 
 
 # What is red was broken by a change: other examples are tried where HISTORIES asks for them, as `make campaign` does.
-settings.register_profile(
-    "the same each time",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize="HISTORIES" not in os.environ,
-)
-settings.load_profile("the same each time")
+IS_SAME = "HISTORIES" not in os.environ
+settings.register_profile("same", deadline=None, derandomize=IS_SAME, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("same")
 
 
 def pytest_configure() -> None:
