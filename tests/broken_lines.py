@@ -209,9 +209,8 @@ class Recorded:
             by_file[test.split("::")[0]].append(test)
         module = way.file.removesuffix(".py").replace("/", ".")
         if not touched:  # forks and other processes are not recorded
-            return [
-                str(file.relative_to(ROOT)) for file in ROOT.glob("tests/**/test_*.py") if module in file.read_text()
-            ]
+            files = sorted(ROOT.glob("tests/**/test_*.py"))
+            return [file.relative_to(ROOT).as_posix() for file in files if module in file.read_text()]
         by_file = {name: tests for name, tests in by_file.items() if (ROOT / name).exists()}  # some have moved
         direct = {name for name in by_file if module in (ROOT / name).read_text()}
         ranks = {

@@ -99,7 +99,8 @@ async def test_whole_answers_say_how_far_they_are(chat: VllmChat) -> None:
         so_far = [count.completion_tokens for count in counts]
         assert sorted({*so_far}) == so_far
         assert 0 < so_far[0] <= so_far[-1] <= reply.completion_tokens
-        assert {count.prompt_tokens for count in counts} == {reply.prompt_tokens}
+        *early, last = [count.prompt_tokens for count in counts]  # one prompt may be answered before the next is read
+        assert max(early, default=0) <= last == reply.prompt_tokens
 
 
 async def test_the_score_of_a_prompt_is_what_another_library_computes(
