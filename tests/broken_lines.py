@@ -12,8 +12,8 @@ The tests that touch a line are read from a coverage database, which is recorded
 A line is a statement in a function; each is as likely as any other. Constants and fields of modules and classes, log
 calls, assertions, texts and `__repr__` are left alone, and so are numbers that only tune (pauses, digits, sizes of
 reads) and comparisons with a clock, where `<` does what `<=` does. The source is broken in a copy of the tree. A line
-is found if a test fails, or hangs, that passes on the unbroken copy. If none touched it, as in a fork, whose lines
-are not recorded, files that name its module are run. The exit status is 0 if eleven of twelve are found.
+is found if a test fails, or hangs, that passes on the unbroken copy. If none touched it, files that name its module are
+run: coverage records no forks. The exit status is 0 if eleven of twelve are found.
 
 cosmic-ray and mutmut would need most of this: the one breaks the working tree, the other removes no statement or lock.
 """

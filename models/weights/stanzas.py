@@ -52,7 +52,9 @@ class Stanza(Frozen):
     def kind(self) -> str:
         """`package`, `hub` or `dir`; empty for several sources that are not all packages."""
         kinds = {source.partition(":")[0] for source in self.source}
-        return "package" if kinds and kinds <= PACKAGES else min(kinds) if len(self.source) == 1 else ""
+        if kinds and kinds <= PACKAGES:
+            return "package"
+        return min(kinds) if len(self.source) == 1 else ""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -109,7 +111,7 @@ class Repository(Frozen):
 
 
 _parsed = lru_cache(8)(tomllib.loads)
-"""Each model of a profile reads the same files."""
+"""Parsed once: each model of a profile reads the same files."""
 
 
 def read(path: Path) -> dict[str, Stanza]:
@@ -123,9 +125,8 @@ def repositories(home: Path) -> dict[str, Repository]:
 
 
 def _rows(path: Path, kind: type[Row]) -> dict[str, Row]:
-    if not path.is_file():
-        return {}
     try:
-        return {name: kind.model_validate(row) for name, row in _parsed(path.read_text("utf-8")).items()}
+        text = path.read_text("utf-8") if path.is_file() else ""
+        return {name: kind.model_validate(row) for name, row in _parsed(text).items()}
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         raise WeightsError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from error

@@ -58,7 +58,7 @@ async def outcomes(seed: int, sizes: Sizes, place: Path) -> AsyncIterator[Outcom
 async def _outcome(test: str, seed: int, histories: int, place: Path, free: asyncio.Semaphore) -> Outcome:
     file, fault, promise = MACHINES[test]
     histories //= 10 if file == WORLD else 1
-    options = f"-q --hypothesis-seed={seed} --timeout=3000 --basetemp={place / test}".split()
+    options = ("-q", f"--hypothesis-seed={seed}", "--timeout=3000", f"--basetemp={place / test}")
     environment = os.environ | {"HISTORIES": str(histories), "HISTORY_SEED": str(1000 * seed)}
     async with free:
         pytest = await asyncio.create_subprocess_exec(

@@ -19,7 +19,7 @@ class Sizes:
         def size(whole: T, short: T) -> T:
             return short if is_short else whole
 
-        self.histories = size(1_000, 60)  # of each machine
+        self.histories = size(300, 60)  # of each machine
         # Disks, for each kind of work. What tears is rare: once in hundreds of tries.
         self.traces, self.losses = size(10, 1), size(100, 30)  # and losses of power played from each
         self.failing_calls = size(10_000, 15)  # at most; there are some hundreds
