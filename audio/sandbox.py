@@ -21,9 +21,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
+from shutil import copyfileobj
+from tempfile import TemporaryFile
 from threading import Lock
-from typing import Self
+from typing import IO, Self
 from weakref import finalize
 
 from audio.shares import Shares, SharesExhausted
@@ -81,7 +82,7 @@ _disk = Shares(ON_DISK_BYTES)
 class Sound:
     """Content of a file: mono, little-endian 16-bit PCM, its rate in Hz and its length.
 
-    Long samples are mapped from a file that is gone when they are.
+    Samples are mapped from a file that is gone when they are.
     """
 
     samples: bytes | mmap
@@ -167,19 +168,16 @@ class _Decoder:
 @contextmanager
 def _opened(data: bytes | Path) -> Iterator[int]:
     """A descriptor to read the file from, from its beginning."""
-    if isinstance(data, Path):
-        file = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
-    else:
-        file = os.memfd_create("sound", os.MFD_CLOEXEC)
-    try:
+    with _in_memory() if isinstance(data, bytes) else data.open("rb") as file:
         if isinstance(data, bytes):
-            view = memoryview(data)
-            while view:
-                view = view[os.write(file, view) :]
-            os.lseek(file, 0, os.SEEK_SET)
-        yield file
-    finally:
-        os.close(file)
+            file.write(data)
+            file.seek(0)
+        yield file.fileno()
+
+
+def _in_memory() -> IO[bytes]:
+    """A file that takes its pages with it when it is closed. Of a heap, glibc keeps megabytes for every thread."""
+    return os.fdopen(os.memfd_create("sound"), "w+b")
 
 
 class _Output:
@@ -187,7 +185,7 @@ class _Output:
 
     def __init__(self, owner: str) -> None:
         self._owner, self._disk = owner, _disk
-        self._file = SpooledTemporaryFile(IN_MEMORY_BYTES, prefix="sound-")  # noqa: SIM115 (closed with this)
+        self._file = _in_memory()
         self._on_disk = 0
         self.size = 0
 
@@ -196,13 +194,18 @@ class _Output:
         self.size += len(block)
         if self.size > IN_MEMORY_BYTES:
             self._disk.take(self._owner, self.size - self._on_disk)
+            if not self._on_disk:
+                with self._file as memory:
+                    self._file = TemporaryFile(prefix="sound-")  # noqa: SIM115 (closed with this)
+                    memory.seek(0)
+                    copyfileobj(memory, self._file)
             self._on_disk = self.size
         self._file.write(block)
 
     def samples(self) -> bytes | mmap:
-        self._file.seek(0)
-        if not self._on_disk:
-            return self._file.read()
+        if not self.size:
+            return b""  # nothing that could be mapped
+        self._file.flush()
         samples = mmap(self._file.fileno(), self.size, access=ACCESS_READ)
         finalize(samples, self._disk.give_back, self._owner, self._on_disk)
         self._on_disk = 0

@@ -44,7 +44,8 @@ class Shares:
 
     def give_back(self, owner: str, amount: int) -> None:
         """Takes no lock: a finaliser may call it in any thread at any moment, also in one that holds the lock."""
-        self._returned.append((owner, amount))
+        if amount:
+            self._returned.append((owner, amount))
 
     def _collect(self) -> None:
         while self._returned:

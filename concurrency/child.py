@@ -26,7 +26,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 16
+"""As many as a pipe holds. Larger buffers would fill no more, and leave holes in the heap."""
 ENVIRONMENT = ("LD_LIBRARY_PATH",)
 """Variables that a child inherits, where they are set."""
 
