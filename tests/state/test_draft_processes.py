@@ -219,7 +219,7 @@ class Drafting(Interleaved, RuleBasedStateMachine):
             self.loop.now_s += step_s
             self.is_new = True
             self.quiet(fate)
-        if seconds < LEASE_S and fate != "has not begun":
+        if seconds == 3 * RENEW_S and fate != "has not begun":  # in less, one that waited need not have come again
             for process in self.alive:
                 if process.is_sure and not any(call.process is process for call in self.calls):
                     self._has_renewed(process)
