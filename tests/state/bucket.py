@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -136,7 +136,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         time.sleep(SLOW_S if fault == "slow" and content else 0)
-        self.wfile.write(content[half:])
+        with suppress(ConnectionError):  # a client need not wait
+            self.wfile.write(content[half:])
 
     def log_message(self, format: str, *args: object) -> None:
         return
