@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,7 @@ from typing import Any
 from docs.made.blocks import filled
 
 RECORD = Path(__file__).with_name("campaign.json")
-HEAD = "| promise | what was done to it | tries | lost | longest until normal | held between campaigns by |\n"
-HEAD += "|---|---|---|---|---|---|\n"
+COLUMNS = ("promise", "attacked by", "tries", "lost", "seconds", "tests")
 TITLES = {
     "deaths": "Deaths and stops",
     "machines": "Random histories",
@@ -23,6 +22,7 @@ TITLES = {
     "tenants": "Two organisations, two ingress replicas",
     "reloads": "Ingress replicas come and go",
 }
+ENDS = (" changed by chance", " of another organisation")
 
 Row = dict[str, Any]
 
@@ -31,7 +31,7 @@ def page() -> str:
     """The whole page."""
     record = json.loads(RECORD.read_text("utf-8"))
     by_part = groupby(sorted(record["outcomes"], key=lambda row: list(TITLES).index(row["part"])), _part)
-    parts = "\n\n".join(f"## {TITLES[part]}\n\n{HEAD}" + "\n".join(_lines(rows)) for part, rows in by_part)
+    parts = "\n\n".join(f"## {TITLES[part]}\n\n{_table(list(rows))}" for part, rows in by_part)
     kind = "a short campaign" if record["is_short"] else "a whole campaign"
     about = f"Last published: {kind} on {record['day']} with seed {record['seed']}, on {record['machine']}."
     return filled("reliability.md", campaign=f"{about}\n\n{parts}")
@@ -41,22 +41,27 @@ def _part(row: Row) -> str:
     return str(row["part"])
 
 
-def _lines(rows: Iterable[Row]) -> Iterable[str]:
-    """A line for each promise, with everything that was done to it."""
+def _table(rows: Sequence[Row]) -> str:
+    """A line for each promise, with everything that was done to it; without the seconds where none were taken."""
     promises: dict[str, list[Row]] = {}
     for row in rows:
         promises.setdefault(row["promise"], []).append(row)
-    for promise, attacked in promises.items():
-        ways: dict[str, list[str]] = {}
-        for row in attacked:
-            fault, _, way = row["fault"].partition(": ")
-            ways.setdefault(fault, []).append(way)
-        faults = _joined(f"{fault} {' and '.join(filter(None, each))}".strip() for fault, each in ways.items())
-        seconds = [row["normal_s"] for row in attacked if row["normal_s"] is not None]
-        tests = dict.fromkeys(row["held_by"] for row in attacked if row["held_by"])
-        cells = [promise, faults, sum(row["times"] for row in attacked), sum(row["lost"] for row in attacked)]
-        cells += [f"{max(seconds):.0f} s" if seconds else "", ", ".join(f"`{test}`" for test in tests)]
-        yield f"| {' | '.join(map(str, cells))} |"
+    lines = [_cells(promise, attacked) for promise, attacked in promises.items()]
+    shown = [index for index in range(len(COLUMNS)) if any(line[index] for line in lines)]
+    head, *body = ("| " + " | ".join(line[index] for index in shown) + " |" for line in [COLUMNS, *lines])
+    return "\n".join([head, "|" + "---|" * len(shown), *body])
+
+
+def _cells(promise: str, attacked: Sequence[Row]) -> tuple[str, ...]:
+    ways: dict[str, list[str]] = {}
+    for row in attacked:
+        fault, _, way = row["fault"].partition(": ")
+        ways.setdefault(fault, []).append(way)
+    faults = _joined(f"{fault} {' and '.join(filter(None, each))}".strip() for fault, each in ways.items())
+    times, lost = (str(sum(row[count] for row in attacked)) for count in ("times", "lost"))
+    seconds = [row["normal_s"] for row in attacked if row["normal_s"] is not None]
+    tests = dict.fromkeys(f"`{row['held_by']}`" for row in attacked if row["held_by"])
+    return promise, faults, times, lost, f"{max(seconds):.0f} s" if seconds else "", ", ".join(tests)
 
 
 def _joined(faults: Iterable[str]) -> str:
@@ -64,6 +69,6 @@ def _joined(faults: Iterable[str]) -> str:
     alike: dict[tuple[str, str], list[str]] = {}
     for fault in faults:
         head, amid, rest = fault.rpartition(" amid ")
-        name, end, _ = rest.partition(" changed by chance")
-        alike.setdefault((head + amid, end), []).append(name)
+        end = next(filter(rest.endswith, ENDS), "")
+        alike.setdefault((head + amid, end), []).append(rest.removesuffix(end))
     return "; ".join(f"{head}{(', ' if end else '; ').join(names)}{end}" for (head, end), names in alike.items())
