@@ -13,6 +13,7 @@ import pytest
 
 from concurrency.child import Child, ChildError, Guard
 from tests.docs.pages import ROOT
+from tests.fork_server.node import is_alive
 from tests.waiting import WITHIN_S, until
 
 PROGRAM = """
@@ -76,15 +77,8 @@ def test_a_child_that_is_killed_ends_what_waits_for_it_and_what_it_forked(progra
             child.ask(b"silence", 60)
         kill.join()
     assert not child.is_alive
-    asyncio.run(until(lambda: has_ended(fork)))
+    asyncio.run(until(lambda: not is_alive(fork)))
     child.kill()
-
-
-def has_ended(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 def test_a_library_that_is_missing_is_said(program: Path) -> None:

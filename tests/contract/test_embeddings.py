@@ -7,9 +7,10 @@ import json
 import struct
 from typing import Any
 
-from contract.catalog import EmbeddingModel
+from contract.catalog import EmbeddingModel, RerankModel
+from contract.catalog.base import most_tokens
 from contract.embeddings import MAX_INPUTS, TOKEN_TEXT_BYTES, Embeddings, EmbeddingsRequest, job_of, reply
-from contract.rerank import MAX_DOCUMENTS, Ranking, RerankRequest, search_units
+from contract.rerank import MAX_DOCUMENTS, Ranking, RerankJob, RerankRequest, search_units
 from contract.rerank import reply as ranked
 from tests.contract.bodies import read, refusal, refused
 
@@ -44,6 +45,8 @@ def test_the_estimate_of_token_ids_is_never_below_the_window_or_their_bytes() ->
     assert 128 < few.most_input_tokens(model()) <= 256
     assert many.most_input_tokens(model()) == 512
     assert job_of(embed(input=[[1] * 30, "x"]), model()).most_input_tokens(model(window=8192)) > 30 * TOKEN_TEXT_BYTES
+    reranker = RerankModel(id="m", owned_by="o", context_window=512)
+    assert RerankJob("query", ("a", "bc")).most_input_tokens(reranker) == most_tokens(1 + 2 + 3 * len("query"), 4)
 
 
 def test_missing_and_wrong_fields_are_named_and_unknown_ones_ignored() -> None:

@@ -14,6 +14,7 @@ from models.short_encoder import KINDS, ShortLayers, shorten  # noqa: E402
 
 CLASSES = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"}
 LENGTHS = (20, 7, 1)
+HALF = torch.half
 
 
 def network(name: str, dtype: Any = None, **settings: Any) -> Any:
@@ -70,8 +71,8 @@ def test_a_classifier_is_shortened_below_its_head_and_no_second_copy_is_left() -
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("Bert", {"is_decoder": True}), ("Bert", {"hidden_act": "relu"}), ("Electra", {})],
-    ids=["decoder", "relu", "architecture"],
+    [("Bert", {"is_decoder": True}), ("Bert", {"hidden_act": "relu"}), ("Bert", {"dtype": HALF}), ("Electra", {})],
+    ids=["decoder", "relu", "dtype", "architecture"],
 )
 def test_what_would_compute_something_else_stays_as_it_is(
     name: str, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
