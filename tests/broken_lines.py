@@ -12,8 +12,8 @@ The tests that touch a line are read from a coverage database, which is recorded
 A line is a statement in a function; each is as likely as any other. Constants and fields of modules and classes, log
 calls, assertions, texts and `__repr__` are left alone, and so are numbers that only tune (pauses, digits, sizes of
 reads) and comparisons with a clock, where `<` does what `<=` does. The source is broken in a copy of the tree. A line
-is found if a test fails, or hangs, that passes on the unbroken copy. If none touched it, files that name its module are
-run: coverage records no forks. The exit status is 0 if eleven of twelve are found.
+is found if a test fails, or hangs, that passes on the unbroken copy. If few touched it, files that name its package are
+run, too: coverage records no forks. The exit status is 0 if eleven of twelve are found.
 
 cosmic-ray and mutmut would need most of this: the one breaks the working tree, the other removes no statement or lock.
 """
@@ -208,9 +208,6 @@ class Recorded:
         for test in sorted({context.split("|")[0] for context in touched if context}, key=self._seconds_of):
             by_file[test.split("::")[0]].append(test)
         module = way.file.removesuffix(".py").replace("/", ".")
-        if not touched:  # forks and other processes are not recorded
-            files = sorted(ROOT.glob("tests/**/test_*.py"))
-            return [file.relative_to(ROOT).as_posix() for file in files if module in file.read_text()]
         by_file = {name: tests for name, tests in by_file.items() if (ROOT / name).exists()}  # some have moved
         direct = {name for name in by_file if module in (ROOT / name).read_text()}
         ranks = {
@@ -221,8 +218,13 @@ class Recorded:
         ordered = sorted(
             ranks, key=lambda test: (ranks[test], test.split("::")[0] not in direct, self._seconds_of(test))
         )
-        ends = accumulate(self._seconds_of(test) for test in ordered)
-        return [test for test, end in zip(ordered[:most], ends, strict=False) if end <= seconds]
+        ends = accumulate(map(self._seconds_of, ordered))
+        chosen = [test for test, end in zip(ordered[:most], ends, strict=False) if end <= seconds]
+        if len(chosen) < FIRST_TESTS:  # forks and other processes are not recorded
+            named = module.rpartition(".")[0] if module.count(".") > 1 else module
+            files = [file for file in sorted(ROOT.glob("tests/**/test_*.py")) if named in file.read_text()]
+            chosen += [name for file in files if (name := file.relative_to(ROOT).as_posix()) not in by_file]
+        return chosen
 
     def _seconds_of(self, test: str) -> float:
         return self._seconds.get(key_of(test), 1)
