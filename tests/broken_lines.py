@@ -209,21 +209,21 @@ class Recorded:
             by_file[test.split("::")[0]].append(test)
         module = way.file.removesuffix(".py").replace("/", ".")
         by_file = {name: tests for name, tests in by_file.items() if (ROOT / name).exists()}  # some have moved
-        direct = {name for name in by_file if module in (ROOT / name).read_text()}
+        near = {name for name in by_file if module in (ROOT / name).read_text()}
         ranks = {
-            test: rank // 10 if name in direct else rank
+            test: rank // 10 if name in near else rank
             for name, tests in by_file.items()
             for rank, test in enumerate(tests)
         }
-        ordered = sorted(
-            ranks, key=lambda test: (ranks[test], test.split("::")[0] not in direct, self._seconds_of(test))
-        )
+        ordered = sorted(ranks, key=lambda test: (ranks[test], test.split("::")[0] not in near, self._seconds_of(test)))
         ends = accumulate(map(self._seconds_of, ordered))
         chosen = [test for test, end in zip(ordered[:most], ends, strict=False) if end <= seconds]
         if len(chosen) < FIRST_TESTS:  # forks and other processes are not recorded
             named = module.rpartition(".")[0] if module.count(".") > 1 else module
-            files = [file for file in sorted(ROOT.glob("tests/**/test_*.py")) if named in file.read_text()]
-            chosen += [name for file in files if (name := file.relative_to(ROOT).as_posix()) not in by_file]
+            files = (file for file in ROOT.glob("tests/**/test_*.py") if named in file.read_text())
+            names = sorted(str(file.relative_to(ROOT)) for file in files)
+            names.sort(key=lambda name: str(Path(way.file).parent) not in name)
+            chosen += [name for name in names if name not in by_file]
         return chosen
 
     def _seconds_of(self, test: str) -> float:
@@ -328,9 +328,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tests", type=int, default=120, help="most tests that are tried for a line (120)")
     parser.add_argument("--seconds", type=float, default=240, help="longest time for a line (240)")
     parser.add_argument("--only", type=int, nargs="+", metavar="NUMBER", help="break these of the list")
-    parser.add_argument(
-        "--first", nargs="+", default=[], metavar="TEST", help="tests or files to run before the others"
-    )
+    parser.add_argument("--first", nargs="+", default=[], metavar="TEST", help="tests or files to run first")
     parser.add_argument("--record", type=Path, default=ROOT / "var/broken-lines.json", help="where the JSON goes")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # as Ctrl-C does: with the tests that run
