@@ -222,7 +222,7 @@ class Recorded:
             named = module.rpartition(".")[0] if module.count(".") > 1 else module
             files = (file for file in ROOT.glob("tests/**/test_*.py") if named in file.read_text())
             names = sorted(str(file.relative_to(ROOT)) for file in files)
-            names.sort(key=lambda name: str(Path(way.file).parent) not in name)
+            names.sort(key=lambda name: f"/{Path(way.file).parent.name}/" not in name)
             chosen += [name for name in names if name not in by_file]
         return chosen
 
