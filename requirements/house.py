@@ -37,8 +37,8 @@ CODE_LINES = {
     "benchmarks/capacity": 843,
 }
 BESIDE = {
-    "lines of tests": ("tests", "", 65031),
-    "lines of benchmarks": ("benchmarks", ".py", 10850),
+    "lines of tests": ("tests", "", 65029),
+    "lines of benchmarks": ("benchmarks", ".py", 10849),
     "words in Markdown": ("", ".md", 69741),
 }
 """Folder, ending of the files, and ceiling of each count."""
