@@ -218,10 +218,10 @@ class Recorded:
         ordered = sorted(ranks, key=lambda test: (ranks[test], test.split("::")[0] not in near, self._seconds_of(test)))
         ends = accumulate(map(self._seconds_of, ordered))
         chosen = [test for test, end in zip(ordered[:most], ends, strict=False) if end <= seconds]
-        if len(chosen) < FIRST_TESTS:  # forks and other processes are not recorded
+        if len(chosen) < FIRST_TESTS:  # forks and children are not recorded; graphs would outlive this
             named = module.rpartition(".")[0] if module.count(".") > 1 else module
             files = (file for file in ROOT.glob("tests/**/test_*.py") if named in file.read_text())
-            names = sorted(str(file.relative_to(ROOT)) for file in files)
+            names = sorted(str(file.relative_to(ROOT)) for file in files if "cluster" not in file.parts)
             names.sort(key=lambda name: f"/{Path(way.file).parent.name}/" not in name)
             chosen += [name for name in names if name not in by_file]
         return chosen
