@@ -194,12 +194,12 @@ class _Output:
         self.size += len(block)
         if self.size > IN_MEMORY_BYTES:
             self._disk.take(self._owner, self.size - self._on_disk)
-            if not self._on_disk:
+            before, self._on_disk = self._on_disk, self.size  # at once: a full disk must not keep what was taken
+            if not before:
                 with self._file as memory:
                     self._file = TemporaryFile(prefix="sound-")  # noqa: SIM115 (closed with this)
                     memory.seek(0)
                     copyfileobj(memory, self._file)
-            self._on_disk = self.size
         self._file.write(block)
 
     def samples(self) -> bytes | mmap:
@@ -215,8 +215,8 @@ class _Output:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
         self._disk.give_back(self._owner, self._on_disk)
+        self._file.close()  # may fail on a full disk
 
 
 def _read(child: Child, output: _Output, limit_bytes: int, timeout_s: float) -> None:

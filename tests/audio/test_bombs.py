@@ -72,17 +72,19 @@ async def test_sound_lies_in_a_file_without_a_name(more: int, on_disk: int, temp
 
 
 async def test_sound_on_disk_is_bounded_for_an_owner_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = IN_MEMORY_BYTES + 2
-    disk = Shares(4 * size)
+    disk = Shares(4 * (size := IN_MEMORY_BYTES + 2))
     monkeypatch.setattr(sandbox, "_disk", disk)
     silence = encoded("flac", "flac", np.zeros(size // 2, np.float32))
-    assert len(silence) < size / 100
 
     async def sound(owner: str) -> Sound:
         return await decode(silence, RATE, 600, owner)
 
     with pytest.raises(TooLong):
         await decode(encoded("flac", "flac", np.zeros(300 * RATE, np.float32)), RATE, 200, "greedy")
+    with monkeypatch.context() as full:
+        full.setattr(sandbox, "TemporaryFile", lambda **_: open("/dev/full", "wb"))  # noqa: SIM115 (it is closed)
+        with pytest.raises(OSError, match="No space left"):
+            await sound("greedy")
     assert disk.free == 4 * size
     held = [await sound("greedy"), await sound("greedy")]
     with pytest.raises(SharesExhausted, match="hours of audio"):
