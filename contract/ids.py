@@ -23,4 +23,4 @@ def random_id() -> str:
             return _stock.pop()
         except IndexError:
             digits = os.urandom(ID_BYTES * STOCK).hex()
-            _stock.extend(digits[start : start + 2 * ID_BYTES] for start in range(0, len(digits), 2 * ID_BYTES))
+            _stock.extend([digits[start : start + 2 * ID_BYTES] for start in range(0, len(digits), 2 * ID_BYTES)])

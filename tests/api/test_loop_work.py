@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from autoscaling.observation import Observation
 from autoscaling.tracing import Tracer
+from contract import ids
 from tests.api.asgi import Answer, ask
 from tests.api.conftest import Api, app_over
 from tests.api.walks import Calls, walks
@@ -86,6 +87,7 @@ async def test_an_event_and_an_answer_run_few_functions(api: Api) -> None:
     async def counted(content: str, *, stream: bool) -> Counter[str]:
         replies = chats(api, content, stream=stream)
         for _ in range(3):
+            ids._stock.clear()  # what one request in hundreds finds, depending on the tests before
             with calls:
                 await anext(replies)
         return Counter(calls)
@@ -121,15 +123,13 @@ async def test_no_event_makes_a_task_or_a_timer(api: Api, work: Counter[str]) ->
 
     async def calls_of(events: int) -> Counter[str]:
         work.clear()
-        reply = await api.chat(f"stream {events} 0", stream=True)
-        assert reply.text.count("data: {") == events
+        assert (await api.chat(f"stream {events} 0", stream=True)).text.count("data: {") == events
         return Counter({name: work[name] for name in ("create_task", "call_at")})
 
     await calls_of(1)
     few, many = await calls_of(10), await calls_of(510)
     assert few["create_task"] < 25
-    more = many - few
-    assert more.total() < 10, f"500 more events make {more}"
+    assert (many - few).total() < 10, f"500 more events make {many - few}"
 
 
 MOST = {"chat stream": 30, "speech": 31, "transcription": 52, "voice design": 47, "decision": 32, "MCP chat": 33}
@@ -139,5 +139,5 @@ MOST = {"chat stream": 30, "speech": 31, "transcription": 52, "voice design": 47
 async def test_each_walk_is_as_short_as_it_was(tmp_path: Path, migrated: Path) -> None:
     shutil.copy(migrated, tmp_path)
     taken = {name: len(files) for name, files in (await walks(tmp_path)).items()}
-    long = {name: files for name, files in taken.items() if files > MOST[name]}
-    assert (set(taken), long) == (set(MOST), {}), f"more than {MOST}; `python -m tests.api.walks` prints them"
+    assert taken.keys() == MOST.keys()
+    assert all(taken[name] <= MOST[name] for name in MOST), f"{taken} for {MOST}; `python -m tests.api.walks` prints it"
