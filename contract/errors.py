@@ -62,7 +62,7 @@ class ErrorReply(TypedDict):
 
 
 class ApiError(Exception):
-    """One error reply. All arguments go through `super().__init__`, so that pickling between replicas keeps them.
+    """One error reply. All arguments are positional, so that they are in `args`, which pickling between replicas keeps.
 
     Attributes:
         fault: row of the table.
@@ -79,8 +79,8 @@ class ApiError(Exception):
         param: str | None = None,
         retry_after_s: int | None = None,
         extra: Mapping[str, Any] | None = None,
+        /,
     ) -> None:
-        super().__init__(fault_name, message, param, retry_after_s, extra)
         self.fault = FAULTS[fault_name]
         self.message = message
         self.param = param

@@ -3,8 +3,9 @@ from __future__ import annotations
 import ast
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
-from tests.broken_lines import ROOT, Copy, breaks, key_of, picked
+from tests.broken_lines import ROOT, Break, Copy, Recorded, breaks, key_of, picked
 
 SOURCE = b'''
 def taken(self, items, lock, log):
@@ -65,3 +66,17 @@ def test_a_line_is_found_if_a_test_fails_for_it(tmp_path: Path) -> None:
 
 def test_an_id_is_found_in_the_xml_of_junit() -> None:
     assert key_of("tests/api/test_a.py::Of::test_b[x/y.py::z]") == ("tests.api.test_a.Of", "test_b[x/y.py::z]")
+
+
+def test_what_imports_the_module_is_tried_first_and_what_takes_long_last() -> None:
+    imports, other = "tests/docs/test_snippets.py", "tests/test_health.py"
+    names = [f"{other}::test_long", f"{imports}::test_one", f"{other}::test_one", f"{imports}::test_two"]
+    recorded, touched = object.__new__(Recorded), {25: [f"{name}|run" for name in names]}
+    recorded._data = SimpleNamespace(
+        measured_files=lambda: ["/a/launch/welcome.py"], contexts_by_lineno=lambda _: touched
+    )
+    recorded._seconds = {key_of(names[0]): 50.0}
+    way = Break("launch/welcome.py", 25, 25, "call removed", 0, 1, "say()", "pass")
+    assert recorded.tests_of(way, 9, 100)[:4] == [names[1], names[3], names[2], names[0]]
+    touched.clear()
+    assert imports in recorded.tests_of(way, 9, 100), "no test is known to touch it"

@@ -208,7 +208,6 @@ def _session(file: Path, threads: int | None) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
-    options.inter_op_num_threads = 1
     # PublishedNetwork as it runs best: nothing is gained by looking for more, which takes a third of the loading.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.enable_mem_pattern = False  # it pays where all inputs are of one length

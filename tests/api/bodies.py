@@ -36,7 +36,7 @@ FORM_TYPE = b"multipart/form-data; boundary=x"
 FORMS: dict[str, bytes] = {
     "/audio/transcriptions": b"\r\n".join(
         (b"--x", b'Content-Disposition: form-data; name="file"; filename="memo"', b"", b"hello", b"--x--", b"")
-    ),
+    )
 }
 """The same for routes that take a form."""
 
@@ -111,11 +111,7 @@ ASKS = (
 )
 ANSWER = {"model": "obedient"}
 FUNCTION = {"type": "function", "name": "add"}
-GROUP = {
-    "type": "namespace",
-    "name": "crm",
-    "tools": [{"type": "function", "name": "find"}],
-}
+GROUP = {"type": "namespace", "name": "crm", "tools": [{"type": "function", "name": "find"}]}
 INPUTS = (
     {"input": "say hello"},
     {

@@ -79,8 +79,7 @@ async def counting(state: State, prefix: str = "x-service-", **price: int) -> As
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(
-    ("price", "input_micro_eur"),
-    [({}, 7), ({"cached_input_tokens": 0}, 3), ({"cached_input_tokens": 250_000}, 4)],
+    ("price", "input_micro_eur"), [({}, 7), ({"cached_input_tokens": 0}, 3), ({"cached_input_tokens": 250_000}, 4)]
 )
 async def test_cached_input_has_its_own_price_where_the_stanza_has_one(
     state: State, price: dict[str, int], input_micro_eur: int, streamed: bool

@@ -391,3 +391,14 @@ async def test_what_a_designer_made_of_a_discarded_draft_is_thrown_away_and_bill
     after = await poll(api, held)
     assert (after["status"], after["cost_micro_eur"]) == ("discarded", line.cost_micro_eur)
     assert (stored(tmp_path), line.unit) == ([], "synthesis_ms")
+
+
+async def test_nobody_works_on_a_draft_that_another_process_has_discarded(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draft_worker, "RENEW_S", 0.01)
+    draft = await ordered(api, instruct="hold")
+    await until_designed(api)
+    await api.state.drafts.discard(1, draft["id"])
+    await until_idle(api.service.drafts)
+    assert not designer(api).go.is_set()

@@ -212,3 +212,4 @@ def test_an_idle_session_gives_its_place_to_a_new_one(idle_s: dict[int, Sequence
             stack.enter_context(sessions.session(4, Place()))
         assert [name for name, place in places.items() if place.left] == ([left] if left else [])
         assert len(sessions) == 4
+    assert (len(sessions), sessions._organisations.total) == (0, 0)

@@ -24,10 +24,7 @@ from tests.waiting import until
 MODES = ("legacy", "2026-07-28")
 """First message of the official client: `initialize` (2025-11-25), or without a handshake."""
 MODERN = "2026-07-28"
-META = {
-    "io.modelcontextprotocol/protocolVersion": MODERN,
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
+META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
 
 
 @dataclass
@@ -260,10 +257,7 @@ async def test_a_client_that_leaves_a_stream_frees_the_engine_and_pays_for_what_
 ) -> None:
     call = revision("chat", {"message": "stream 3 20"}, progressToken="t")
     call["headers"]["authorization"] = f"Bearer {served.api.everything}"
-    async with (
-        httpx.AsyncClient() as client,
-        client.stream("POST", f"{served.url}/mcp/mcp", **call) as reply,
-    ):
+    async with httpx.AsyncClient() as client, client.stream("POST", f"{served.url}/mcp/mcp", **call) as reply:
         assert reply.headers["content-type"].startswith("text/event-stream")
         async for line in reply.aiter_lines():
             if "notifications/progress" in line:

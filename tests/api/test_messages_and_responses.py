@@ -205,11 +205,7 @@ def strict(response: Response) -> Response:
 async def test_answer_is_a_response(served: Served) -> None:
     served.answers(thoughts="Hm")
     made = await served.client.responses.create(
-        model="obedient",
-        instructions="Be brief.",
-        input="hi",
-        metadata={"a": "b"},
-        store=True,
+        model="obedient", instructions="Be brief.", input="hi", metadata={"a": "b"}, store=True
     )
     response = strict(made)
     assert (response.status, response.output_text) == ("completed", "Hello")

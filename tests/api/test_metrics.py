@@ -32,6 +32,7 @@ from contract.telemetry import (
     Metric,
     Outcome,
 )
+from deployments.ingress import report
 from deployments.ingress.report import gauges, take_bills
 from tests.api.conftest import Api
 from tests.api.engines import scripted
@@ -168,6 +169,15 @@ async def test_every_engine_has_one_state_also_at_zero(api: Api) -> None:
         assert {labels[0] for metric, labels, _ in samples if metric is row} == engines
     held = {metric: value for metric, labels, value in samples if not labels}
     assert held == {REQUESTS: 0, STREAMS: 0, LIVE_SESSIONS: 0, BODY_BYTES: 0, LEDGER_BACKLOG: 0, FORK_SERVER: 0}
+
+
+async def test_a_look_at_the_loop_is_one_at_the_engines_for_the_console(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert api.service.console
+    monkeypatch.setattr(report, "LOOK_S", 0.0)
+    await report.look(api.service)
+    assert all(api.service.console.feed.past().values())
 
 
 async def test_what_requests_hold_is_told_while_they_run(api: Api) -> None:

@@ -194,6 +194,7 @@ async def test_fifty_keys_of_an_organisation_hold_up_no_other(api: Api, send: Ca
         reply = await send(api, theirs)
         assert reply.status_code == 200, reply.text
         assert slots.waiting == sandbox.OWNER_WAITING, "none of them came before the one of another"
+        assert send is of_a_clip or api.engine(model.deployment).adapter.active_s, "it is at work while it decodes"
     replies = await asyncio.gather(*tasks)
     assert Counter(r.status_code for r in replies) == {200: sandbox.OWNER_WAITING, 429: KEYS - sandbox.OWNER_WAITING}
     assert {r.json()["error"]["code"] for r in replies if r.status_code == 429} == {"busy"}

@@ -51,11 +51,7 @@ def test_what_is_not_held_is_exit_1_and_said(
 
 @pytest.mark.parametrize(("ci", "fails"), [(None, False), ("", False), ("true", True)])
 def test_what_cannot_be_tried_is_a_failure_in_ci_only(
-    serving: Serving,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    ci: str | None,
-    fails: bool,
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ci: str | None, fails: bool
 ) -> None:
     monkeypatch.setenv("PARLANCE_KEY", serving.key)
     monkeypatch.setenv("CI", ci) if ci is not None else monkeypatch.delenv("CI", raising=False)

@@ -127,11 +127,7 @@ def filled(room: SlotScheduler[object], owner: str) -> list[Slot]:
     return slots
 
 
-SHARES = {
-    1: {1: 1, 2: 1, 4: 3, 8: 6, 16: 12, 64: 48},
-    2: {4: 1, 5: 2, 6: 2, 7: 3, 9: 4, 64: 24, 65: 25},
-    3: {64: 17},
-}
+SHARES = {1: {1: 1, 2: 1, 4: 3, 8: 6, 16: 12, 64: 48}, 2: {4: 1, 5: 2, 6: 2, 7: 3, 9: 4, 64: 24, 65: 25}, 3: {64: 17}}
 """Slots for a flood, by processes and slots: its share, rounded up, without a quarter that is reserved."""
 
 

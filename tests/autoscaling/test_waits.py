@@ -293,13 +293,7 @@ async def a_death(crowd: Crowd, draw: random.Random) -> None:
     crowd.come(2, 5)
 
 
-SCENES: tuple[Scene, ...] = (
-    a_cold_start,
-    bursts,
-    three_organisations_almost_too_much,
-    a_flood_of_another,
-    a_death,
-)
+SCENES: tuple[Scene, ...] = (a_cold_start, bursts, three_organisations_almost_too_much, a_flood_of_another, a_death)
 
 
 async def story(seed: int, slots: int, sigma: float) -> list[Promise]:

@@ -62,8 +62,7 @@ STARTS = Promise(
 )
 REFUSED = Promise("Only that recording is refused.", "test_a_child_that_hangs_is_ended")
 SURVIVES = Promise(
-    "Nothing acknowledged is lost.",
-    "test_the_head_dies_and_comes_back_then_the_other_node_dies_and_nothing_is_lost",
+    "Nothing acknowledged is lost.", "test_the_head_dies_and_comes_back_then_the_other_node_dies_and_nothing_is_lost"
 )
 REPLACED = Promise(
     "An engine that hangs or breaks is replaced, its calls unbilled.",

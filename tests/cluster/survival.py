@@ -19,11 +19,7 @@ Run = Callable[..., str]
 
 DESIGNS = "/audio/voices/designs"
 CHAT_MODEL = "smollm2-135m-instruct"
-CHAT = {
-    "max_tokens": 8,
-    "temperature": 0,
-    "messages": [{"role": "user", "content": "What is the capital of Italy?"}],
-}
+CHAT = {"max_tokens": 8, "temperature": 0, "messages": [{"role": "user", "content": "What is the capital of Italy?"}]}
 LIMIT_MICRO_EUR = 123_456_789
 DRAFT_S = 120
 

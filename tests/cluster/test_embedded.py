@@ -30,10 +30,7 @@ CITY = {
 }
 COUNTING = {
     "type": "json_schema",
-    "json_schema": {
-        "name": "counting",
-        "schema": {"type": "array", "items": {"type": "integer"}, "minItems": 4000},
-    },
+    "json_schema": {"name": "counting", "schema": {"type": "array", "items": {"type": "integer"}, "minItems": 4000}},
 }
 """No answer of this form ends by itself before it has thousands of tokens, whatever a model would rather say."""
 WEATHER = {

@@ -132,13 +132,7 @@ def others(server: Server) -> None:
     post(
         server,
         "/audio/speech",
-        json={
-            "input": "one two",
-            "provider": "qwen",
-            "language": "en",
-            "response_format": "wav",
-            "verify": "report",
-        },
+        json={"input": "one two", "provider": "qwen", "language": "en", "response_format": "wav", "verify": "report"},
     )
     post(server, "/audio/transcriptions", 400, json={})  # no engine hears that
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}

@@ -276,10 +276,7 @@ NO_CHOICE: list[tuple[list[tuple[str, str]], str]] = [
         r"speech.toml \[qwen3-tts\] `speaks_for_clips`: \[cosyvoice-3\]",
     ),
     ([("takeover_order = 10", ""), ("takeover_order = 20", "")], r"speech.toml: no stanza has `takeover_order`"),
-    (
-        [("takeover_order = 10", "takeover_order = 20")],
-        r"speech.toml \[qwen3-tts\] `takeover_order`: \[supertonic-3\]",
-    ),
+    ([("takeover_order = 10", "takeover_order = 20")], r"speech.toml \[qwen3-tts\] `takeover_order`: \[supertonic-3\]"),
 ]
 """Changes of the stanzas of speech after which no engine, or more than one, could be chosen, and the complaint."""
 WRONG = {

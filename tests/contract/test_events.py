@@ -301,7 +301,7 @@ KNOWN_TYPES = {
 
 def test_every_row_has_a_type_that_clients_know() -> None:
     for name, fault in FAULTS.items():
-        body = error_body(ApiError(name, "a sentence", "model", extra={"supported": ["de"]}), "req_1")
+        body = error_body(ApiError(name, "a sentence", "model", None, {"supported": ["de"]}), "req_1")
         kind = body["error"].pop("type")
         assert (body["type"], body["request_id"], kind in KNOWN_TYPES) == ("error", "req_1", True), name
         more = {"param": "model", "details": {"error_code": fault.code}, "supported": ["de"]}

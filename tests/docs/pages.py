@@ -45,12 +45,7 @@ class Example:
         code = self.code.replace("http://127.0.0.1:8000", url).replace(".venv/bin/python", sys.executable)
         command = [sys.executable, "-c"] if self.language == "python" else ["bash", "-euo", "pipefail", "-c"]
         return subprocess.run(
-            [*command, code],
-            cwd=folder,
-            env=os.environ | environment,
-            capture_output=True,
-            text=True,
-            timeout=limit_s,
+            [*command, code], cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=limit_s
         )
 
 

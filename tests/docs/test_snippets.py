@@ -94,5 +94,6 @@ def test_what_collects_the_output_of_a_server_gets_no_key(capsys: pytest.Capture
     welcome.say_ready(console, "http://127.0.0.1:8000", METRICS, Path("/home/var"), key, EMBEDDED, [])
     out = capsys.readouterr().out
     assert "prl_x" not in out
+    assert "Each engine starts at its first request.\n" in out
     assert ("has a key with every scope, stored in /home/var/demo.key" in out) is bool(key)
     assert out.count('-H "Authorization: Bearer $(cat /home/var/demo.key)"') == 3

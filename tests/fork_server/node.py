@@ -79,13 +79,7 @@ class Node:
     def popen(self, *arguments: str, plan: str | None = None, **environ: str) -> subprocess.Popen[str]:
         """A worker, by way of `enter.py`."""
         command = [sys.executable, "-I", "-S", str(ENTER), plan or self.plan, *self.argv, *arguments]
-        environment = (
-            os.environ
-            | {
-                "RAY_RAYLET_PID": str(self.raylet.pid),
-            }
-            | environ
-        )
+        environment = os.environ | {"RAY_RAYLET_PID": str(self.raylet.pid)} | environ
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, cwd=self.folder, text=True)
 
     def start(self, *arguments: str, **environ: str) -> dict[str, Any]:

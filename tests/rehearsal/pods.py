@@ -232,10 +232,7 @@ class Pod:
         env = self.cluster.environment(container["envFrom"]) | self.cluster.of_ray() | self._own()
         env |= {each["name"]: each["value"] for each in container.get("env", [])}
         command = start_command(params, container, self.is_head)
-        limits = {
-            "memory": memory_of(container),
-            "cpu": container["resources"]["limits"].get("cpu"),
-        }
+        limits = {"memory": memory_of(container), "cpu": container["resources"]["limits"].get("cpu")}
         self._run(self.name, env | {"KUBERAY_GEN_RAY_START_CMD": command}, limits, command, "--detach")
 
     def _own(self) -> dict[str, str]:

@@ -137,13 +137,7 @@ class Keys(RuleBasedStateMachine):
         is_down=st.sampled_from((False, False, True)),
     )
     def ask(
-        self,
-        which: int,
-        before_s: float | None,
-        age: int,
-        numbers: Sequence[int],
-        hows: Sequence[str],
-        is_down: bool,
+        self, which: int, before_s: float | None, age: int, numbers: Sequence[int], hows: Sequence[str], is_down: bool
     ) -> None:
         """Requests with a key, begun or under way, at once or when something changes by itself, or right before."""
         if before_s is not None:

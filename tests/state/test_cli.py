@@ -1,5 +1,6 @@
 """The command line `python -m state`, and the audit of its acts."""
 
+import asyncio
 import csv
 import io
 import json
@@ -142,7 +143,7 @@ def test_budgets_are_set_lifted_and_listed(say: Say, acme: str) -> None:
 
 
 def test_usage_has_the_documented_shape_in_every_format(say: Say, acme: str, tmp_path: Path) -> None:
-    anyio.run(bill, tmp_path, "billed", 3)
+    asyncio.run(bill(tmp_path, "billed", 3))
     lines = json.loads(say("usage", "--org", "billed", "--format", "json")[1])
     columns = ["at", "organisation", "user", "key_id", "request_id", "line", "model", "quantity", "unit"]
     columns += ["quantities", "cost_micro_eur", "took_ms", "waited_ms"]
@@ -168,8 +169,8 @@ def test_usage_has_the_documented_shape_in_every_format(say: Say, acme: str, tmp
 def test_reports_are_the_same_however_few_lines_a_transaction_reads(
     say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    anyio.run(bill, tmp_path, "billed", 5)
-    anyio.run(bill, tmp_path, "other", 2)
+    asyncio.run(bill(tmp_path, "billed", 5))
+    asyncio.run(bill(tmp_path, "other", 2))
     words = [("usage",), ("usage", "--org", "other"), ("usage", "--by", "organisation,user"), ("usage", "--by", "day")]
     for options in (each for format in ("csv", "json") for each in [(*word, "--format", format) for word in words]):
         whole = say(*options)
@@ -186,7 +187,7 @@ def test_reports_are_the_same_however_few_lines_a_transaction_reads(
 
 
 def test_sums_add_up_to_the_budget(say: Say, tmp_path: Path) -> None:
-    anyio.run(bill, tmp_path, "billed", 5)
+    asyncio.run(bill(tmp_path, "billed", 5))
     for by in ("organisation", "user", "key", "model", "line", "unit", "day", "model,day"):
         sums = json.loads(say("usage", "--by", by, "--format", "json")[1])
         assert [(row["requests"], row["quantity"], row["cost_micro_eur"]) for row in sums] == [(5, 1550, 210)]
@@ -196,7 +197,7 @@ def test_sums_add_up_to_the_budget(say: Say, tmp_path: Path) -> None:
 
 
 def test_usage_can_be_narrowed(say: Say, tmp_path: Path) -> None:
-    anyio.run(bill, tmp_path, "billed", 2)
+    asyncio.run(bill(tmp_path, "billed", 2))
     counts = {
         **dict.fromkeys(("--user eve", "--org billed --user eve", "--key k3Jd92Xa", "--model m"), 2),
         **dict.fromkeys(("--org billed --key other", "--model other", "--until 2020-01-01"), 0),
@@ -207,7 +208,7 @@ def test_usage_can_be_narrowed(say: Say, tmp_path: Path) -> None:
 
 
 def test_books_that_do_not_add_up_are_told_with_exit_code_1(say: Say, tmp_path: Path) -> None:
-    anyio.run(bill, tmp_path, "billed", 2)
+    asyncio.run(bill(tmp_path, "billed", 2))
     with driver.connect(tmp_path / "parlance.db") as books:
         books.execute("UPDATE budgets SET spent_micro_eur = 7")
     code, out, err = say("check")
@@ -275,7 +276,7 @@ def test_it_runs_as_a_module_beside_an_open_server_whose_first_start_is_an_act(s
         await state.close()
         return caller.key_id
 
-    key_id = anyio.run(serve)
+    key_id = asyncio.run(serve())
     first, *later = audited(say)
     assert (first["act"], first["result"]) == ("first start", f"done: organisation demo with key {key_id}")
     assert [line["act"] for line in later] == [f"key revoke {key_id}", "key revoke nosuchid"]

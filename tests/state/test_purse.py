@@ -45,9 +45,7 @@ HELD = {
 """Micro-EUR that are held for a request that needs 10, by the limit."""
 
 
-async def test_a_purse_is_a_share_of_what_the_limit_leaves_and_near_the_limit_there_is_none(
-    database: Database,
-) -> None:
+async def test_a_purse_is_a_share_of_what_the_limit_leaves_and_near_the_limit_there_is_none(database: Database) -> None:
     for limit, held in HELD.items():
         caller, ledger = await make_caller(database, limit, org=f"org-{limit}"), Ledger(database)
         hold = await reserve(ledger, caller, 10)

@@ -171,6 +171,10 @@ def test_norms_take_our_implementation_where_the_stanza_says_nothing(steps: Any)
     with steps.quick_steps(SimpleNamespace(kernel_config=SimpleNamespace(ir_op_priority=priority))):
         pass
     assert (priority.rms_norm, priority.fused_add_rms_norm) == ([steps.PROVIDER, "native"], ["of the stanza"])
+    takes = steps.ir.ops.fused_add_rms_norm.impls[steps.PROVIDER].supports_args
+    x = steps.torch.zeros(4, 128)
+    y = x[:, :64].contiguous()
+    assert [takes(*pair, y[0], 1e-6) for pair in ((y, y), (y, x[:, ::2]), (x[:, ::2], y))] == [True, False, False]
 
 
 # The cache
