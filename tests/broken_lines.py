@@ -12,8 +12,8 @@ The tests that touch a line are read from a coverage database, which is recorded
 A line is a statement in a function; each is as likely as any other. Constants and fields of modules and classes, log
 calls, assertions, texts and `__repr__` are left alone, and so are numbers that only tune (pauses, digits, sizes of
 reads) and comparisons with a clock, where `<` does what `<=` does. The source is broken in a copy of the tree. A line
-is found if a test fails, or hangs, that passes on the unbroken copy. If few touched it, files that name its package are
-run, too: coverage records no forks. The exit status is 0 if eleven of twelve are found.
+is found if a test fails, or hangs, that passes on the unbroken copy. Files that import its module are run, too, or name
+its package if few touched it: coverage records no forks. The exit status is 0 if eleven of twelve are found.
 
 cosmic-ray and mutmut would need most of this: the one breaks the working tree, the other removes no statement or lock.
 """
@@ -211,7 +211,7 @@ class Recorded:
         module = way.file.removesuffix(".py").replace("/", ".")
         by_file = {name: tests for name, tests in by_file.items() if (ROOT / name).exists()}  # some have moved
         package, _, leaf = module.rpartition(".")
-        imports = re.compile(rf"{module}\b|from {package} import .*\b{leaf}\b")
+        imports = re.compile(rf"{module}\b|from {package} import [\w\s,()]*\b{leaf}\b")
         near = {name for name in by_file if imports.search((ROOT / name).read_text())}
         ranks = {
             test: rank // 10 if name in near else rank
@@ -226,13 +226,12 @@ class Recorded:
         ordered = sorted(ranks, key=turn)
         ends = accumulate(map(self._seconds_of, ordered))
         chosen = [test for test, end in zip(ordered[:most], ends, strict=False) if end <= seconds]
-        if len(chosen) < FIRST_TESTS:  # forks and children are not recorded; graphs would outlive this
-            named = re.compile(package) if module.count(".") > 1 else imports
-            files = (file for file in ROOT.glob("tests/**/test_*.py") if named.search(file.read_text()))
-            names = sorted(str(file.relative_to(ROOT)) for file in files if "cluster" not in file.parts)
-            names.sort(key=lambda name: f"/{Path(way.file).parent.name}/" not in name)
-            chosen += [name for name in names if name not in by_file]
-        return chosen
+        # Forks, children and tests that are newer than the recording are not in it.
+        named = re.compile(package) if len(chosen) < FIRST_TESTS and module.count(".") > 1 else imports
+        files = (file for file in ROOT.glob("tests/**/test_*.py") if named.search(file.read_text()))
+        names = sorted(str(file.relative_to(ROOT)) for file in files if "cluster" not in file.parts)  # graphs live on
+        names.sort(key=lambda name: f"/{Path(way.file).parent.name}/" not in name)
+        return [*chosen, *names]
 
     def _seconds_of(self, test: str) -> float:
         return self._seconds.get(key_of(test), 1)
