@@ -206,7 +206,7 @@ class Recorded:
         # A fixture that several tests share ran for the first of them only.
         touched += [context for context in of_file if context.split("::")[0] in shared]
         by_file: dict[str, list[str]] = defaultdict(list)
-        for test in sorted({context.split("|")[0] for context in touched if context}, key=self._seconds_of):
+        for test in sorted(sorted({context.split("|")[0] for context in touched if context}), key=self._seconds_of):
             by_file[test.split("::")[0]].append(test)
         module = way.file.removesuffix(".py").replace("/", ".")
         by_file = {name: tests for name, tests in by_file.items() if (ROOT / name).exists()}  # some have moved
