@@ -20,6 +20,7 @@ from contract.errors import STATE_UNAVAILABLE, ApiError
 from contract.limits import MIB, SPARE_BYTES, UPLOAD_BYTES, UPLOAD_S, UPLOADS_OF_ORGANISATION
 from deployments.ingress.front.bodies import with_stall_limit
 from deployments.ingress.routes import files
+from models.transcription import adapter
 from state import State
 from state.blobs.folder import UNFINISHED, FolderBlobs
 from state.blobs.open import open_blobs
@@ -301,7 +302,7 @@ async def in_slow_pieces(*pieces: bytes, pause_s: float = 0.01) -> AsyncGenerato
 # --- an S3 store ------------------------------------------------------------------------------------------------------
 
 
-async def test_the_same_rules_hold_over_an_s3_store(api: Api, bucket: Bucket) -> None:
+async def test_the_same_rules_hold_over_an_s3_store(api: Api, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     ticket = await ticket_of(api, 12_000_000)
     sound = os.urandom(12_000_000)
     refused(await put(api, ticket, sound + b"x"), 413, "request_too_large")
@@ -314,8 +315,16 @@ async def test_the_same_rules_hold_over_an_s3_store(api: Api, bucket: Bucket) ->
     assert (await put(api, ticket, in_pieces(sound[:7_000_000], sound[7_000_000:]))).status_code == 200
     refused(await put(api, ticket, sound), 409, "already_uploaded")
     consumed = await api.state.tickets.consume(1, ticket["upload_id"])
-    async with httpx.AsyncClient() as engine:
-        assert (await engine.get(await api.state.blobs.address(consumed.blob, 60))).content == sound
+    address = await api.state.blobs.address(consumed.blob, 60)
+    monkeypatch.setattr(adapter, "UPLOAD_BYTES", len(sound))
+    async with adapter.fetched(address) as file:
+        assert isinstance(file, Path)
+        assert file.read_bytes() == sound
+    monkeypatch.setattr(adapter, "UPLOAD_BYTES", len(sound) - 1)
+    for wrong in (address, f"{bucket.url}/bucket/nothing"):
+        with pytest.raises(ApiError, match="502"):
+            async with adapter.fetched(wrong):
+                pass
     await api.state.tickets.discard(consumed)
     assert bucket.objects == {}
 
