@@ -8,6 +8,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ async def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return calls
 
 
-async def chats(api: Api, content: str, *, stream: bool = False) -> AsyncIterator[Answer]:
+async def chats(api: Api, content: str = "say hello", *, stream: bool = False) -> AsyncIterator[Answer]:
     """Replies to one chat again and again, without the objects of an HTTP client."""
     app, headers = app_over(api.service), [(b"authorization", f"Bearer {api.everything}".encode())]
     request = {"model": "obedient", "stream": stream, "messages": [{"role": "user", "content": content}]}
@@ -53,27 +54,17 @@ async def chats(api: Api, content: str, *, stream: bool = False) -> AsyncIterato
         yield answer
 
 
-@pytest.mark.parametrize("limit", [None, 10**12])
-async def test_a_whole_answer_waits_for_its_bill_only(api: Api, work: Counter[str], limit: int | None) -> None:
-    """From the socket to the replica and back, for a key that is known, with room for its money or without a limit."""
-    if limit:
-        await api.limit(limit)
-    replies = chats(api, "say hello")
-    for _ in range(3):
-        work.clear()
-        await anext(replies)
+@pytest.mark.parametrize("way", ["without a limit", "with room for its money", "traced"])
+async def test_a_whole_answer_waits_for_its_bill_only(api: Api, work: Counter[str], way: str) -> None:
+    """From the socket to the replica and back, for a key that is known."""
+    await api.limit(10**12 if way == "with room for its money" else None)
+    with closing(Tracer(InMemorySpanExporter(), "ingress", lambda count: None)) as tracer:
+        replies = chats(api.changed(observation=Observation(tracer, has_access_log=True)) if way == "traced" else api)
+        for _ in range(3):
+            work.clear()
+            answer = await anext(replies)
+    assert ("traceparent" in answer.headers) == (way == "traced")
     assert work <= WHOLE_ANSWER, work
-
-
-async def test_a_trace_makes_no_work_for_the_loop(api: Api, work: Counter[str]) -> None:
-    tracer = Tracer(InMemorySpanExporter(), "ingress", lambda count: None)
-    replies = chats(api.changed(observation=Observation(tracer, has_access_log=True)), "say hello")
-    for _ in range(3):
-        work.clear()
-        answer = await anext(replies)
-        assert answer.headers["traceparent"]
-    assert work <= WHOLE_ANSWER, work
-    tracer.close()
 
 
 CALLS_OF_AN_EVENT, CALLS_OF_AN_ANSWER = 36, 300

@@ -160,7 +160,13 @@ async def test_error_after_it_is_an_event_and_nothing_is_billed(api: Api) -> Non
 KEYS = 50
 
 
-class Attentive(TranscriptionAdapter):
+class Idle:
+    """An engine that has done nothing yet."""
+
+    active_s = 0.0
+
+
+class Attentive(TranscriptionAdapter, Idle):
     """Decodes as every transcriber does, and gives a word."""
 
     async def listen(self, job: TranscriptionJob, recording: Recording) -> AsyncGenerator[TranscriptUpdate, None]:
@@ -184,7 +190,7 @@ async def of_a_recording(api: Api, key: str) -> httpx.Response:
 async def test_fifty_keys_of_an_organisation_hold_up_no_other(api: Api, send: Callable[[Api, str], Any]) -> None:
     scripted(api)
     model = api.service.catalog.transcription[DEFAULT]
-    api.engine(model.deployment).adapter = Attentive(model, None)
+    api.engine(model.deployment).adapter = adapter = Attentive(model, None)
     theirs = await api.stranger()
     keys = [await api.key(*Scope) for _ in range(KEYS)]
     slots = sandbox._slots
@@ -194,7 +200,8 @@ async def test_fifty_keys_of_an_organisation_hold_up_no_other(api: Api, send: Ca
         reply = await send(api, theirs)
         assert reply.status_code == 200, reply.text
         assert slots.waiting == sandbox.OWNER_WAITING, "none of them came before the one of another"
-        assert send is of_a_clip or api.engine(model.deployment).adapter.active_s, "it is at work while it decodes"
+        assert bool(adapter.active_s) == (send is of_a_recording), "it is at work while it decodes"
     replies = await asyncio.gather(*tasks)
+    assert not adapter.active_s
     assert Counter(r.status_code for r in replies) == {200: sandbox.OWNER_WAITING, 429: KEYS - sandbox.OWNER_WAITING}
     assert {r.json()["error"]["code"] for r in replies if r.status_code == 429} == {"busy"}
