@@ -171,9 +171,7 @@ async def test_every_engine_has_one_state_also_at_zero(api: Api) -> None:
     assert held == {REQUESTS: 0, STREAMS: 0, LIVE_SESSIONS: 0, BODY_BYTES: 0, LEDGER_BACKLOG: 0, FORK_SERVER: 0}
 
 
-async def test_a_look_at_the_loop_is_one_at_the_engines_for_the_console(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_look_at_the_loop_is_one_at_the_engines_too(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     assert api.service.console
     monkeypatch.setattr(report, "LOOK_S", 0.0)
     await report.look(api.service)

@@ -12,10 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message
 
 from contract.errors import FAULTS
 from contract.limits import JSON_BODY_BYTES, SPEECH_BODY_BYTES
-from tests.api.conftest import Api, events, refused
+from tests.api.asgi import exchange, http_scope
+from tests.api.conftest import Api, app_over, events, refused
 from tests.api.designs import adopt, designer, made
 from tests.api.live import scripted
 from tests.api.sounds import wav
@@ -274,6 +276,19 @@ async def test_events_carry_the_same_file_and_a_failure(api: Api) -> None:
     reply = await speak(api, "one fail", stream_format="sse")
     assert json.loads(events(reply)[-1])["error"]["code"] == "upstream_error"
     assert "speech.audio.done" not in reply.text
+
+
+async def test_a_file_is_billed_before_its_last_sound_goes_out(api: Api) -> None:
+    billed: list[int] = []
+
+    async def send(message: Message) -> None:
+        if message.get("body"):
+            billed.append(len(await api.usage()))
+
+    scope = http_scope("POST", "/v1/audio/speech", [(b"authorization", f"Bearer {api.everything}".encode())])
+    body = json.dumps({"input": "one two three"}).encode()
+    await exchange(app_over(api.service), scope, body, send)
+    assert (billed[0], billed[-1]) == (0, 1)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

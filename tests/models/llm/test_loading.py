@@ -144,9 +144,7 @@ def test_a_renderer_has_its_tokenizer_loaded_and_read_once_and_later_copies_are_
     assert apart.get_vocab() is not apart.get_vocab()
 
 
-def test_int8_takes_the_quicker_kernel_where_the_processor_has_vnni(
-    steps: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_int8_takes_the_quicker_kernel_where_a_processor_has_vnni(steps: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from models.llm.vllm_internals import int8
 
     torch, own = steps.torch, int8.scaled_mm.check_cpu_sgl_kernel
