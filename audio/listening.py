@@ -61,7 +61,7 @@ def main(weights: str) -> None:
 
 def _network(weights: str) -> Any:
     options = onnxruntime.SessionOptions()
-    options.inter_op_num_threads = options.intra_op_num_threads = 1
+    options.intra_op_num_threads = 1
     options.enable_cpu_mem_arena = False
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(weights, providers=["CPUExecutionProvider"], sess_options=options)

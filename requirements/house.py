@@ -27,7 +27,7 @@ CODE_LINES = {
     "models": 6684,
     "deployments": 5852,
     "state": 4264,
-    "autoscaling": 2048,
+    "autoscaling": 2050,
     "text": 1109,
     "audio": 880,
     "launch": 1077,
@@ -37,7 +37,7 @@ CODE_LINES = {
     "benchmarks/capacity": 843,
 }
 BESIDE = {
-    "lines of tests": ("tests", "", 65031),
+    "lines of tests": ("tests", "", 64773),
     "lines of benchmarks": ("benchmarks", ".py", 10849),
     "words in Markdown": ("", ".md", 69741),
 }

@@ -33,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -189,6 +189,9 @@ class Recorded:
         self._data.read()
         cases = ElementTree.parse(durations).iter("testcase") if durations.exists() else ()
         self._seconds = {(case.get("classname"), case.get("name")): float(case.get("time", 1)) for case in cases}
+        self._of_file = Counter[str | None]()
+        for (file, _), takes_s in self._seconds.items():
+            self._of_file[file] += takes_s  # type: ignore[assignment]
 
     def tests_of(self, way: Break, most: int, seconds: float) -> list[str]:
         """Tests that touched the line, the cheapest first: one of each file before the second of any.
@@ -196,7 +199,8 @@ class Recorded:
         Files that import the line's module, which test it directly, may have ten before the second of another. Tests
         that alone take a tenth of the time come last.
         """
-        file = next((file for file in self._data.measured_files() if file.endswith(f"/{way.file}")), "")
+        measured = (file for file in self._data.measured_files() if file.endswith(f"/{way.file}"))
+        file = min(measured, key=len, default="")  # tests may have folders of the same name
         contexts = self._data.contexts_by_lineno(file)
         touched = [context for line in range(way.line, way.last_line + 1) for context in contexts.get(line, [])]
         of_file = [context for of_line in contexts.values() for context in of_line]
@@ -208,7 +212,7 @@ class Recorded:
         by_file: dict[str, list[str]] = defaultdict(list)
         for test in sorted(sorted({context.split("|")[0] for context in touched if context}), key=self._seconds_of):
             by_file[test.split("::")[0]].append(test)
-        module = way.file.removesuffix(".py").replace("/", ".")
+        module = way.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         by_file = {name: tests for name, tests in by_file.items() if (ROOT / name).exists()}  # some have moved
         package, _, leaf = module.rpartition(".")
         imports = re.compile(rf"{module}\b|from {package} import [\w\s,()]*\b{leaf}\b")
@@ -231,7 +235,12 @@ class Recorded:
         files = (file for file in ROOT.glob("tests/**/test_*.py") if named.search(file.read_text()))
         names = sorted(str(file.relative_to(ROOT)) for file in files if "cluster" not in file.parts)  # graphs live on
         names.sort(key=lambda name: f"/{Path(way.file).parent.name}/" not in name)
-        return [*chosen, *names]
+        left_s = seconds - sum(map(self._seconds_of, chosen))
+        for name in names:
+            if (takes_s := self._of_file[key_of(f"{name}::")[0]]) <= left_s:
+                chosen.append(name)
+                left_s -= takes_s
+        return chosen
 
     def _seconds_of(self, test: str) -> float:
         return self._seconds.get(key_of(test), 1)
@@ -284,9 +293,10 @@ class Copy:
             if not (batch := waiting.pop(0)):
                 continue
             self._write(way.file, way.of(intact))
-            suspects, why = self._run(batch, end_s - time.monotonic())
+            left_s = end_s - time.monotonic()  # the same for both, so that a slow batch is no hanging one
+            suspects, why = self._run(batch, left_s)
             self._write(way.file, intact)
-            if suspects and not self._run(suspects, seconds)[0]:
+            if suspects and not self._run(suspects, left_s)[0]:
                 return f"{suspects[0] if len(suspects) == 1 else f'{len(suspects)} tests'}: {why}"
             if suspects:
                 red = (*suspects, suspects[0].split("::")[0])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import shutil
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,8 +76,10 @@ def test_what_imports_the_module_is_tried_first_and_what_takes_long_last() -> No
     recorded._data = SimpleNamespace(
         measured_files=lambda: ["/a/launch/welcome.py"], contexts_by_lineno=lambda _: touched
     )
-    recorded._seconds = {key_of(names[0]): 50.0}
+    recorded._seconds, recorded._of_file = {key_of(names[0]): 50.0}, Counter()
     way = Break("launch/welcome.py", 25, 25, "call removed", 0, 1, "say()", "pass")
     assert recorded.tests_of(way, 9, 100)[:4] == [names[1], names[3], names[2], names[0]]
     touched.clear()
     assert imports in recorded.tests_of(way, 9, 100), "no test is known to touch it"
+    recorded._of_file["tests.docs.test_snippets"] = 101
+    assert imports not in recorded.tests_of(way, 9, 100), "there is no time for it"

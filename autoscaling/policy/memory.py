@@ -96,7 +96,9 @@ class Memory:
         starting = max(0, facts.target - facts.running)
         self.asked_s = self.asked_s[-starting:] if starting else []
         self.asked_s += [now_s] * (starting - len(self.asked_s))
-        if facts.running and self._running == 0:
+        if not facts.running:
+            self.started_s = None
+        elif self._running == 0:
             self.started_s = now_s
         elif facts.ended:
             self.started_s = None

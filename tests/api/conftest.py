@@ -137,7 +137,7 @@ class Api:
         """Whom the app takes the key's holder for."""
         return await self.state.accounts.authenticate(f"Bearer {self.everything if key is None else key}")
 
-    async def limit(self, micro_eur: int, org: str = "acme", user: str | None = None) -> None:
+    async def limit(self, micro_eur: int | None, org: str = "acme", user: str | None = None) -> None:
         """Sets a spend limit."""
 
         def change(connection: Connection) -> None:

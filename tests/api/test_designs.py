@@ -214,7 +214,9 @@ async def test_a_designer_that_always_fails_ends_the_draft_and_nothing_is_billed
     assert (await order(api)).status_code == 202  # nothing is held any more
 
 
-async def test_a_failure_that_a_database_did_not_count_ends_no_draft(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_that_the_database_did_not_count_ends_no_draft(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counting = AsyncMock(side_effect=[STATE_UNAVAILABLE(), 1])
     monkeypatch.setattr(api.state.drafts, "count_failure", counting)
     assert (await made(api, instruct="fail 2"))["status"] == "ready"
@@ -391,10 +393,10 @@ async def test_what_a_designer_made_of_a_discarded_draft_is_thrown_away_and_bill
     assert (stored(tmp_path), line.unit) == ([], "synthesis_ms")
 
 
-async def test_a_draft_that_another_process_discarded_is_left_alone(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_draft_discarded_elsewhere_is_worked_on_no_more(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draft_worker, "RENEW_S", 0.01)
     draft = await ordered(api, instruct="hold")
     await until_designed(api)
     await api.state.drafts.discard(1, draft["id"])
     await until_idle(api.service.drafts)
-    assert not designer(api).go.is_set()
+    assert designer(api).under_way == 0

@@ -269,7 +269,9 @@ async def test_a_session_that_ends_says_so_before(
     assert len(api.service.live) == 0
 
 
-async def test_sound_on_its_way_when_a_session_ends_is_in_the_ledger(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sound_on_its_way_when_the_session_ends_is_in_the_ledger(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(realtime, "DRAIN_S", 0)
     order: list[str] = []
     released, listen, end = asyncio.Event(), ScriptedStream.listen, ScriptedStream.end

@@ -99,7 +99,9 @@ def test_a_line_of_text_has_both_ids_and_a_warning_is_there_at_once(replica_log:
     assert [line[-len(end) :] for line, end in zip(file.read_text("utf-8").splitlines(), ends, strict=True)] == ends
 
 
-def test_the_same_lines_are_on_stdout(replica_log: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_lines_are_on_standard_output(
+    replica_log: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "__stdout__", output := StringIO())
     monkeypatch.setattr(sys, "__stderr__", error := StringIO())
     file = replica_log(PARLANCE_LOG_FORMAT="json", RAY_LOG_TO_STDERR="1")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from autoscaling.policy import Facts, ScalingDecision, ScalingPolicy, Terms
 from autoscaling.policy.demand import backlog_wait_s, replicas_to_start, steady_wait_s
 from autoscaling.policy.gaps import Gaps
+from autoscaling.policy.memory import Memory
 from autoscaling.policy.scaling import Wish, share
 from contract.hours import WarmHours
 from tests.autoscaling.steps import MONDAY_S, Engine, World, serve_default
@@ -281,3 +282,11 @@ def test_gaps_that_were_never_seen_are_expected() -> None:
     gaps.add(MONDAY_S, 3000.0)
     assert (cautious_s or 0) > 100
     assert (gaps.idle_s(MONDAY_S, 300.0, 30.0, 300.0) or 0) < 60
+
+
+def test_a_replica_is_fresh_until_it_has_ended_a_call_or_is_gone() -> None:
+    memory, seen = Memory(), []
+    for at_s, (running, ended) in enumerate([(0, 0), (1, 0), (1, 0), (0, 0), (1, 0), (1, 1)]):
+        memory.learn(Facts(running=running, target=1, calls=1, ended=ended, worked_s=float(ended)), at_s)
+        seen.append(memory.started_s)
+    assert seen == [None, 1, 1, None, 4, None]

@@ -99,7 +99,9 @@ def test_one_sentence_where_nothing_fits_and_uv_cannot_bring_one_and_no_half_of_
 
 
 @pytest.mark.parametrize(("free_gib", "warned"), [(6, True), (7, False)])
-def test_little_disk_is_reported_before_anything_is_installed(machine: Machine, free_gib: int, warned: bool) -> None:
+def test_too_little_disk_is_reported_before_anything_is_installed(
+    machine: Machine, free_gib: int, warned: bool
+) -> None:
     machine.python("python3", fits=True)
     table = f"Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda 9999999 1 {free_gib << 20} 1% /srv"
     machine.program("df", f"echo '{table}'")

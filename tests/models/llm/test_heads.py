@@ -30,9 +30,9 @@ def refuse(*_: Any) -> Any:
     raise AssertionError("the head went vLLM's own way")
 
 
-def drawn(rows: int, dtype: Any) -> Any:
-    """The same [rows, WIDTH] at each call."""
-    return torch.randn(rows, WIDTH, generator=torch.Generator().manual_seed(3)).to(dtype)
+def drawn(rows: int) -> Any:
+    """[rows, WIDTH] in bfloat16, the same at each call; other numbers of rows begin otherwise."""
+    return torch.randn(rows, WIDTH, generator=torch.Generator().manual_seed(rows)).to(torch.bfloat16)
 
 
 @pytest.mark.parametrize("is_laid_out", [True, False])
@@ -42,7 +42,7 @@ def test_logits_are_exact_where_bfloat16_would_round_them(
     if not is_laid_out:
         monkeypatch.setattr(heads, "has_layouts", lambda dtype: False)
     for rows in (1, 4, 16):
-        weight, hidden = drawn(VOCABULARY, torch.bfloat16), drawn(rows, torch.bfloat16)
+        weight, hidden = drawn(VOCABULARY), drawn(rows)
         head, lm_head = heads.CachedHead(refuse), SimpleNamespace(weight=weight)
         exact = hidden.double() @ weight.double().T
         for _ in range(2):  # the first call lays the weight out
@@ -60,8 +60,8 @@ def test_where_laid_out_weights_were_not_measured_there_are_none(monkeypatch: py
 def test_other_weights_are_laid_out_anew(heads: Any) -> None:
     head = heads.CachedHead(refuse)
     hidden = torch.ones(1, WIDTH, dtype=torch.bfloat16)
-    first = head(SimpleNamespace(weight=drawn(VOCABULARY, torch.bfloat16)), hidden, None)
-    second = head(SimpleNamespace(weight=-drawn(VOCABULARY, torch.bfloat16)), hidden, None)
+    first = head(SimpleNamespace(weight=drawn(VOCABULARY)), hidden, None)
+    second = head(SimpleNamespace(weight=-drawn(VOCABULARY)), hidden, None)
     assert torch.equal(first, -second)
 
 

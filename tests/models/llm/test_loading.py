@@ -144,7 +144,9 @@ def test_a_renderer_has_its_tokenizer_loaded_and_read_once_and_later_copies_are_
     assert apart.get_vocab() is not apart.get_vocab()
 
 
-def test_int8_takes_the_quicker_kernel_where_a_processor_has_vnni(steps: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_int8_takes_the_quicker_kernel_where_the_processor_has_vnni(
+    steps: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from models.llm.vllm_internals import int8
 
     torch, own = steps.torch, int8.scaled_mm.check_cpu_sgl_kernel
@@ -169,6 +171,10 @@ def test_norms_take_our_implementation_where_the_stanza_says_nothing(steps: Any)
     with steps.quick_steps(SimpleNamespace(kernel_config=SimpleNamespace(ir_op_priority=priority))):
         pass
     assert (priority.rms_norm, priority.fused_add_rms_norm) == ([steps.PROVIDER, "native"], ["of the stanza"])
+
+
+def test_norms_of_tensors_with_gaps_are_left_to_vllm(steps: Any) -> None:
+    steps.register_norms()
     takes = steps.ir.ops.fused_add_rms_norm.impls[steps.PROVIDER].supports_args
     x = steps.torch.zeros(4, 128)
     y = x[:, :64].contiguous()
