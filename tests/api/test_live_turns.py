@@ -46,6 +46,13 @@ def test_two_frames_of_speech_are_a_turn_and_one_is_a_click() -> None:
     (started, stopped) = listen(detector(), (0.0, 5), (0.9, 2), (0.0, 20))
     assert (started.kind, stopped.kind) == ("started", "stopped")
     assert (stopped.turn.start, stopped.turn.end) == (5 * FRAME, 7 * FRAME + RATE // 5)
+    for interrupts in (
+        lambda turns: turns.clear(turns.position),
+        lambda turns: turns.switch(turns.vad, turns.position),
+    ):
+        listen(turns := detector(), (0.9, 1))
+        interrupts(turns)
+        assert listen(turns, (0.9, 1)) == []
 
 
 def test_silence_ends_a_turn_after_the_time_and_below_the_threshold_of_the_client() -> None:

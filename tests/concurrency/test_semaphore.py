@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 
 import pytest
 
-from concurrency.fairness import OwnerCounter, QueueFull
+from concurrency.fairness import FairQueue, OwnerCounter, QueueFull
 from concurrency.semaphore import FairSemaphore
 from tests.waiting import eventually, settled
 
@@ -255,3 +255,13 @@ def test_callers_of_two_event_loops_share_the_places() -> None:
         thread.join(30)
     assert not any(thread.is_alive() for thread in threads)
     assert (most, inside, semaphore.waiting) == (1, 0, 0)
+
+
+def test_the_owner_that_is_served_least_is_next_although_another_had_its_turn_before() -> None:
+    queue, served = FairQueue[str](), OwnerCounter()
+    for owner in "abab":
+        queue.add(owner, owner)
+    assert [queue.pop(owner) for owner in "ab"] == ["a", "b"]
+    assert queue.next(served, lambda owner: True) == "a"
+    served.take("a")
+    assert queue.next(served, lambda owner: True) == "b"
