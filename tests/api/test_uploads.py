@@ -27,6 +27,7 @@ from state.blobs.open import open_blobs
 from state.rates import Rates
 from state.tickets import Ticket, Tickets
 from tests.api.conftest import Api, Lent, refused
+from tests.api.transcriptions import recognizing
 from tests.api.uploads import (
     PATH,
     SOUND,
@@ -44,7 +45,7 @@ from tests.api.uploads import (
 from tests.docs.pages import ROOT
 from tests.state.books import pass_time
 from tests.state.bucket import Bucket, run_bucket
-from tests.waiting import until
+from tests.waiting import settled, until
 
 
 async def test_issuing_wakes_the_transcriber(api: Api) -> None:
@@ -297,6 +298,20 @@ async def in_slow_pieces(*pieces: bytes, pause_s: float = 0.01) -> AsyncGenerato
     for piece in pieces:
         yield piece
         await asyncio.sleep(pause_s)
+
+
+async def test_only_an_upload_waits_for_an_engine_that_refuses_calls_while_it_starts(api: Api) -> None:
+    handle = recognizing(api, "hello", when_cold="refuse").engine.handle
+    ticket = await ticket_of(api)
+    assert (await put(api, ticket)).status_code == 200
+    handle.sleep()
+    waiting = asyncio.create_task(transcribe(api, ticket))
+    await until(lambda: handle.asked)
+    await settled()
+    assert not waiting.done()
+    refused(await api.send("POST", "/v1/audio/transcriptions", files={"file": SOUND}), 503, "warming_up")
+    handle.may_start.set()
+    assert (await waiting).json()["text"] == "hello"
 
 
 # --- an S3 store ------------------------------------------------------------------------------------------------------
