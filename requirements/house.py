@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 CODE_LINES = {
     "contract": 5886,
     "models": 6684,
-    "deployments": 5852,
+    "deployments": 5851,
     "state": 4264,
     "autoscaling": 2050,
     "text": 1109,
@@ -37,7 +37,7 @@ CODE_LINES = {
     "benchmarks/capacity": 843,
 }
 BESIDE = {
-    "lines of tests": ("tests", "", 64773),
+    "lines of tests": ("tests", "", 64809),
     "lines of benchmarks": ("benchmarks", ".py", 10849),
     "words in Markdown": ("", ".md", 69741),
 }

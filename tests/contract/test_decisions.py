@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from contract.decisions.answers import answer, to_answers
+from contract.decisions.answers import Distribution, answer, to_answers
 from contract.decisions.decision import check_body
 from contract.decisions.engine import Reading, Readings
 from contract.decisions.native import DecisionRequest, timing_ms, usage
@@ -305,3 +305,7 @@ def test_the_mathematics_agree(logprobs: list[float | None], temperature: float,
         assert found["normalized_score"] == pytest.approx(wanted["normalized_score"], abs=1e-9)
     sound = found["max_probability"] >= threshold and diagnostics["label_mass"] >= 0.5
     assert found["abstain"] is not sound
+
+
+def test_rounding_makes_no_entropy_of_more_than_one() -> None:
+    assert max(Distribution((1 / n,) * n, 1.0, ()).normalized_entropy for n in range(2, 60)) == 1.0

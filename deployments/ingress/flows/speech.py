@@ -270,7 +270,6 @@ async def sample(service: Service, model: SpeechModel, slug: str, language: str,
     try:
         async with slots.of("" if caller is None else call.owner):
             if stored := await service.state.blobs.find(name):
-                service.played.put(name, stored, now_s)
                 return stored
             if caller is None and not engine.free():
                 raise SAMPLE_UNAVAILABLE()
