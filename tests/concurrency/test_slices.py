@@ -158,7 +158,9 @@ async def test_another_protocol_gets_the_rest() -> None:
 
 async def test_a_protocol_that_fails_costs_its_own_connection() -> None:
     failures: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()  # of all tests of this loop
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
     notes: list[tuple[str, bytes]] = []
     queue = SliceQueue()
     broken, network = connected(Recorder([], act=lambda _: 1 / 0), queue)
@@ -166,6 +168,7 @@ async def test_a_protocol_that_fails_costs_its_own_connection() -> None:
     broken.data_received(bytes(3 * SLICE_BYTES))
     well.data_received(bytes(3 * SLICE_BYTES))
     await until_read(other_network)
+    loop.set_exception_handler(before)
     assert (len(failures), network.is_closed, len(notes)) == (1, True, 3)
 
 
