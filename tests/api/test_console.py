@@ -19,7 +19,7 @@ from autoscaling.engine import Timings
 from contract.access import OPERATORS, TARIFFS, Caller, Scope
 from contract.console import RecordQuery
 from contract.errors import UPSTREAM_ERROR
-from contract.limits import CONSOLE_BUNDLE_BYTES, CONSOLE_ROWS, CONSOLE_SPANS, KEYLESS_REQUESTS
+from contract.limits import CONSOLE_BUNDLE_BYTES, CONSOLE_ROWS, CONSOLE_SPANS, KEYLESS_BODY_BYTES, KEYLESS_REQUESTS
 from contract.telemetry import Outcome
 from contract.tracing import Loading, Stage, StageEntry
 from deployments.ingress.app import build_app
@@ -165,6 +165,9 @@ async def test_the_bare_address_leads_people_to_the_page_and_programs_nowhere(ap
         assert (visit.status_code, visit.headers["location"], visit.headers["vary"]) == (307, "console/", "accept")
         visit = await api.client.request(method, "/console", headers=evil)
         assert (visit.status_code, visit.headers["location"]) == (307, "console/")
+        for path in ("/console", "/console/"):
+            visit = await api.client.request(method, path, content=bytes(KEYLESS_BODY_BYTES + 1))
+            assert visit.status_code == 413
 
 
 async def test_without_a_console_its_routes_are_not_there_and_nothing_is_remembered(api: Api) -> None:

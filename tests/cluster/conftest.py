@@ -29,6 +29,10 @@ START_S = 240
 STOP_S = 60
 
 
+OPEN: list[openai.OpenAI] = []
+"""Clients of the test that runs. Python would warn of their sockets whenever it collects them, in any other test."""
+
+
 @dataclass(frozen=True)
 class Server:
     """A running graph. `key` has every scope; `metrics` is the address where Prometheus scrapes."""
@@ -49,9 +53,10 @@ class Server:
         headers = {"authorization": f"Bearer {key or self.key}"}
         return httpx.Client(base_url=f"{self.url}/v1", headers=headers, timeout=120)
 
-    def openai(self, **options: Any) -> openai.OpenAI:
-        """The official client, without retries of its own."""
-        return openai.OpenAI(**{"api_key": self.key, "base_url": f"{self.url}/v1", "max_retries": 0} | options)
+    def openai(self) -> openai.OpenAI:
+        """The official client, without retries of its own, until the end of the test."""
+        OPEN.append(client := openai.OpenAI(api_key=self.key, base_url=f"{self.url}/v1", max_retries=0))
+        return client
 
     def async_openai(self) -> openai.AsyncOpenAI:
         """The same, asynchronous."""
@@ -102,6 +107,13 @@ class Server:
         """Processes of the replicas of an engine, started by Serve or the fork server."""
         title = f"ray::ServeReplica:parlance:{deployment}"
         return [process for process, command in self.family().items() if command.startswith(title)]
+
+
+@pytest.fixture(autouse=True)
+def close_clients() -> Iterator[None]:
+    yield
+    while OPEN:
+        OPEN.pop().close()
 
 
 @pytest.fixture(scope="session")
