@@ -9,7 +9,7 @@ CLIENTS ?= .venv/conformance
 SCHEMATHESIS ?= .venv/campaign
 PLAYWRIGHT ?= .venv/browser
 PEERS := infinity kokoro litellm llama router serve-llm
-TESTERS ?= 2
+TESTERS ?= 3
 
 BIN := .venv/bin
 RUN := $(BIN)/python -m
