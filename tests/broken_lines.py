@@ -33,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -189,9 +189,9 @@ class Recorded:
         self._data.read()
         cases = ElementTree.parse(durations).iter("testcase") if durations.exists() else ()
         self._seconds = {(case.get("classname"), case.get("name")): float(case.get("time", 1)) for case in cases}
-        self._of_file = Counter[str | None]()
+        self._of_file = defaultdict[str | None, float](float)
         for (file, _), takes_s in self._seconds.items():
-            self._of_file[file] += takes_s  # type: ignore[assignment]
+            self._of_file[file] += takes_s
 
     def tests_of(self, way: Break, most: int, seconds: float) -> list[str]:
         """Tests that touched the line, the cheapest first: one of each file before the second of any.
@@ -210,7 +210,8 @@ class Recorded:
         # A fixture that several tests share ran for the first of them only.
         touched += [context for context in of_file if context.split("::")[0] in shared]
         by_file: dict[str, list[str]] = defaultdict(list)
-        for test in sorted(sorted({context.split("|")[0] for context in touched if context}), key=self._seconds_of):
+        names = {context.split("|")[0] for context in touched if context}
+        for test in sorted(names, key=lambda test: (self._seconds_of(test), test)):
             by_file[test.split("::")[0]].append(test)
         module = way.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         by_file = {name: tests for name, tests in by_file.items() if (ROOT / name).exists()}  # some have moved
@@ -233,10 +234,10 @@ class Recorded:
         # Forks, children and tests that are newer than the recording are not in it.
         named = re.compile(package) if len(chosen) < FIRST_TESTS and module.count(".") > 1 else imports
         files = (file for file in ROOT.glob("tests/**/test_*.py") if named.search(file.read_text()))
-        names = sorted(str(file.relative_to(ROOT)) for file in files if "cluster" not in file.parts)  # graphs live on
-        names.sort(key=lambda name: f"/{Path(way.file).parent.name}/" not in name)
+        whole = sorted(str(file.relative_to(ROOT)) for file in files if "cluster" not in file.parts)  # graphs live on
+        whole.sort(key=lambda name: f"/{Path(way.file).parent.name}/" not in name)
         left_s = seconds - sum(map(self._seconds_of, chosen))
-        for name in names:
+        for name in whole:
             if (takes_s := self._of_file[key_of(f"{name}::")[0]]) <= left_s:
                 chosen.append(name)
                 left_s -= takes_s

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import ast
 import shutil
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -76,7 +76,7 @@ def test_what_imports_the_module_is_tried_first_and_what_takes_long_last() -> No
     recorded._data = SimpleNamespace(
         measured_files=lambda: ["/a/launch/welcome.py"], contexts_by_lineno=lambda _: touched
     )
-    recorded._seconds, recorded._of_file = {key_of(names[0]): 50.0}, Counter()
+    recorded._seconds, recorded._of_file = {key_of(names[0]): 50.0}, defaultdict(float)
     way = Break("launch/welcome.py", 25, 25, "call removed", 0, 1, "say()", "pass")
     assert recorded.tests_of(way, 9, 100)[:4] == [names[1], names[3], names[2], names[0]]
     touched.clear()

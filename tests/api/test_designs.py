@@ -380,9 +380,7 @@ async def test_a_process_works_on_a_bounded_number_of_drafts(api: Api, monkeypat
     assert (await arrived(api, second, "ready"))["status"] == "ready"
 
 
-async def test_what_a_designer_made_of_a_discarded_draft_is_thrown_away_and_billed(
-    api: Api, held: Draft, tmp_path: Path
-) -> None:
+async def test_what_was_made_of_a_discarded_draft_goes_and_is_billed(api: Api, held: Draft, tmp_path: Path) -> None:
     # Discarded by another process, which this one does not know yet.
     await api.state.drafts.discard(1, held["id"])
     designer(api).go.set()

@@ -282,7 +282,7 @@ async def test_408_a_body_that_stops_coming() -> None:
         await anext(source)
 
 
-async def test_408_a_body_that_brings_less_than_it_must_or_comes_until_the_ticket_has_expired(
+async def test_408_a_body_that_brings_too_little_or_comes_until_its_ticket_expired(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(ApiError, match="arrived too slowly"):

@@ -60,7 +60,7 @@ def test_a_port_that_is_taken_is_named_with_the_remedy(tmp_path: Path, monkeypat
             start.main([str(ROOT / "configs/embedded.yaml"), f"--port={port}"])
         with socket.create_connection(taken.getsockname()):
             taken.accept()[0].close()
-    start._check_port("127.0.0.1", port)  # as the server before left it, whose last connections are remembered
+    start._check_port("127.0.0.1", port)  # the kernel remembers connections of the server before
 
 
 def test_a_server_makes_files_for_its_user_alone_and_stops_ray_however_it_ends(
