@@ -282,9 +282,7 @@ async def test_408_a_body_that_stops_coming() -> None:
         await anext(source)
 
 
-async def test_408_a_body_that_brings_too_little_or_comes_until_its_ticket_expired(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_408_a_body_that_brings_too_little_or_outlasts_its_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ApiError, match="arrived too slowly"):
         [_ async for _ in with_stall_limit(in_slow_pieces(*[b"x"] * 1000), 60, 0.05)]
     monkeypatch.setattr("deployments.ingress.front.bodies.BODY_GRACE_S", 0.05)
