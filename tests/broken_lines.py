@@ -13,7 +13,8 @@ A line is a statement in a function; each is as likely as any other. Constants a
 calls, assertions, texts and `__repr__` are left alone, and so are numbers that only tune (pauses, digits, sizes of
 reads) and comparisons with a clock, where `<` does what `<=` does. The source is broken in a copy of the tree. A line
 is found if a test fails, or hangs, that passes on the unbroken copy. Files that import its module are run, too, or name
-its package if few touched it: coverage records no forks. The exit status is 0 if eleven of twelve are found.
+its package if few touched it: coverage records no forks. What no test touched, which is what children and actors run,
+is tried on the smoke tests of the cluster last. The exit status is 0 if eleven of twelve are found.
 
 cosmic-ray and mutmut would need most of this: the one breaks the working tree, the other removes no statement or lock.
 """
@@ -43,6 +44,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.tiers import FIRST
+
 ROOT = Path(__file__).parents[1]
 ROOMS = (
     *("contract", "audio", "configs", "text", "state"),
@@ -56,6 +59,8 @@ FIRST_TESTS = 12
 """These run before the others are even imported: most lines are found by one of them."""
 TEST_S = 90
 """A test that takes this long hangs: those that are chosen take some seconds."""
+CLUSTER, CLUSTER_S = "tests/cluster/", 600
+"""Where a graph runs, and the longest time for its smoke tests."""
 
 COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 NEIGHBOURS = (ast.LtE, ast.Lt, ast.GtE, ast.Gt, ast.NotEq, ast.Eq, ast.IsNot, ast.Is, ast.NotIn, ast.In)
@@ -193,17 +198,24 @@ class Recorded:
         for (file, _), takes_s in self._seconds.items():
             self._of_file[file] += takes_s
 
+    def touches(self, way: Break) -> bool:
+        """Whether any test touched the line."""
+        return bool(self._contexts(way)[0])
+
+    def _contexts(self, way: Break) -> tuple[list[str], list[str]]:
+        """Of the line, and of all lines of its file."""
+        measured = (file for file in self._data.measured_files() if file.endswith(f"/{way.file}"))
+        contexts = self._data.contexts_by_lineno(min(measured, key=len, default=""))  # tests have folders of such names
+        touched = [context for line in range(way.line, way.last_line + 1) for context in contexts.get(line, [])]
+        return touched, [context for of_line in contexts.values() for context in of_line]
+
     def tests_of(self, way: Break, most: int, seconds: float) -> list[str]:
         """Tests that touched the line, the cheapest first: one of each file before the second of any.
 
         Files that import the line's module, which test it directly, may have ten before the second of another. Tests
         that alone take a tenth of the time come last.
         """
-        measured = (file for file in self._data.measured_files() if file.endswith(f"/{way.file}"))
-        file = min(measured, key=len, default="")  # tests may have folders of the same name
-        contexts = self._data.contexts_by_lineno(file)
-        touched = [context for line in range(way.line, way.last_line + 1) for context in contexts.get(line, [])]
-        of_file = [context for of_line in contexts.values() for context in of_line]
+        touched, of_file = self._contexts(way)
         shared = {context.split("::")[0] for context in touched if context.endswith("|setup")}
         if touched and not any(touched):  # while modules were imported, which every test needs
             touched = of_file
@@ -274,6 +286,12 @@ def pytest_runtest_logreport(report: pytest.TestReport | pytest.CollectReport) -
 pytest_collectreport = pytest_runtest_logreport
 
 
+def smoke_files() -> list[str]:
+    """Files with smoke tests of the cluster, in their order."""
+    marked = (path for path in ROOT.glob(f"{CLUSTER}test_*.py") if "mark.smoke" in path.read_text())
+    return sorted((path.relative_to(ROOT).as_posix() for path in marked), key=lambda file: (file not in FIRST, file))
+
+
 class Copy:
     """A copy of a tree, in which one line at a time is broken."""
 
@@ -316,8 +334,8 @@ class Copy:
         failed.unlink(missing_ok=True)
         chosen.write_text(json.dumps(tests))
         files = dict.fromkeys(test.split("::")[0] for test in tests)
-        options = ("-q", "-x", "-p", "tests.broken_lines", f"--timeout={TEST_S}")
-        command = [sys.executable, "-m", "pytest", *options, *files]
+        tier = ("-m", "smoke", f"--timeout={CLUSTER_S}") if tests[0].startswith(CLUSTER) else (f"--timeout={TEST_S}",)
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "tests.broken_lines", *tier, *files]
         os.environ[CHOSEN] = str(chosen)
         process = subprocess.Popen(command, cwd=self.root, stdout=subprocess.DEVNULL, start_new_session=True)
         try:
@@ -362,6 +380,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             way, begin_s = lines[number], time.monotonic()
             tests = [*options.first, *recorded.tests_of(way, options.tests, options.seconds / 2)]
             found = copy.judged(way, tests, options.seconds)
+            if not (found or recorded.touches(way)):
+                found = copy.judged(way, smoke_files(), CLUSTER_S)
             seconds = round(time.monotonic() - begin_s)
             rows.append({"number": number, **way._asdict(), "tests": len(tests), "found": found, "seconds": seconds})
             missed = f"NOT FOUND by {len(tests)} tests" if tests else "NOT FOUND: no test touches it"

@@ -54,7 +54,8 @@ def test_a_line_is_found_if_a_test_fails_for_it(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "text").mkdir(parents=True)
     (tree / "tests").mkdir()
-    shutil.copy(ROOT / "tests/broken_lines.py", tree / "tests")
+    for name in ("broken_lines.py", "tiers.py"):
+        shutil.copy(ROOT / "tests" / name, tree / "tests")
     (tree / "text/sums.py").write_text("def more(n):\n    return n + 1\n\n\ndef less(n):\n    return n - 1\n")
     called = "from text.sums import less, more\n\ndef test_sums():\n    assert more(2) == 3\n    less(2)\n"
     (tree / "tests/test_sums.py").write_text(called + "\ndef test_always_red():\n    raise OSError\n")

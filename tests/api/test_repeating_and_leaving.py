@@ -174,8 +174,9 @@ async def left(api: Api, path: str, body: dict[str, Any], *items: Any) -> None:
     acting = api.all_act(*items)
     asking = asyncio.create_task(api.send("POST", f"/v1{path}", json=body))
     await acting.asked.wait()
-    asking.cancel()
-    await asyncio.wait([asking])
+    while not asking.done():  # again at each turn of the loop, as anyio does for what runs in its task groups
+        asking.cancel()
+        await asyncio.sleep(0)
     await until(lambda: acting.under_way == 0)
 
 
