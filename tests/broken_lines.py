@@ -361,7 +361,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--list", action="store_true", help="print the lines and break none")
     parser.add_argument("--contexts", type=Path, default=ROOT / ".coverage", help="coverage database with contexts")
     parser.add_argument("--durations", type=Path, default=ROOT / "var/tests.xml", help="JUnit's XML of the same run")
-    parser.add_argument("--tests", type=int, default=120, help="most tests that are tried for a line (120)")
+    parser.add_argument("--tests", type=int, default=400, help="most tests that are tried for a line (400)")
     parser.add_argument("--seconds", type=float, default=240, help="longest time for a line (240)")
     parser.add_argument("--only", type=int, nargs="+", metavar="NUMBER", help="break these of the list")
     parser.add_argument("--first", nargs="+", default=[], metavar="TEST", help="tests or files to run first")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autoscaling.observation import HEADERS_VARIABLES
+from autoscaling.observation import ACCESS_VARIABLE, HEADERS_VARIABLES
 from deployments.replicas import INGRESS_SECRETS, Replica
 from state.blobs.open import BLOBS_VARIABLE
 from state.keys import SECRET_VARIABLE
@@ -63,7 +63,8 @@ def test_an_engine_and_what_it_starts_know_no_secret_of_the_ingress(monkeypatch:
     for name in (*INGRESS_SECRETS, *OF_AWS, *HEADERS_VARIABLES):
         monkeypatch.setenv(name, "planted")
     monkeypatch.setattr("deployments.replicas.keep_replica_port_local", lambda: None)
-    Replica(chat("obedient"))
+    monkeypatch.setenv(ACCESS_VARIABLE, "1")
+    assert Replica(chat("obedient"))._observation.has_access_log, "but they know what they are to tell"
     assert "planted" not in os.environ.values()
     show = "import os; print(*os.environ.values())"
     shown = subprocess.run([sys.executable, "-c", show], cwd=Path(__file__).parent, capture_output=True, text=True)

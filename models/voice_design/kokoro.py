@@ -122,7 +122,7 @@ class KokoroDesigner(DesignAdapter[PitchCandidate]):
             espeak=VoiceSettings(
                 variant=ladder.variant,
                 pitch=pitch,
-                range=min(max(0, round(USUAL_RANGE + RANGE_PER_LIVELINESS * liveliness)), 99),
+                range=round(USUAL_RANGE + RANGE_PER_LIVELINESS * liveliness),
                 rate=job.speed,
             ),
         )

@@ -89,6 +89,12 @@ async def test_how_a_request_ended_is_told_whatever_its_status_was(
     assert refusals(api) == ({("obedient", code): 1} if code else {})
 
 
+async def test_a_fault_of_our_own_is_no_refusal(api: Api, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deployments.ingress.routes.chat.chat_headers", None)
+    assert (await api.chat()).status_code == 500
+    assert [outcome for *_, outcome in told.of(REQUEST_DURATION)] == [Outcome.FAILED]
+
+
 async def test_a_refusal_is_counted_by_its_code(api: Api, told: Told) -> None:
     await api.send("POST", "/v1/chat/completions", json={"model": "nobody-has-it", "messages": []})
     await api.send("POST", "/v1/chat/completions", key="wrong", json={})

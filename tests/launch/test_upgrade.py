@@ -239,6 +239,7 @@ def test_a_second_ingress_needs_a_place(free: Mapping[str, float], reasons: int)
 def test_a_placement_group_counts_whole() -> None:
     bundles = [{"CPU": 1, "GPU": 1}, {"GPU": 1}]
     assert needs({"ray_actor_options": {}, "placement_group_bundles": bundles}) == {"CPU": 1, "GPU": 2}
+    assert needs({}) == {"CPU": 1}, "as Serve has it"
 
 
 @pytest.fixture

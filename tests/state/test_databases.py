@@ -314,6 +314,18 @@ async def test_a_server_that_was_restarted_unnoticed_is_not_noticed(counter: Dat
     assert await asyncio.gather(*(counter.run(count, row=1) for _ in range(8))) == list(range(9, 17))
 
 
+async def test_what_is_under_way_when_it_is_closed_is_done(counter: Database, url: str) -> None:
+    other = await asyncpg.connect(url)
+    async with other.transaction():
+        await other.execute("UPDATE t SET n = 5 WHERE id = 1")
+        counting, closing = asyncio.create_task(counter.run(count)), asyncio.create_task(counter.close())
+        while not await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+            assert not closing.done()
+    await closing
+    assert (counting.done(), await counting) == (True, 6)
+    await other.close()
+
+
 async def test_a_connection_that_can_only_read_is_replaced(url: str, postgres: Postgres) -> None:
     """As one to a standby, which was opened while the primary was away."""
     setting = f"ALTER DATABASE {url.rpartition('/')[2]} {{}} default_transaction_read_only"

@@ -20,7 +20,7 @@ from contract.voice_design.engine import DesignJob
 from models.kokoro.styles import KokoroVoice, measured
 from models.voice_design import palette
 from models.voice_design.adapter import Try
-from models.voice_design.kokoro import KokoroDesigner, PitchCandidate, PitchRange
+from models.voice_design.kokoro import RANGE_PER_LIVELINESS, USUAL_RANGE, KokoroDesigner, PitchCandidate, PitchRange
 from models.voice_design.palette import Ends, ends, mixed, outermost, requested_sound, sheet
 from tests.models.hearing import pitch_of
 from tests.models.voice_design import jobs
@@ -43,6 +43,9 @@ def test_every_style_and_every_trait_that_is_named_is_there() -> None:
     assert {axis: set(leanings) - set(axes[axis]) for axis, leanings in sheet().leanings.items()} == {
         axis: set() for axis in sheet().leanings
     }
+    asked = [[sound.liveliness for sound in leanings.values()] for leanings in sheet().leanings.values()]
+    for sums in (sum(map(max, asked)), sum(map(min, asked))):
+        assert 0 <= USUAL_RANGE + RANGE_PER_LIVELINESS * sums <= 99, "what espeak takes"
 
 
 def test_one_end_speaks_lower_and_one_higher_and_beyond_all_styles_the_outermost_is_taken() -> None:
