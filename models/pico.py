@@ -15,7 +15,7 @@ import ctypes
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import byref, c_char_p, c_int16, c_void_p
+from ctypes import byref, c_int16, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -143,15 +143,4 @@ def _library() -> ctypes.PyDLL:
     """The shared object of the package. It keeps the interpreter for a step, which takes a few microseconds."""
     from py_nanotts import _nanotts
 
-    calls = ctypes.PyDLL(_nanotts.__file__)
-    calls.pico_initialize.argtypes = [c_void_p, ctypes.c_int32, c_void_p]
-    calls.pico_createVoiceDefinition.argtypes = [c_void_p, c_char_p]
-    calls.pico_loadResource.argtypes = [c_void_p, c_char_p, c_void_p]
-    calls.pico_getResourceName.argtypes = [c_void_p, c_void_p, c_char_p]
-    calls.pico_addResourceToVoiceDefinition.argtypes = [c_void_p, c_char_p, c_char_p]
-    calls.pico_newEngine.argtypes = [c_void_p, c_char_p, c_void_p]
-    calls.pico_putTextUtf8.argtypes = [c_void_p, c_char_p, c_int16, c_void_p]
-    calls.pico_getData.argtypes = [c_void_p, c_void_p, c_int16, c_void_p, c_void_p]
-    calls.pico_disposeEngine.argtypes = calls.pico_unloadResource.argtypes = [c_void_p, c_void_p]
-    calls.pico_terminate.argtypes = [c_void_p]
-    return calls
+    return ctypes.PyDLL(_nanotts.__file__)
