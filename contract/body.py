@@ -85,8 +85,16 @@ def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None)
 
 
 def explain(error: ValidationError) -> ApiError:
-    """Returns the first finding of pydantic as a sentence that names the field, or the ApiError of a validator."""
-    first = error.errors(include_url=False, include_input=False)[0]
+    """Returns the first finding of pydantic as a sentence that names the field, or the ApiError of a validator.
+
+    Where a string or a list may be sent, it is that of the branch which came further.
+    """
+    findings = error.errors(include_url=False, include_input=False)
+    first = findings[0]
+    *place, branch = first["loc"] or ("",)
+    if branch in _BRANCHES:
+        of_union = (finding for finding in findings if list(finding["loc"][: len(place)]) == place)
+        first = max(of_union, key=lambda finding: len(finding["loc"]))
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ApiError):
         return cause
@@ -108,7 +116,11 @@ def _miscounted(context: Mapping[str, Any]) -> str:
 
 def _path(loc: tuple[int | str, ...]) -> str:
     """Returns `messages[2].content` for `("messages", 2, "content")`, without the names of union branches."""
-    return _joined(part for part in loc if isinstance(part, int) or (part.isidentifier() and part not in _BRANCHES))
+    return _joined(
+        part
+        for place, part in enumerate(loc)
+        if isinstance(part, int) or (part.isidentifier() and (part not in _BRANCHES or not place))
+    )
 
 
 def _joined(parts: Iterable[int | str]) -> str:

@@ -308,6 +308,13 @@ async def test_bounds_of_bodies(api: Api) -> None:
         reply = await api.send("POST", path, json=body)
         assert reply.status_code == status, body
         assert status == 200 or reply.json()["error"]["message"]
+    for part, field, says in (
+        (IMAGE | {"image_url": "https://example.org/a.png"}, "input[0].content[0]", "the server fetches none"),
+        ({"type": "picture"}, "input[0].content[0].type", "'input_image'"),
+        ({"type": "input_text"}, "input[0].content[0]", "empty"),
+    ):
+        body = LISTED | {"input": [{"role": "user", "content": [part]}]}
+        refused(await api.send("POST", "/decisions", json=body), 400, "invalid_request_error", field, says)
 
 
 POLICIES: list[Any] = [{"mode": "review_only"}, {"mode": "threshold", "threshold": 0.5}, {"mode": "always"}, {}]

@@ -22,7 +22,7 @@ import pytest
 from autoscaling.engine import CallContext, Timings, owner_name
 from autoscaling.slots import PRESENT_S
 from autoscaling.waits import WaitWatch
-from contract.errors import ApiError
+from contract.errors import BUSY, ApiError
 from contract.limits import COLD_RETRY_AFTER_MAX_S
 from tests.autoscaling.replicas import Job, Some
 from tests.autoscaling.world import World, world
@@ -282,6 +282,21 @@ def test_all_that_waits_counts_for_serve_and_one_organisation_alone_has_every_sl
             await asyncio.wait(asked)
             assert time.monotonic() - began_s < 6.5 or not is_alone
             assert at.census() == {}, "and what went away is forgotten"
+
+    run(story())
+
+
+def test_an_engine_that_refuses_does_so_too_where_another_ingress_has_its_slots() -> None:
+    async def story() -> None:
+        with world(ingresses=2, slots=1, when_busy="refuse") as at:
+            at.run_replica()
+            clients = Clients(at)
+            first = asyncio.create_task(clients.ask(1, 10.0, ingress=0))
+            await asyncio.sleep(1.0)
+            refusal = await clients.ask(2, 0.0, ingress=1)
+            assert refusal is not None
+            assert (refusal.fault, first.done()) == (BUSY, False)
+            await first
 
     run(story())
 

@@ -78,6 +78,7 @@ REFUSED: dict[str, Row] = {
     "a block without a type": (user({"text": "x"}), "messages[0].content[0]", "without a type"),
     "no block at all": (user("x"), "messages[0].content[0]", "without a type"),
     "text without text": (user({"type": "text"}), "messages[0].content[0].text", "missing"),
+    "a system without text": ({"system": [{"type": "text"}]}, "system[0].text", "missing"),
     "an image elsewhere": (user(FAR), SOURCE, "not fetched"),
     "an image of another format": (user(image(media_type="image/bmp")), f"{SOURCE}.media_type", "image/png"),
     "an image that is no base64": (user(image(data="?")), f"{SOURCE}.data", "base64"),

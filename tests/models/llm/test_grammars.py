@@ -239,6 +239,8 @@ async def test_of_several_the_first_that_is_refused_is_found(grammars: Grammars)
     assert await grammars.first_refused("JSON", specs, "a") == 2
     assert await grammars.first_refused("JSON", specs[:2], "a") is None
     assert await grammars.first_refused("PARSE", ["{}", '{"$ref": "#/$defs/nowhere"}'], "a") == 1
+    known = [specs[0]] * (grammars._cpu_s + 1)
+    assert await grammars.first_refused("JSON", [*known, specs[2]], "a") == len(known), "what is known takes no time"
 
 
 async def test_the_search_for_it_takes_no_longer_than_one_compilation(vocabulary: Callable[[], str]) -> None:
