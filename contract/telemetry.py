@@ -103,16 +103,8 @@ OUTPUT_TOKEN = _histogram(
 )
 QUEUE = _histogram("parlance_queue_seconds", ("engine",), "Wait for a slot.")
 LOAD = _histogram("parlance_load_seconds", ("engine",), "Wait for a cold engine to start. Its count is cold hits.")
-REFUSALS = _counter(
-    "parlance_refusals",
-    ("model", "code"),
-    "Requests answered with an error, by `error.code`.",
-)
-UNITS = _counter(
-    "parlance_units",
-    ("model", "unit"),
-    "Billed tokens, characters, seconds of audio, questions.",
-)
+REFUSALS = _counter("parlance_refusals", ("model", "code"), "Requests answered with an error, by `error.code`.")
+UNITS = _counter("parlance_units", ("model", "unit"), "Billed tokens, characters, seconds of audio, questions.")
 CACHED_TOKENS = _counter(
     "parlance_cached_tokens",
     ("model",),
@@ -125,11 +117,7 @@ WAITING_ORGANISATIONS = _gauge(
     ("engine",),
     "Organisations of those calls. One: its own queue; many: a full engine.",
 )
-SLOTS = _gauge(
-    "parlance_slots",
-    ("engine", "state"),
-    "`used` by this ingress process; `all` of the running replicas.",
-)
+SLOTS = _gauge("parlance_slots", ("engine", "state"), "`used` by this ingress process; `all` of the running replicas.")
 ENGINE_STATE = _gauge(
     "parlance_engine_state",
     ("engine", "state"),
@@ -159,14 +147,10 @@ ENGINE_START = _histogram(
     "Time to load a model in a replica. `way`: fork (of the fork server), or import (in a new process).",
 )
 SCALING_REPLICAS = _gauge(
-    "parlance_scaling_replicas",
-    ("engine",),
-    "Replicas that the scaling policy wants, also in a dry run.",
+    "parlance_scaling_replicas", ("engine",), "Replicas that the scaling policy wants, also in a dry run."
 )
 SCALING_FAILURES = _counter(
-    "parlance_scaling_failures",
-    ("engine",),
-    "Failures of the scaling policy, after which Serve's default decided.",
+    "parlance_scaling_failures", ("engine",), "Failures of the scaling policy, after which Serve's default decided."
 )
 FORK_SERVER = _gauge(
     "parlance_fork_server_bytes",
@@ -174,9 +158,7 @@ FORK_SERVER = _gauge(
     "Memory of the fork servers on the node of an ingress process, which their forks share; 0 if none runs.",
 )
 VERDICTS = _counter(
-    "parlance_speech_verdicts",
-    ("model", "verdict"),
-    "Verified speech: faithful, differs, not_verifiable.",
+    "parlance_speech_verdicts", ("model", "verdict"), "Verified speech: faithful, differs, not_verifiable."
 )
 LIVE_SESSIONS = _gauge("parlance_live_sessions", (), "Open live sessions of an ingress process.")
 LIVE_SECONDS = _counter(

@@ -42,10 +42,7 @@ class Part(Lenient):
     type: Literal["text", "refusal", "image_url"]
     text: str | None = None
     refusal: str | None = None
-    image_url: Annotated[
-        ImageUrl | None,
-        from_text(lambda url: {"url": url}, str | ImageUrl | None),
-    ] = None
+    image_url: Annotated[ImageUrl | None, from_text(lambda url: {"url": url}, str | ImageUrl | None)] = None
 
     @model_validator(mode="after")
     def _is_filled(self) -> Part:

@@ -17,14 +17,7 @@ from typing_extensions import TypedDict
 
 from contract.base import Items, Lenient
 from contract.decisions.answers import Answer
-from contract.decisions.decision import (
-    FAILS,
-    HOLDS,
-    DecisionResult,
-    NoPolicy,
-    check_image,
-    confidence,
-)
+from contract.decisions.decision import FAILS, HOLDS, DecisionResult, NoPolicy, check_image, confidence
 from contract.decisions.native import DecisionRequest, shape_of, translated
 from contract.decisions.questions import state_text
 from contract.limits import DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS, MAX_MESSAGES, MAX_PARTS

@@ -15,13 +15,7 @@ from typing_extensions import TypedDict
 
 from contract.base import Items, Lenient
 from contract.decisions.answers import Answer, Diagnostics
-from contract.decisions.decision import (
-    FAILS,
-    HOLDS,
-    DecisionResult,
-    NoPolicy,
-    confidence,
-)
+from contract.decisions.decision import FAILS, HOLDS, DecisionResult, NoPolicy, confidence
 from contract.decisions.native import DecisionRequest, translated
 from contract.decisions.questions import Question, ScoreQuestion, State, state_text
 from contract.limits import DECISION_IMAGES, DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS

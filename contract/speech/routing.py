@@ -47,11 +47,7 @@ class SpeechRoute:
 
 
 def choose(
-    request: SpeechRequest,
-    voices: Mapping[str, Voice],
-    engines: Mapping[str, SpeechModel],
-    detected: str,
-    today: date,
+    request: SpeechRequest, voices: Mapping[str, Voice], engines: Mapping[str, SpeechModel], detected: str, today: date
 ) -> SpeechRoute:
     """Returns engine, voice and language of `request`, from an organisation that can see `voices`, by slug.
 

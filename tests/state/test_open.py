@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shutil
 import traceback
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,12 @@ async def test_bytes_are_kept_in_the_home_or_where_they_are_told_to_be(tmp_path:
         assert (folder / "a" / "b").read_bytes() == b"x"
         state.signatures.verify("a/b", state.signatures.sign("a/b", 1 << 39, "GET"), "GET")
         await state.close()
+
+
+async def test_kept_answers_leave_room_on_the_disk_of_the_database(tmp_path: Path) -> None:
+    state = await open_state(tmp_path)
+    assert 0 < state.idempotency.free_bytes() <= shutil.disk_usage(tmp_path).total
+    await state.close()
 
 
 async def test_servers_that_share_something_need_one_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
