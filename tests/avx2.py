@@ -3,8 +3,6 @@
 It decides which instructions run. Caches, memory and clock stay those of this processor.
 """
 
-from __future__ import annotations
-
 import os
 
 INSTRUCTIONS = {

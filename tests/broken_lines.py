@@ -19,8 +19,6 @@ is tried on the smoke tests of the cluster last. The exit status is 0 if eleven 
 cosmic-ray and mutmut would need most of this: the one breaks the working tree, the other removes no statement or lock.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import importlib.util

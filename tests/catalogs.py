@@ -1,7 +1,5 @@
 """A catalogue of engines that behave (`tests.engines`), one manner each."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 import configs

@@ -1,7 +1,5 @@
 """A collector of OTLP over HTTP on loopback, which holds the spans that it is sent."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Fixtures of every folder."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil

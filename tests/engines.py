@@ -4,8 +4,6 @@ A chat engine obeys the last message: `say WORD`, `hold SECONDS`, `freeze SECOND
 `fail`, `die`, `segfault`, `exhaust` (its memory), `sicken`, `stream N`, `version PACKAGE`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

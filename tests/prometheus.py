@@ -1,7 +1,5 @@
 """The real Prometheus and its tool, which Debian's package `prometheus` has."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import time

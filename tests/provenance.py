@@ -1,7 +1,5 @@
 """Reads back the provenance that `audio.provenance` puts into every file."""
 
-from __future__ import annotations
-
 import io
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """The embedded speech engines with a synthesizer that takes milliseconds, for tests that need no real voice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A relay between a client and its server, which is slow, silent, cut off, or loses answers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress

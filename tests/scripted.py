@@ -1,7 +1,5 @@
 """Answers of an LLM that a test writes itself, whole or in pieces, and an engine that gives them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

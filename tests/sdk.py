@@ -3,8 +3,6 @@
 And what the events of a message on Anthropic's wire add up to.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """The real HAProxy, with the configuration that Ray writes and `deployments/haproxy` changes, before a small server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

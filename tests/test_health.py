@@ -1,7 +1,5 @@
 """When a replica says that it is not well: by what its calls took, whichever capability it has."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import logging

@@ -1,7 +1,5 @@
 """Import rules that only a running interpreter shows, and what an engine's process does not get to know."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@
 everything. `pyproject.toml` explains the markers.
 """
 
-from __future__ import annotations
-
 MARKERS = {
     "tests/cluster/": "cluster",
     "tests/console/": "browser",

@@ -4,8 +4,6 @@ ManualClock     stands until a test sets it
 run             a coroutine in virtual time: nothing waits, and the clocks of the module `time` show the loop's
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import selectors

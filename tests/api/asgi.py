@@ -1,7 +1,5 @@
 """A client that sends exactly the bytes it is given. HTTP libraries refuse or tidy up what attackers send."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import dataclass

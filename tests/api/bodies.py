@@ -1,7 +1,5 @@
 """A body that is taken, for each route with a scope. The matrix asks for an entry when a route is added."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.catalogs import REAL

@@ -1,7 +1,5 @@
 """Orders of voices over the real app, for the tests of what becomes of them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 

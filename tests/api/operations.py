@@ -3,8 +3,6 @@
 The table of `build_app` makes them, so a new route brings its own.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import cast

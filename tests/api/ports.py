@@ -1,7 +1,5 @@
 """An app at a port of loopback, bodies as in a replica of Serve."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -3,8 +3,6 @@
 Prints its port and a key with every scope, and ends when its input does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Recordings that tests send."""
 
-from __future__ import annotations
-
 import io
 import wave
 

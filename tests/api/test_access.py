@@ -1,7 +1,5 @@
 """Access: keys, scopes, the turns of organisations; and secrets, of which the server never writes any part down."""
 
-from __future__ import annotations
-
 import json
 import logging
 import secrets

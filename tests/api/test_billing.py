@@ -1,7 +1,5 @@
 """Billing: what an end costs, which streams a limit ends, and that no budget means that no engine is woken."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Web pages of other origins: which may call, what they may read, and that nobody else learns anything of it."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a key, an organisation and a process may hold at one time, tried at each bound and its neighbours."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

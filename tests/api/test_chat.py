@@ -1,7 +1,5 @@
 """POST /chat/completions, /completions, /tokenize and /detokenize, and promises of all four wires of a chat."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator

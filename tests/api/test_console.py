@@ -1,7 +1,5 @@
 """The console's page, requests and keys: who sees what, what is bounded, and what is never there."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

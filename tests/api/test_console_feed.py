@@ -1,7 +1,5 @@
 """The feed of the console: a snapshot whenever one differs, encoded once for all who may see the same; and its end."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

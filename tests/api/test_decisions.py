@@ -1,7 +1,5 @@
 """POST /decisions and POST /systemone over a predictable scorer; the two de-facto wires by their own clients."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

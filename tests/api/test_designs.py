@@ -4,8 +4,6 @@ What becomes of a draft in each state, and among several processes: tests/contra
 tests/state/test_drafts.py, tests/state/test_draft_processes.py.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an ingress replica does at its end."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The structuring pass beside a transcription: who does it, who pays, and what happens when it fails."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Lists of models and runtimes, and the pages of the site."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

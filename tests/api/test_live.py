@@ -1,7 +1,5 @@
 """Live sessions: what is said comes back as text, and work that an engine has begun is owed; failures are free."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import dataclass, field

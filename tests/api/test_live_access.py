@@ -1,7 +1,5 @@
 """Access to live sessions, by keys and client secrets, places for them, and what ends them."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 from collections.abc import Callable

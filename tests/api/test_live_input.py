@@ -1,7 +1,5 @@
 """Wrong or strange events and frames of live sessions: their clients read what came, and the sessions go on."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

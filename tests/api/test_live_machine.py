@@ -3,8 +3,6 @@
 The app with its gate, its replica and its books, all in virtual time. Its world: tests/api/live_world.py.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

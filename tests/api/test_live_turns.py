@@ -1,7 +1,5 @@
 """Turns, pace, places and seconds of live sessions without a server: no second is lost or counted twice."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext

@@ -1,7 +1,5 @@
 """Work of a request in the event loop, and the number of files that it enters."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

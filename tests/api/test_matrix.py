@@ -5,8 +5,6 @@ The route table makes the cases (`tests.api.operations`). Every path has two spe
 of them (`tests.api.world`).
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from itertools import product

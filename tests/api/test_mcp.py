@@ -1,7 +1,5 @@
 """The MCP endpoints as clients use them: the official client over a socket, and each handshake by hand."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

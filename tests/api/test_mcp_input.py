@@ -1,7 +1,5 @@
 """Refusals of the MCP endpoints: foreign pages, long bodies, what is no message, wrong revisions, floods."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

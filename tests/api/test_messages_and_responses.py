@@ -1,7 +1,5 @@
 """POST /messages, POST /messages/count_tokens and POST /responses over the real app, and by the official clients."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

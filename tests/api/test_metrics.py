@@ -1,7 +1,5 @@
 """What is told of requests: how they ended, where their time went, what they cost; and never a word of a client's."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The OpenAPI document tells the truth: its schemas hold for the replies that the app gives, on every route."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What a stream is told while it waits, if its request wants that; and what nobody else is told."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """What the API refuses, the handles of Python refuse with the same code, field and sentence."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Requests that are sent again are done once and billed once; clients that leave pay for what an engine had begun."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

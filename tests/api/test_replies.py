@@ -1,7 +1,5 @@
 """Replies: long ones sent in pieces, and the time limits of what a request waits for."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from contextlib import nullcontext

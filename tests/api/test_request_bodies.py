@@ -7,8 +7,6 @@ Of each array and object the first wrong item ends the reading: a validator that
 item, and a body of nothing but wrong items held the event loop for half a second.
 """
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import json

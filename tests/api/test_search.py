@@ -1,7 +1,5 @@
 """Search: POST /embeddings, POST /rerank, and the documentation, of which any text finds the right page."""
 
-from __future__ import annotations
-
 import asyncio
 import tomllib
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 The rule that chooses an engine is tested in tests/contract, what engines make of a text in tests/models.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """Clients without a key or from elsewhere: rates, other origins, addresses, and the names that they give requests."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, cast

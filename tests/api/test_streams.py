@@ -1,7 +1,5 @@
 """Streams of events: joined on their way, filled where they are silent, and no task or timer for each event."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, cast

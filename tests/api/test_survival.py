@@ -4,8 +4,6 @@ It says `ready` once the first half of its streams is marked and the second half
 Ray builds a worker: the work is in an event loop of another thread, and SIGTERM ends the main thread by SystemExit.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What the trace of a request tells: its operation, its stages, the engine's own span; never a word of a client's."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

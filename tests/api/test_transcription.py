@@ -1,7 +1,5 @@
 """POST /audio/transcriptions over the real app: answers, fields, streams, turns at the decoder, and OpenAI's client."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

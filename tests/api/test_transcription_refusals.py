@@ -1,7 +1,5 @@
 """POST /audio/transcriptions over the real app: what is refused, which limits end it, and who pays then."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 from unittest.mock import ANY

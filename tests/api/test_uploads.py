@@ -1,7 +1,5 @@
 """POST /audio/uploads and PUT /files; orders of them: tests/state/test_tickets.py."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """GET /me/usage, and the times that ingress processes share."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -3,8 +3,6 @@
 How texts are compared: tests/text. What real recognizers make of speech: `python -m benchmarks.quality spoken`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """GET /audio/voices, samples, voices of organisations, and a fifth engine, over the real app."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

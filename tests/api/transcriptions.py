@@ -3,8 +3,6 @@
 Recordings are texts that the engine of `tests.engines` obeys. Real recordings: tests/models, tests/cluster.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """One app and one state for the whole matrix, with all its organisations and keys."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Where each attack is run: over engines that obey, on the graph of `tests/cluster`, or by `make attack` alone."""
 
-from __future__ import annotations
-
 import benchmarks.attacks.__main__  # noqa: F401  # fills the list
 from benchmarks.attacks.attack import ATTACKS
 

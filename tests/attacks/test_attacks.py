@@ -1,7 +1,5 @@
 """The attacks of `python -m benchmarks.attacks` that need neither a real engine nor HAProxy, over engines that obey."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

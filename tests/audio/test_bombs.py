@@ -1,7 +1,5 @@
 """Files that mean harm, at the length of a recording: refused, too long, or heard; never expensive, nothing is left."""
 
-from __future__ import annotations
-
 import os
 import resource
 import tempfile

@@ -1,7 +1,5 @@
 """Files of every format, made in one piece and as sound comes, read back by libraries that did not write them."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import struct

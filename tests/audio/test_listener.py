@@ -1,7 +1,5 @@
 """Live sound through the real child and the real network: what is speech, at every rate and in every code."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Pitch of sounds whose pitch is known, and of speech beside Praat's, the measure of the field."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

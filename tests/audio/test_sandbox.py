@@ -1,7 +1,5 @@
 """Strangers' audio: every format that is taken, what comes of files that are none, and abilities that a child loses."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os

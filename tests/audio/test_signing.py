@@ -3,8 +3,6 @@
 And what an engine does with its sound: files that grow, whole files, signed files.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import struct

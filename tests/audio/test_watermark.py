@@ -1,7 +1,5 @@
 """The watermark is found where it was put, after lossy codecs too, and nowhere else."""
 
-from __future__ import annotations
-
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache

@@ -1,7 +1,5 @@
 """A stanza's `serving` as deployment options."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

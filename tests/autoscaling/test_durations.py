@@ -1,7 +1,5 @@
 """Times that were seen: what is expected of the next, and how processes share them."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """Every row of the cold and busy table, in virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import ExitStack, aclosing, closing, suppress

@@ -1,7 +1,5 @@
 """Lines in Serve's log, each with the ids of its request, and the way of spans to a collector."""
 
-from __future__ import annotations
-
 import builtins
 import json
 import logging

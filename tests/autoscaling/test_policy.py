@@ -1,7 +1,5 @@
 """The scaling policy on a clock: what it promises always, and what it does in single cases."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The scaling policy as Serve's controller calls it, and what Serve's status says of a cold engine."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

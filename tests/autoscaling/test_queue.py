@@ -1,7 +1,5 @@
 """Turns at a busy engine, of calls that wait and of decisions alone."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from dataclasses import replace

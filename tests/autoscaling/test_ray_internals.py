@@ -1,8 +1,6 @@
 """Every name of Ray that is not public and that this house calls or replaces. An upgrade that moves one fails here, by
 that name, in seconds and without a cluster."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os

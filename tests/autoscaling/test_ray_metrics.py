@@ -1,7 +1,5 @@
 """A call that waits at an engine of zero is counted before it is reported."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Places and promises of calls that wait: by the production queue, on a virtual clock."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import statistics

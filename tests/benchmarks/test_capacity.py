@@ -1,7 +1,5 @@
 """A simulated day: nothing is lost in it, nothing is counted twice, and it can be repeated."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from unittest import mock

@@ -1,7 +1,5 @@
 """Programs under the kit: those that work, that do not, that end early, that never end; and their table."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The labelled set of decisions, of which every line is a request, and tables of its evaluation from known verdicts."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

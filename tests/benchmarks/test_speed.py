@@ -5,8 +5,6 @@ as a ledger holds it, and how long each start took. The policy knows gaps of two
 day.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Sequence

@@ -12,8 +12,6 @@ Exit 0: nothing was lost. Each part is a module with one function, whose outcome
 `place` of machines, disks and databases, which run no graph, is the `Path` of a folder that is empty, on a disk.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

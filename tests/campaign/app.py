@@ -3,8 +3,6 @@
 Two ingress replicas. Voices are spoken by espeak-ng, and recordings are decoded in the real sandbox.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import AsyncGenerator
 

@@ -3,8 +3,6 @@
 Each request has a connection of its own, so that both ingress replicas and every new HAProxy are met.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import io

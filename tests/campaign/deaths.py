@@ -5,8 +5,6 @@ bytes, voices, drafts, kept replies, bills. Every whole answer is billed once at
 are not, the books add up, and no error is answered that is not of the table.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -4,8 +4,6 @@ The works are those of `tests/state/crashing.py`, watched by `tests/state/failpo
 of `tests/state/remains.py` fails on what is left.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

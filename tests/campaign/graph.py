@@ -3,8 +3,6 @@
 Victims are found among the processes that this start has begun, by their titles, and never among others of the machine.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import signal

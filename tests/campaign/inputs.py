@@ -4,8 +4,6 @@ A 5xx is ours where the table of errors has its status and code. Everything else
 so is a process of the graph that was there before and is not there after.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """Load: what the graph does when it is asked for much, for more than it can do, and for a long time."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import random

@@ -1,7 +1,5 @@
 """Machines: the random histories of the tests, other ones and more of them than `make test-all` draws."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

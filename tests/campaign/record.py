@@ -1,7 +1,5 @@
 """Sizes of a campaign, and its record: an outcome for each fault, as JSON from which docs/reliability.md is made."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import dataclass, field

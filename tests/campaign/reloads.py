@@ -3,8 +3,6 @@
 Each change of the ingress makes a new HAProxy, and the old one ends with what it serves.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

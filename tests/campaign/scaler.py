@@ -4,8 +4,6 @@ It reads numbers, one a line, and answers each with `done` once as many replicas
 its start, because Serve lets a program set the number only where the application was deployed so.
 """
 
-from __future__ import annotations
-
 import sys
 
 from ray import serve

@@ -4,8 +4,6 @@ Each id of one organisation is asked for by another one, beside an id of the sam
 request has a connection of its own, so that both replicas answer some.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import Counter, defaultdict

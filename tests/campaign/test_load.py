@@ -1,7 +1,5 @@
 """Load without a graph: which measurements of a process count as a trend, and a server that mixed clients use."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

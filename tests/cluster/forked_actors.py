@@ -4,8 +4,6 @@ python -m tests.cluster.forked_actors ends      what becomes of an actor that is
 python -m tests.cluster.forked_actors memory    what becomes of one that Ray's memory monitor kills
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

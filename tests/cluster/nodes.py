@@ -3,8 +3,6 @@
 The namespaces stand on a bridge of their own and reach nothing else. Needs root and iproute2.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -7,8 +7,6 @@ Another VERSION replaces every replica of ingress and engine.
 python -m tests.cluster.pair down
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

@@ -4,8 +4,6 @@ Keys and their end, a budget, tickets in every state with their bytes, a voice w
 each bill once. What may be lost: answers under way, counters of the minute.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Attacks that need the real graph: HAProxy, Ray, and engines that are real where the profile has them."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

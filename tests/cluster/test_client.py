@@ -1,7 +1,5 @@
 """`graph.connect()`: a researcher's way in, from a process of its own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

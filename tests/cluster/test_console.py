@@ -1,7 +1,5 @@
 """The console of a real graph in a real browser: an engine wakes, chats are answered, a sentence is spoken."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cluster.conftest import Server

@@ -1,7 +1,5 @@
 """Decisions through the whole graph: scorers at zero wake, are measured, and answer."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The embedded models through the official clients: SmolLM2 in vLLM, all-MiniLM-L6-v2."""
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import islice

@@ -3,8 +3,6 @@
 The others run one after the other in one process, which connects to the graph once.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

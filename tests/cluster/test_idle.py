@@ -1,7 +1,5 @@
 """What a graph that was really started keeps running, and what reaches it: nothing slower or larger goes unnoticed."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys

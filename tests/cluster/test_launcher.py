@@ -5,8 +5,6 @@ repository at /opt/parlance. The page's own lines are typed. Then one machine re
 wants root, iproute2, openssh-server and rsync. Its log is `launcher.log` where PARLANCE_CLUSTER_LOG names a folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Live sessions through HAProxy, ingress, the network for speech and the real Whisper base."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import io

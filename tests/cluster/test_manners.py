@@ -1,7 +1,5 @@
 """Cold, busy, late and dead engines through HAProxy. One engine per manner."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

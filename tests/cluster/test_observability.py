@@ -4,8 +4,6 @@ An engine is cold, one is killed, one never starts, one is full. What happens fi
 again is its rate: so everything happens twice.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time

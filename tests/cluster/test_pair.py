@@ -1,7 +1,5 @@
 """Several ingress replicas are one service: keys, rates, money and repeated requests over PostgreSQL and Redis."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 Each block under `<!-- run -->` of the README and under `<!-- run on a graph -->` elsewhere, page by page, in order.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Two engines, and memory for one of them: both answer, because the one that is idle makes room."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

@@ -1,8 +1,6 @@
 """Speech through HAProxy, ingress and replica: Kokoro behind the default engine, espeak-ng behind
 two others, and `qwen` as one that obeys."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

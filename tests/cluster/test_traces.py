@@ -1,7 +1,5 @@
 """Traces of the real graph, through HAProxy, ingress and an engine's process, to a collector; and its lines of JSON."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

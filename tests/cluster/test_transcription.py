@@ -1,7 +1,5 @@
 """Recordings through HAProxy, ingress, sandbox and the real Whisper base; tickets of an engine that is cold or dies."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 

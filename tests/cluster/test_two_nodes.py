@@ -5,8 +5,6 @@ and the other node dies. The tests are one story, in their order. Its log is `tw
 PARLANCE_CLUSTER_LOG names a folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Drafts through HAProxy and ingress, over a designer that obeys: cold, killed, discarded at work."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Engines at zero that start as forks: with the fork server, without it, and with one that fails in the middle."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

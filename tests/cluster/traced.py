@@ -4,8 +4,6 @@ python -m tests.cluster.traced up HOME COLLECTOR
 python -m tests.cluster.traced down
 """
 
-from __future__ import annotations
-
 import sys
 
 from ray import serve

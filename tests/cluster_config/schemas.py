@@ -7,8 +7,6 @@ read instead, whole:
     KUBERAY_CRD=.../ray.io_rayservices.yaml .venv/bin/python -m pytest tests/cluster_config/test_kubernetes.py
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

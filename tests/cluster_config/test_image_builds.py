@@ -11,8 +11,6 @@ build needs of this machine to reach its indexes (a certificate, a configuration
 containers.conf(5). CosyVoice is left out: its stage clones a repository of a code host.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`cluster/Dockerfile`, read by a linter and held to the tree. No image is built here."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

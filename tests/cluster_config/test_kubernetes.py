@@ -1,7 +1,5 @@
 """`cluster/kubernetes` as KubeRay, Kubernetes and Serve read it, and what it must keep closed."""
 
-from __future__ import annotations
-
 import re
 import socket
 import subprocess

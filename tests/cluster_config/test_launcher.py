@@ -1,7 +1,5 @@
 """`cluster.yaml` as Ray's own launcher reads it."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

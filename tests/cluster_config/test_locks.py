@@ -1,7 +1,5 @@
 """What is installed where: by hash, one version everywhere, and nothing in an ingress that loads a model."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

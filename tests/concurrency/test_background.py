@@ -1,7 +1,5 @@
 """Work beside requests in virtual time, and when work that is under way counts as stalled."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

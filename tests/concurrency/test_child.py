@@ -1,7 +1,5 @@
 """Children that run a program apart: what they see, how they answer, and that nothing of them is left."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Few slots, many owners: who gets one, in which order, and that nobody who leaves keeps one."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import random

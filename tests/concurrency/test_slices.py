@@ -1,7 +1,5 @@
 """Bytes of connections, a slice at a time: the protocol gets all of them in order, and others have their turns."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

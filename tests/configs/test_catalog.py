@@ -1,7 +1,5 @@
 """The catalogue as shipped, traits, designers, what the loader says of a wrong stanza, and the place of a profile."""
 
-from __future__ import annotations
-
 import logging
 import re
 import shutil

@@ -3,8 +3,6 @@
 It starts from the catalogue as shipped. No code of the product changes.
 """
 
-from __future__ import annotations
-
 import io
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The catalogue of production: every model of the spec, and what can be known of it without a GPU."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 from pathlib import Path

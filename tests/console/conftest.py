@@ -1,7 +1,5 @@
 """The browser, the server and its keys."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path

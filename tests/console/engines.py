@@ -1,7 +1,5 @@
 """Engines for the playground: what they answer can be seen and heard in a browser, and some of it is hostile."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """Draws the pictures of the console in the docs: `python -m tests.console.pictures`, which needs a browser."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -1,7 +1,5 @@
 """The server that the console talks to: the real app and state, over engines whose states a test sets."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace

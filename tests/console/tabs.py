@@ -1,7 +1,5 @@
 """The browser, and a tab that remembers what went wrong in it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The frame of the console: log in, change view by keyboard, lose the server and get it back; its feed."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """An hour of changes leaves the page as small as it was."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """The playground's chat: what streams is shown as it comes, counted, and goes back; its numbers."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Live transcription in the playground: a person speaks, and reads what was heard and what became of each second."""
 
-from __future__ import annotations
-
 import re
 import wave
 from collections.abc import AsyncIterator

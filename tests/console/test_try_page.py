@@ -1,7 +1,5 @@
 """What holds for every panel: access for all, calls that work when copied, nothing lost, no key shown."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """The playground's panels of sound: voices side by side, words that light up, uploads, voices to order."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

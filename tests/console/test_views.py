@@ -1,7 +1,5 @@
 """Views graph, requests and usage: in both themes, on a narrow page, with nothing to show, with hostile names."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import update
 

@@ -1,7 +1,5 @@
 """Bodies as clients send them, and what is said of those that are refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar

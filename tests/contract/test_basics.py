@@ -1,7 +1,5 @@
 """The table of errors, ids, hours of warmth, and traces that clients send."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import re

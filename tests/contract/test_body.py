@@ -1,7 +1,5 @@
 """The strict JSON reader and its sentences, and numeric bounds of bodies against the schemas that they follow."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

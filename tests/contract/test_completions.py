@@ -1,7 +1,5 @@
 """Bodies of POST /completions and what they may cost, their logprobs, and how long those of POST /tokenize may be."""
 
-from __future__ import annotations
-
 import json
 import re
 import tracemalloc

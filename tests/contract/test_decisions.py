@@ -1,7 +1,5 @@
 """Bodies of POST /decisions, every bound at n - 1, n and n + 1, and the answers to them."""
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """POST /embeddings and POST /rerank: bounds of the bodies, and the replies as an SDK reads them."""
 
-from __future__ import annotations
-
 import base64
 import json
 import struct

@@ -1,7 +1,5 @@
 """Answers of chat as responses, as messages and as their events: in any pieces, and as the official SDKs type them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import replace

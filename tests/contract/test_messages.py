@@ -1,7 +1,5 @@
 """Anthropic's wire: what a body may say, what chat is asked for it, and calls among text in a stream."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Bodies of POST /responses: which chat they become, and what is refused with which words."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

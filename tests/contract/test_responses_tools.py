@@ -1,7 +1,5 @@
 """Tools of POST /responses: namespaces, custom tools, and tools that another server would run."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """POST /audio/speech: fields of the body, marks inside its text, and who may choose which voice."""
 
-from __future__ import annotations
-
 import base64
 import pickle
 from itertools import product

@@ -4,8 +4,6 @@
 from the catalogue. The table test compares the two for every combination.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date

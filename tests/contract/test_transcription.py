@@ -1,7 +1,5 @@
 """Pure rules of transcription: languages, forms, subtitles, how parts become an answer."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Voice design: what an order may say, the pitch that it aims at, and the states of a draft."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -4,8 +4,6 @@ Answers are compared loosely. JSON must have the same members and types; text mu
 and ids; where the page says "Paris", so must the answer.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

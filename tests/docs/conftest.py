@@ -1,7 +1,5 @@
 """The server that snippets of pages talk to: the real app and state, engines that obey, no Ray."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pages of documentation as data: tables, headings, code blocks, and what a block does when it is run."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

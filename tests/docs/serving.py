@@ -4,8 +4,6 @@ The organisation `demo` has its key in HOME/demo.key, and a voice of its own. Pr
 organisation; ends when its input does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The script that puts a data set through a model: what it refuses, how many calls it makes, and that it goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What pages say of limits, plans, engines and profiles against `contract/` and the catalogue, in both directions."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

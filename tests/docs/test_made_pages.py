@@ -1,7 +1,5 @@
 """Made pages are as they would be made now, tell schemas in words, and show examples that are answered."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

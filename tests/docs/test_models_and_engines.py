@@ -1,7 +1,5 @@
 """The stanzas and the adapter of docs/models-and-engines.md do what the page says, in a copy of the catalogue."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import struct

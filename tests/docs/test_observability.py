@@ -1,7 +1,5 @@
 """Dashboards, rules and their page: whole, and by names and labels that the table of metrics has."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

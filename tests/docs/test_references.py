@@ -1,7 +1,5 @@
 """Links, pictures, files, folders, tests and attacks that pages refer to are there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Every program that they call is a stand-in.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The site: all pages and links are there, and no page runs or fetches what its policy does not allow."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

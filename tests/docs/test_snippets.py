@@ -4,8 +4,6 @@ Pages are read from top to bottom: what a block leaves behind in `var/`, the nex
 `test_models_and_engines.py` and `test_python_client.py`; examples of the reference by `test_made_pages.py`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

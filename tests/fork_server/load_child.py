@@ -4,8 +4,6 @@ what it imported beside that.
 python -m tests.fork_server.load_child chat=smollm2-135m-instruct speech=supertonic-3
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import io

@@ -2,8 +2,6 @@
 it is. Interpreter, Ray's library, server and forks are real.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What adapters name, held to what is really imported until an engine has answered once, and to what may be forked."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

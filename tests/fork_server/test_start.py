@@ -1,7 +1,5 @@
 """Start of a server, which imports when nobody needs the cores, and what a replica measures of its own."""
 
-from __future__ import annotations
-
 import builtins
 import importlib
 import itertools

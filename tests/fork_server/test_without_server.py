@@ -1,7 +1,5 @@
 """Servers that are missing, dead, stopped, of another version or unfit: each worker starts all the same."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

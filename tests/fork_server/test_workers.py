@@ -1,7 +1,5 @@
 """Workers of a server that lives on: what a fork has, what is refused, and the way around `setup_worker.py`."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

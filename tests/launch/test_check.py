@@ -3,8 +3,6 @@
 And what `python -m launch check` prints of them, and with which status it ends.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import date
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the Ray processes of a start inherit."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

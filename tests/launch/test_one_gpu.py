@@ -1,7 +1,5 @@
 """The profile `gpu`: which models a card gets, that they fit it together, and what the page says of them."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

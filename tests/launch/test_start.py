@@ -1,7 +1,5 @@
 """Decisions of a start before anything of Ray runs: models, weights, engines that are woken."""
 
-from __future__ import annotations
-
 import copy
 import os
 import signal

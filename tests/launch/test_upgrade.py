@@ -1,7 +1,5 @@
 """`python -m launch upgrade` without Ray: what is planned, and every step over a cluster that remembers its configs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """What tests of models share: a home for weights and a wheel that carries some, weights, and what may be overheard."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

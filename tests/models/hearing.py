@@ -1,7 +1,5 @@
 """What tests hear: the sound of a job, how high it is, and sounds of their own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Images as clients send them, and the beginning of one that is larger than anybody may send."""
 
-from __future__ import annotations
-
 import base64
 import io
 import struct

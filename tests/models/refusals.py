@@ -1,7 +1,5 @@
 """Refusals of an engine, stanzas that are changed, and loading without a network."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Servers on real sockets that tests talk to."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

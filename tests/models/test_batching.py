@@ -1,7 +1,5 @@
 """Order and grouping of calls in batches, callers that leave, bad items, and generators advanced in threads."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Generator, Iterator

@@ -1,7 +1,5 @@
 """The true loader over tiny checkpoints made here, and over the weights of the embedded profile where they are."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from pathlib import Path

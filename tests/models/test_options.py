@@ -1,7 +1,5 @@
 """Options of stanzas: what an adapter declares is what it gets, and everything else is named before a load."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Any

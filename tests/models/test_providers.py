@@ -1,7 +1,5 @@
 """Both engines over a provider's API, in both of its schemas: what they ask, and what they make of all it may do."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

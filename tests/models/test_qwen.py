@@ -1,7 +1,5 @@
 """Qwen3-TTS's engine and designer on its true package, in the environment that `make setup-qwen` makes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Rerankers over tiny checkpoints through the true loaders, held against the plain library."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The short layers compute what those of transformers compute, and stand aside where they would not."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

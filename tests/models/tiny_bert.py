@@ -1,7 +1,5 @@
 """A BERT of some kilobytes with random weights, written as its publishers write theirs."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from pathlib import Path

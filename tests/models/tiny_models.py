@@ -3,8 +3,6 @@
 What they say means nothing; how it is asked of them, and what changes it, is what the tests look at.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

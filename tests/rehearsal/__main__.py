@@ -7,8 +7,6 @@
 Needs podman, runc, buildah, docker-registry, debootstrap, nginx, PostgreSQL, Redis and iproute2.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ What a build needs of this machine to reach its indexes (a certificate, a config
 containers.conf(5). `engine` is built with the libraries for CPUs, because those of CUDA cannot run here.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Surroundings of the pods: stores, a proxy with TLS, and a kubelet that probes them."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -4,8 +4,6 @@ Podman starts each in a network namespace on a bridge, with its user, read-only 
 the autoscaler, which asks Kubernetes for pods, and network policies.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """The story: each step does one thing to the cluster, and fails where what must hold does not."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """Organisations, callers, reservations and books for the tests of this folder."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager

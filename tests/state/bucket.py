@@ -1,7 +1,5 @@
 """As much of S3 as bytes need: whole and multipart PUT, GET, HEAD, listing, DELETE of many, over objects in memory."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading

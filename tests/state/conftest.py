@@ -1,7 +1,5 @@
 """Both databases under tests that ask for `database`; a real Redis for those that ask for `redis`."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator

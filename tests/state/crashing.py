@@ -4,8 +4,6 @@ Run as `python -m tests.state.crashing` with `failpoints.so` preloaded. Reads jo
 answers its exit code. Whatever the work learns is done it notes in the trace of the job.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import json

@@ -1,7 +1,5 @@
 """Checks of what is found after a crash: what was acknowledged is there, the books add up, and the work goes on."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,7 +1,5 @@
 """Death and loss of power at any moment: the books add up afterwards, and what was acknowledged is there."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import random

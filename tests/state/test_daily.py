@@ -1,7 +1,5 @@
 """Usage by day and model, over both databases."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import defaultdict

@@ -3,8 +3,6 @@
 Months go by a clock of the database that stands until a test moves it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from argparse import Namespace

@@ -1,7 +1,5 @@
 """The ledger against an oracle that keeps the same books in a dictionary, one step at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

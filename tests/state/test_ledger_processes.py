@@ -3,8 +3,6 @@
 `test_ledger_model.py` holds the transactions themselves against an oracle.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import Counter

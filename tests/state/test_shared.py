@@ -1,7 +1,5 @@
 """The console's records and verdicts on speech, shared by ingress processes over a real Redis."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -3,8 +3,6 @@
 Histories of uploads by HTTP: `test_tickets.py`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Uploads over two ingress replicas against an oracle: in whatever order things happen, rows and bytes are those of the
 table in `state/tickets.py`, and each refusal is that of the table of errors."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from collections.abc import Coroutine, Iterator

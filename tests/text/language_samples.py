@@ -1,7 +1,5 @@
 """Sentences and short phrases in every language of the four engines, written for these tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 parts = Path(__file__).with_suffix(".txt").read_text("utf-8").split("\n\n")

@@ -1,7 +1,5 @@
 """Structure by rules: what is broken where, and that no text whatever loses or gains a word."""
 
-from __future__ import annotations
-
 import time
 
 from hypothesis import example, given, settings

@@ -1,7 +1,5 @@
 """The verdict over a formatted transcript: what is structure, what is a word, and what nobody may slip through."""
 
-from __future__ import annotations
-
 import time
 import unicodedata
 

@@ -1,7 +1,5 @@
 """Naming the language of a text."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

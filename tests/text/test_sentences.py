@@ -1,7 +1,5 @@
 """Sentences in many scripts, and cuts that hold for any text."""
 
-from __future__ import annotations
-
 import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st

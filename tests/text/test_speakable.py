@@ -3,8 +3,6 @@
 And whether a transcript says what a text says.
 """
 
-from __future__ import annotations
-
 import re
 import time
 

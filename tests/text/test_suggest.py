@@ -1,7 +1,5 @@
 """Traits from descriptions, as people write them, and from texts that mean harm."""
 
-from __future__ import annotations
-
 import json
 import random
 import time

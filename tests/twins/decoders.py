@@ -4,8 +4,6 @@ They differ from each other where the short forward has to look: Qwen2 adds to q
 twice as many queries as keys, and scales its angles.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

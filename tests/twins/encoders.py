@@ -7,8 +7,6 @@
 Dimensions and positions are the published ones; layers, heads and vocabulary are tiny.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

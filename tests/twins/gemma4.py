@@ -7,8 +7,6 @@ A variant is `unified`, which sees and hears without a part of its own for it (1
 The chat template is ours, in the form that Google documents; the published one comes with the published weights.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -7,8 +7,6 @@ nothing collects garbage: each engine would look through all that was imported, 
 The stanza is the one of production, as `on_cpu` leaves it; the adapter is the one that the stanza names.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

@@ -1,7 +1,5 @@
 """What twins of language models share: a vocabulary of letters, and weights on disk."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -7,8 +7,6 @@ A GPU, and shares of one      num_gpus and gpu_memory_utilization: there is none
 `dtype`                       as the adapters do it themselves: float32 where a CPU would emulate it (models.cpu)
 """
 
-from __future__ import annotations
-
 from contract.catalog import Model
 
 CACHE_BYTES = 1 << 28

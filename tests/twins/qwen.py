@@ -6,8 +6,6 @@ decoder, and a tokenizer. Only sizes differ. What it says is noise. Runs in the 
 VARIANT is `base` or `voice_design`.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -7,8 +7,6 @@ this architecture too: its `config.json` could not be read where this was writte
 The chat template is ours, in the family's form; the published one comes with the published weights.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

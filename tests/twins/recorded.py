@@ -4,8 +4,6 @@ Thoughts have begun in the prompt of Qwen, and vLLM keeps the line breaks around
 channel itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -5,8 +5,6 @@ It hums instead of speaking: one tone a voice, for as long as the text needs.
     python tests/twins/supertonic.py FOLDER
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import unicodedata

@@ -1,7 +1,5 @@
 """The embedding and rerank models of production over their twins: true adapter, true arguments, true pooling."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from pathlib import Path

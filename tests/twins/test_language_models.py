@@ -3,8 +3,6 @@
 One child process brings all of them up, one after the other (`language_child.py`); the tests look at what it saw.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -5,8 +5,6 @@ It is made as the real one is published: by transformers, and CTranslate2's own 
     python tests/twins/whisper.py FOLDER
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

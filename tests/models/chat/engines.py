@@ -1,7 +1,5 @@
 """Chat engines on vLLM for tests: a stanza, and what it leaves out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from contract.catalog import ChatModel, Serving

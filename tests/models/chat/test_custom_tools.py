@@ -1,7 +1,5 @@
 """Calls of functions put back into calls of custom tools, whole and in pieces; several choices of one request."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Images in inputs longer than the window, with a tiny model that sees: kept or dropped whole."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

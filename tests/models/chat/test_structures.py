@@ -3,8 +3,6 @@
 No engine is needed. The search is cheap for any schema that a client may send.
 """
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any, cast

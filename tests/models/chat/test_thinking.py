@@ -1,7 +1,5 @@
 """Thoughts on, off and for so long, with a tiny model that would think for ever."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Messages with control tokens, through vLLM's own rendering with the real tokenizer and template; no engine runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path

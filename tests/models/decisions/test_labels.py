@@ -1,7 +1,5 @@
 """The decision engine with real weights, and images of decisions: what a tiny model that sees makes of them."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import math

@@ -1,7 +1,5 @@
 """Prompts of decisions with the real tokenizer: labels, blocks, no control token of a client; calibration."""
 
-from __future__ import annotations
-
 import math
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Decisions read by similarity, with the embedded weights."""
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import AsyncIterator, Sequence

@@ -1,7 +1,5 @@
 """Scorers over tiny models: a stanza, an engine, and a measurement that nobody made."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

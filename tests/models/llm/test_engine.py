@@ -1,7 +1,5 @@
 """Effects of a start on its process, arguments, known architectures, and an engine in a process of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import gc

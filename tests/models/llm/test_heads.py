@@ -1,7 +1,5 @@
 """A head in float32 computes what it says, whichever layout the processor has, and how many threads a step takes."""
 
-from __future__ import annotations
-
 import importlib
 import platform
 import sys

@@ -1,7 +1,5 @@
 """Quicker loading of vLLM changes nothing afterwards; the cache of a CPU takes no memory before its use or at rest."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import gc

@@ -1,7 +1,5 @@
 """Weights in 8 bits: what is turned computes the same, what is rounded says nearly the same; and files of GGUF."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

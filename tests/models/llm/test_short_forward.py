@@ -1,7 +1,5 @@
 """The short forward computes what vLLM's own computes, and leaves to it what it does not."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import logging

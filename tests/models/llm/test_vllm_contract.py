@@ -3,8 +3,6 @@
 An upgrade that moves one of these names must fail here, by its name. No model is loaded.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """The protocol of speech engines: the same promises for each way in which an adapter speaks."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

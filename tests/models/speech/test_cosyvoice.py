@@ -3,8 +3,6 @@
 The stand-in keeps the official signatures and refuses what the official code refuses; no network is run.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -1,7 +1,5 @@
 """Kokoro behind the engines of the embedded profile: with its real weights where something must be heard."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

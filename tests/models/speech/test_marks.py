@@ -3,8 +3,6 @@
 Both as the embedded profile sets them up, where their weights are.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterator

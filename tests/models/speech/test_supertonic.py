@@ -1,7 +1,5 @@
 """The adapter of Supertonic and its package's own loader, over a twin that hums: one tone a voice."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """espeak-ng, Pico and what Kokoro does without weights: what each does alone, beside the promises of every engine."""
 
-from __future__ import annotations
-
 import io
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Words become passages of a sentence or so, words where nobody spoke do not, and answers of providers are read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Voxtral on vLLM: its true loader over tiny random weights, and speech of our own."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing

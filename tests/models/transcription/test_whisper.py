@@ -3,8 +3,6 @@
 And the true loader over a twin of large-v3: 128 bands, 100 languages, no knowledge. What that says is noise.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """Orders of designed voices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from contract.voice_design.engine import DesignJob

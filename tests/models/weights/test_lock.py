@@ -1,7 +1,5 @@
 """Weights of a model hub, locked to commits and hashes; the hub is a server here that speaks its API."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

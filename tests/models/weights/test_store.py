@@ -1,7 +1,5 @@
 """Weights are fetched once, and nothing is loaded that is changed or incomplete."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What is asked of the engine of this folder, and how its streams are read."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One engine with the embedded weights for all tests of this folder."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any

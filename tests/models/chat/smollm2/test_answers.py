@@ -1,7 +1,5 @@
 """What an engine with real weights answers, whole and streamed."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Plain prompts with real weights, and what they share with chats: counts while they answer, and leaving."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Answers in a form that the client asks for: schemas, expressions, tools; and forms that cannot be followed."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """Inputs of a chat: what is cut, what is found again of an earlier one, token ids, and clients that leave."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from dataclasses import replace

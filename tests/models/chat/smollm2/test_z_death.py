@@ -1,7 +1,5 @@
 """Last in its folder: the engine that all tests of it share ends."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """What image processors of transformers call: tensors of [..., channels, height, width]."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
