@@ -92,7 +92,7 @@ def explain(error: ValidationError) -> ApiError:
     findings = error.errors(include_url=False, include_input=False)
     first = findings[0]
     *place, branch = first["loc"] or ("",)
-    if branch in _BRANCHES:
+    if place and branch in _BRANCHES:
         of_union = (finding for finding in findings if list(finding["loc"][: len(place)]) == place)
         first = max(of_union, key=lambda finding: len(finding["loc"]))
     cause = first.get("ctx", {}).get("error")
