@@ -2,6 +2,7 @@
 
 import gc
 import os
+import random
 import shutil
 import time
 from collections.abc import Generator
@@ -54,6 +55,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if marker := marker_of(files[item.path]):
             item.add_marker(marker)
     items.sort(key=lambda item: turn_of(files[item.path]))
+    if seed := os.environ.get("SHUFFLE"):  # no test may need what another has left
+        order = sorted({name for name in files.values() if not name.startswith("tests/cluster/")})
+        turns = {name: turn for turn, name in enumerate(random.Random(seed).sample(order, len(order)))}
+        items.sort(key=lambda item: turns.get(files[item.path], -1))
 
 
 MAY_SKIP = {
