@@ -209,7 +209,8 @@ class _Child:
 
     @property
     def is_alive(self) -> bool:
-        return self._process.returncode is None and not self.reading.done()
+        """Says if it can answer. Its pipes close some milliseconds before its exit is known."""
+        return self._process.returncode is None and not self._stdin.is_closing()
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,22 @@ async def test_a_child_that_dies_is_replaced_and_nothing_is_lost(
     samples += (await stream.end())[0]
     assert len(samples) / 2 / RATE == pytest.approx(len(sound) / 2 / rate, abs=0.001)
     assert rate != RATE or samples == sound
+
+
+async def test_sound_that_comes_after_the_last_answer_of_a_child_and_before_its_exit_is_not_lost(
+    listener: Listener, sentence: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, sound = listener.stream({"type": "audio/pcm", "rate": RATE}, "org-1"), pcm(sentence, RATE)
+    samples, _ = await stream.listen(sound[:3200])
+    child, exited = await listener.child(), asyncio.Event()
+    process = child._process
+    monkeypatch.setattr(child, "_process", SimpleNamespace(returncode=None, kill=process.kill, wait=exited.wait))
+    process.kill()
+    await until(child._stdin.is_closing)
+    next_child = await listener.child()
+    exited.set()
+    assert next_child is not child, "uvloop takes what is written to a pipe that is closing, and drops it"
+    assert samples + (await stream.listen(sound[3200:]))[0] == sound
 
 
 async def test_a_wait_that_ends_while_a_new_child_opens_the_stream_loses_nothing(
