@@ -20,6 +20,12 @@ from tests.waiting import until
 SENTENCE = "The train to the coast leaves from platform nine."
 
 
+@pytest.fixture(scope="module")
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """The loop on which Ray runs the graph: pipes of children that died differ there."""
+    return "asyncio", {"use_uvloop": True}
+
+
 @pytest.fixture
 async def listener() -> AsyncIterator[Listener]:
     listener = Listener()
