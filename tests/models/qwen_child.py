@@ -3,6 +3,8 @@
 The true package, its true loader and classes; only the weights are a twin's, which makes noise. It is made in FOLDER.
 """
 
+from __future__ import annotations
+
 import asyncio
 import hashlib
 import io
