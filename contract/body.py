@@ -87,7 +87,7 @@ def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None)
 def explain(error: ValidationError) -> ApiError:
     """Returns the first finding of pydantic as a sentence that names the field, or the ApiError of a validator.
 
-    Where a string or a list may be sent, it is that of the branch which came further.
+    Of a union, it is the deepest: it lies in the branch that the client meant.
     """
     findings = error.errors(include_url=False, include_input=False)
     first = findings[0]
@@ -115,11 +115,11 @@ def _miscounted(context: Mapping[str, Any]) -> str:
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
-    """Returns `messages[2].content` for `("messages", 2, "content")`, without the names of union branches."""
+    """Returns `messages[2].content` for `("messages", 2, "content")`, without union branches, which are never first."""
     return _joined(
         part
-        for place, part in enumerate(loc)
-        if isinstance(part, int) or (part.isidentifier() and (part not in _BRANCHES or not place))
+        for index, part in enumerate(loc)
+        if isinstance(part, int) or (part.isidentifier() and (part not in _BRANCHES or not index))
     )
 
 

@@ -58,7 +58,7 @@ FIRST_TESTS = 12
 TEST_S = 90
 """A test that takes this long hangs: those that are chosen take some seconds."""
 CLUSTER, CLUSTER_S = "tests/cluster/", 600
-"""Where a graph runs, and the longest time for its smoke tests."""
+"""Folder of the tests that run a graph, and the longest time for its smoke tests."""
 
 COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 NEIGHBOURS = (ast.LtE, ast.Lt, ast.GtE, ast.Gt, ast.NotEq, ast.Eq, ast.IsNot, ast.Is, ast.NotIn, ast.In)
@@ -197,7 +197,7 @@ class Recorded:
             self._of_file[file] += takes_s
 
     def touches(self, way: Break) -> bool:
-        """Whether any test touched the line."""
+        """Says if any test touched the line."""
         return bool(self._contexts(way)[0])
 
     def _contexts(self, way: Break) -> tuple[list[str], list[str]]:

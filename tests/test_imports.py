@@ -62,7 +62,7 @@ def test_an_engine_and_what_it_starts_know_no_secret_of_the_ingress(monkeypatch:
         monkeypatch.setenv(name, "planted")
     monkeypatch.setattr("deployments.replicas.keep_replica_port_local", lambda: None)
     monkeypatch.setenv(ACCESS_VARIABLE, "1")
-    assert Replica(chat("obedient"))._observation.has_access_log, "but they know what they are to tell"
+    assert Replica(chat("obedient"))._observation.has_access_log, "but they know what they are to report"
     assert "planted" not in os.environ.values()
     show = "import os; print(*os.environ.values())"
     shown = subprocess.run([sys.executable, "-c", show], cwd=Path(__file__).parent, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What an ingress replica does at its end."""
+"""The end of an ingress replica."""
 
 import asyncio
 from types import SimpleNamespace

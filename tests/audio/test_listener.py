@@ -183,7 +183,7 @@ async def test_sound_that_comes_after_the_last_answer_of_a_child_and_before_its_
     await until(child._stdin.is_closing)
     next_child = await listener.child()
     exited.set()
-    assert next_child is not child, "uvloop takes what is written to a pipe that is closing, and drops it"
+    assert next_child is not child, "what is written to a pipe that is closing is never answered"
     assert samples + (await stream.listen(sound[3200:]))[0] == sound
 
 

@@ -90,7 +90,7 @@ async def test_a_server_that_was_restarted_unnoticed_is_not_noticed(counter: Dat
     assert await asyncio.gather(*(counter.run(count, row=1) for _ in range(8))) == list(range(9, 17))
 
 
-async def test_a_failure_for_which_nobody_waits_any_more_is_no_error_of_the_loop(counter: Database) -> None:
+async def test_a_failure_whose_caller_has_gone_is_no_error_of_the_loop(counter: Database) -> None:
     reported: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, report: reported.append(report))
