@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from autoscaling.exporter import RayInstruments
 from autoscaling.observation import HEADERS_VARIABLES, Observation
 from autoscaling.ray_internals.logs import flush_logs, join_serve_logs
-from autoscaling.ray_internals.replica import keep_replica_port_local
+from autoscaling.ray_internals.replica import prepare_port
 from concurrency.stalls import StallDetector, Stalled
 from contract.catalog import DecisionModel, Model
 from contract.chat.engine import ChatBatch, ChatEngine
@@ -72,7 +72,7 @@ class Replica:
         for name in list(os.environ):
             if name in (*INGRESS_SECRETS, *HEADERS_VARIABLES) or name.startswith(STORE_PREFIX):
                 del os.environ[name]
-        keep_replica_port_local()
+        prepare_port()
         started, process_s = time.perf_counter(), footprint.age_s()
         with footprint.importing() as imports:
             self._adapter: Any = models.load(model)

@@ -84,7 +84,7 @@ class Ward:
     """A replica, its clock, and what it tells."""
 
     def __init__(self, kind: type[Replica], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("deployments.replicas.keep_replica_port_local", lambda: None)
+        monkeypatch.setattr("deployments.replicas.prepare_port", lambda: None)
         self.now_s, self.observed = 0.0, []
         self.replica: Any = object.__new__(kind)
         Replica.__init__(self.replica, chat("obedient", deadline_s=DEADLINE_S))

@@ -60,7 +60,7 @@ OF_AWS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN", "A
 def test_an_engine_and_what_it_starts_know_no_secret_of_the_ingress(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*INGRESS_SECRETS, *OF_AWS, *HEADERS_VARIABLES):
         monkeypatch.setenv(name, "planted")
-    monkeypatch.setattr("deployments.replicas.keep_replica_port_local", lambda: None)
+    monkeypatch.setattr("deployments.replicas.prepare_port", lambda: None)
     monkeypatch.setenv(ACCESS_VARIABLE, "1")
     assert Replica(chat("obedient"))._observation.has_access_log, "but they know what they are to report"
     assert "planted" not in os.environ.values()

@@ -4,6 +4,8 @@
     ignore_client_control_headers    clients cannot switch off how disconnects and time limits are treated
     keep_replica_port_local          the replicas' own port stays off the network on a machine that serves alone
     send_token_as_metadata           calls carry the cluster's token without an interceptor around each
+    end_calls_to_lost_nodes          a call fails soon where the machine of its replica is gone
+    allow_pings                      a replica answers the pings by which others learn that
     call_at_shutdown                 streams without an end are ended, for which the replica would wait before it goes
 
 Serve's replica takes a body from the network as fast as it comes and queues it without a bound: of a recording that
@@ -15,13 +17,16 @@ cluster that port must be reachable from the other nodes, and the network betwee
 
 These calls carry the cluster's token. Ray's interceptors look it up for each of them, and around a call that is
 intercepted gRPC makes a task and a second call object, and a generator around each event of a stream.
+
+A machine that loses its network or its power closes no connection. Ray's channels ask after five minutes of silence, and
+until then a call waits; asked more often, a replica's server would take it for abuse and close the connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -46,6 +51,11 @@ PORT_OPENER = "add_port_to_grpc_server"
 STUB = "ASGIServiceStub"
 """The class with which Serve's router calls replicas."""
 
+CHANNEL, SERVICE = "init_grpc_channel", "add_ASGIServiceServicer_to_server"
+"""The functions with which Serve's router makes a channel to a replica, and a replica puts its methods on its server."""
+
+PING_S = 20.0
+"""Silence on a channel with calls after which the replica's machine is asked; and seconds that it has to answer."""
 
 SHUTDOWN = "_perform_graceful_shutdown"
 """The method with which Serve's replica ends: it waits for every request that is under way."""
@@ -85,7 +95,7 @@ def bound_body_queue() -> None:
 
 
 def keep_replica_port_local() -> None:
-    """Called in each replica's constructor, before Serve opens the port. Acts only if PARLANCE_LOOPBACK is set.
+    """Keeps the port of a replica on loopback. Acts only if PARLANCE_LOOPBACK is set.
 
     Raises RuntimeError where it cannot: the start is refused then.
     """
@@ -109,6 +119,52 @@ def send_token_as_metadata() -> None:
 
     stub = _part(replica_wrapper, STUB, "the cluster's token cannot go with calls of replicas")
     setattr(replica_wrapper, STUB, partial(_stub, stub))
+
+
+def end_calls_to_lost_nodes() -> None:
+    """Called in the constructor of the ingress, before a handle calls a replica, which must `allow_pings`.
+
+    Raises RuntimeError where this version of Ray makes channels with another function: the start is refused then.
+    """
+    from ray.serve._private.request_router import replica_wrapper
+
+    make = _part(replica_wrapper, CHANNEL, "calls to a machine that is gone would wait for minutes")
+    ping_ms = round(PING_S * 1000)
+    times = dict.fromkeys(("keepalive_time_ms", "keepalive_timeout_ms", "http2.ping_timeout_ms"), ping_ms)
+    pings = [(f"grpc.{name}", value) for name, value in (times | {"http2.max_pings_without_data": 0}).items()]
+
+    def pinging(address: str, options: Sequence[tuple[str, Any]] = (), **others: Any) -> Any:
+        return make(address, options=[*options, *pings], **others)
+
+    setattr(replica_wrapper, CHANNEL, pinging)
+
+
+def prepare_port() -> None:
+    """Called in each replica's constructor, before Serve opens the replicas' own port. Raises RuntimeError as these."""
+    keep_replica_port_local()
+    allow_pings()
+
+
+def allow_pings() -> None:
+    """Gives the port of a replica a server that answers pings as often as `end_calls_to_lost_nodes` has them sent.
+
+    Raises RuntimeError where this version of Ray fills it with another function: the start is refused then.
+    """
+    from ray.serve._private import replica
+
+    fill = _part(replica, SERVICE, "replicas would close connections on which they are asked whether they live")
+
+    def filled(servicer: Any, server: Any) -> None:
+        # What a server allows is settled where it is made, and Serve has made it before this constructor.
+        size_bytes = replica.RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH
+        options = {"max_receive_message_length": size_bytes, "http2.min_ping_interval_without_data_ms": ping_ms}
+        servicer._server = replica.create_grpc_server_with_interceptors(
+            asynchronous=True, options=[(f"grpc.{name}", value) for name, value in options.items()]
+        )
+        fill(servicer, servicer._server)
+
+    ping_ms = round(PING_S * 500)  # half, so that no clock makes a ping come too early
+    setattr(replica, SERVICE, filled)
 
 
 def call_at_shutdown(callback: Callable[[], None]) -> None:

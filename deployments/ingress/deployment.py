@@ -28,8 +28,9 @@ from autoscaling.ray_internals.metrics import hand_over_records, record_later, s
 from autoscaling.ray_internals.replica import (
     bound_body_queue,
     call_at_shutdown,
+    end_calls_to_lost_nodes,
     ignore_client_control_headers,
-    keep_replica_port_local,
+    prepare_port,
     send_token_as_metadata,
 )
 from autoscaling.ray_internals.sockets import bound_connections
@@ -161,11 +162,12 @@ def return_long_buffers() -> None:
 def adapt_serve() -> None:
     """Changes what Serve does in this process, before any handle is made; each function says what and why."""
     join_serve_logs(os.environ)
-    keep_replica_port_local()
+    prepare_port()
     ignore_client_control_headers()
     bound_body_queue()
     bound_connections()
     send_token_as_metadata()
+    end_calls_to_lost_nodes()
     skip_unchanged_reports()
     record_later()
 

@@ -27,6 +27,13 @@ FUNCTIONS = {
     "ray.serve._private.replica:parse_disconnect_disabled_header": ["headers"],
     "ray.serve._private.replica:parse_request_timeout_header": ["headers", "default_timeout_s"],
     "ray.serve._private.replica:add_port_to_grpc_server": ["server", "address"],
+    "ray.serve._private.replica:add_ASGIServiceServicer_to_server": ["servicer", "server"],
+    "ray.serve._private.replica:create_grpc_server_with_interceptors": [
+        "max_workers", "thread_name_prefix", "options", "asynchronous",
+    ],
+    "ray.serve._private.request_router.replica_wrapper:init_grpc_channel": [
+        "address", "options", "asynchronous", "credentials",
+    ],
     "ray.serve._private.replica:Replica._perform_graceful_shutdown": ["self"],
     # autoscaling/ray_internals/replica.py
     "ray.serve.generated.serve_pb2_grpc:ASGIServiceStub": ["channel"],
@@ -69,6 +76,7 @@ NAMES = (
     "ray.serve._private.constants:SERVE_NAMESPACE",
     "ray.serve._private.constants:RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD",  # ray_internals/replica.py
     "ray.serve._private.request_router.replica_wrapper:ASGIServiceStub",  # ray_internals/replica.py
+    "ray.serve._private.replica:RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH",
     "ray.actor:ActorClassID.from_random",  # fork_server/server.py
     "ray.actor:ActorClassID.size",
     "ray._raylet:setproctitle",
@@ -78,6 +86,11 @@ NAMES = (
 ROUTERS = "ray.serve._private.router:"
 SOURCES = {
     "ray.serve.request_router:PendingRequest": ["future: "],
+    # Both are made anew where the server of a replica's own port is.
+    "ray.serve._private.replica:Replica._on_initialized": [
+        "add_ASGIServiceServicer_to_server(self, self._server)",
+        "add_port_to_grpc_server(self._server",
+    ],
     # The fork server replaces the maker of ids in this module, and stands in for this program.
     "ray._private.workers.default_worker": [],
     "ray.actor": ["ActorClassID.from_random()"],
@@ -219,6 +232,8 @@ MISSING: tuple[tuple[Any, str, Callable[[], None], str], ...] = (
     *((replica, name, hardening.ignore_client_control_headers, name) for name in hardening.UNTRUSTED_HEADER_PARSERS),
     (replica, hardening.PORT_OPENER, hardening.keep_replica_port_local, "the port of replicas would be open"),
     (replica.Replica, hardening.SHUTDOWN, lambda: hardening.call_at_shutdown(lambda: None), hardening.SHUTDOWN),
+    (replica, hardening.SERVICE, hardening.allow_pings, "replicas would close connections"),
+    (replica_wrapper, hardening.CHANNEL, hardening.end_calls_to_lost_nodes, "gone would wait for minutes"),
     (replica_wrapper, hardening.STUB, hardening.send_token_as_metadata, f"Ray has no `{hardening.STUB}`"),
 )
 """Names of Serve, what would replace each at a start, and why it refuses where Serve has it no more."""
@@ -269,69 +284,3 @@ async def test_a_replica_that_is_told_to_go_says_so_before_it_waits(monkeypatch:
     hardening.call_at_shutdown(lambda: acts.append("told"))
     await getattr(replica.Replica, hardening.SHUTDOWN)(object())
     assert acts == ["told", "waited"]
-
-
-CALLS = """
-import asyncio
-import grpc
-from ray._private.grpc_utils import create_grpc_server_with_interceptors, init_grpc_channel
-from ray.serve._private.request_router import replica_wrapper
-from ray.serve.generated.serve_pb2 import ASGIRequest, ASGIResponse
-from ray.serve.generated.serve_pb2_grpc import ASGIServiceServicer, ASGIServiceStub, add_ASGIServiceServicer_to_server
-from autoscaling.ray_internals.replica import send_token_as_metadata
-
-
-class Replica(ASGIServiceServicer):
-    async def HandleRequestWithRejection(self, request, context):
-        return ASGIResponse(serialized_message=request.request_args)
-
-    async def HandleRequestWithRejectionStreaming(self, request, context):
-        for number in range(3):
-            yield ASGIResponse(serialized_message=request.request_args)
-
-
-async def answers(stub):
-    request = ASGIRequest(request_args=b"answer")
-    whole, stream = stub.HandleRequestWithRejection(request), stub.HandleRequestWithRejectionStreaming(request)
-    print(*("Intercepted" in type(call).__name__ for call in (whole, stream)))
-    print((await whole).serialized_message, [item.serialized_message async for item in stream])
-
-
-async def run():
-    server = create_grpc_server_with_interceptors(asynchronous=True)
-    add_ASGIServiceServicer_to_server(Replica(), server)
-    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    await server.start()
-    async with init_grpc_channel(address, asynchronous=True) as channel:
-        await answers(replica_wrapper.ASGIServiceStub(channel))
-        send_token_as_metadata()
-        await answers(replica_wrapper.ASGIServiceStub(channel))
-    async with grpc.aio.insecure_channel(address) as channel:
-        try:
-            await answers(ASGIServiceStub(channel))
-        except grpc.aio.AioRpcError as error:
-            print(error.code().name)
-    await server.stop(None)
-
-asyncio.run(run())
-"""
-
-INTERCEPTED, PLAIN = "True True", "False False"
-ANSWERS = "b'answer' [b'answer', b'answer', b'answer']"
-
-
-@pytest.mark.parametrize(
-    ("settings", "printed"),
-    [
-        (
-            {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64},
-            [INTERCEPTED, ANSWERS, PLAIN, ANSWERS, PLAIN, "UNAUTHENTICATED"],  # Ray's own way, ours, no token
-        ),
-        ({"RAY_AUTH_MODE": "disabled"}, [PLAIN, ANSWERS] * 3),
-    ],
-)
-def test_a_replica_takes_calls_that_no_interceptor_has_seen(settings: dict[str, str], printed: list[str]) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", CALLS], env=os.environ | settings, capture_output=True, text=True, check=False
-    )
-    assert run.stdout.splitlines() == printed, run.stderr
