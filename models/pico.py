@@ -72,11 +72,7 @@ def speak(text: str, language: str, rate: float = 1.0, higher: float = 1.0) -> S
     """
     import numpy as np
 
-    levels = {
-        "speed": min(max(SLOWEST, rate), FASTEST),
-        "pitch": min(max(LOWEST, higher), HIGHEST),
-        "volume": VOLUME,
-    }
+    levels = {"speed": min(max(SLOWEST, rate), FASTEST), "pitch": min(max(LOWEST, higher), HIGHEST), "volume": VOLUME}
     marks = "".join(f'<{name} level="{level * 100:.0f}">' for name, level in levels.items())
     with _engine(language) as engine:
         sound = _sound(engine, f"{marks}{readable(text)}\0".encode())

@@ -18,8 +18,8 @@ cluster that port must be reachable from the other nodes, and the network betwee
 These calls carry the cluster's token. Ray's interceptors look it up for each of them, and around a call that is
 intercepted gRPC makes a task and a second call object, and a generator around each event of a stream.
 
-A machine that loses its network or its power closes no connection. Ray's channels ask after five minutes of silence, and
-until then a call waits; asked more often, a replica's server would take it for abuse and close the connection.
+A machine that loses its network or its power closes no connection. Ray's channels ask after five minutes of silence;
+until then a call waits. Asked more often, a replica's server would take it for abuse and close the connection.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ STUB = "ASGIServiceStub"
 """The class with which Serve's router calls replicas."""
 
 CHANNEL, SERVICE = "init_grpc_channel", "add_ASGIServiceServicer_to_server"
-"""The functions with which Serve's router makes a channel to a replica, and a replica puts its methods on its server."""
+"""The functions with which Serve's router makes a channel to a replica, and a replica fills its server."""
 
 PING_S = 20.0
 """Silence on a channel with calls after which the replica's machine is asked; and seconds that it has to answer."""
@@ -129,9 +129,8 @@ def end_calls_to_lost_nodes() -> None:
     from ray.serve._private.request_router import replica_wrapper
 
     make = _part(replica_wrapper, CHANNEL, "calls to a machine that is gone would wait for minutes")
-    ping_ms = round(PING_S * 1000)
-    times = dict.fromkeys(("keepalive_time_ms", "keepalive_timeout_ms", "http2.ping_timeout_ms"), ping_ms)
-    pings = [(f"grpc.{name}", value) for name, value in (times | {"http2.max_pings_without_data": 0}).items()]
+    times = ("keepalive_time_ms", "keepalive_timeout_ms", "http2.ping_timeout_ms")
+    pings = [*((f"grpc.{name}", round(PING_S * 1000)) for name in times), ("grpc.http2.max_pings_without_data", 0)]
 
     def pinging(address: str, options: Sequence[tuple[str, Any]] = (), **others: Any) -> Any:
         return make(address, options=[*options, *pings], **others)
@@ -154,16 +153,15 @@ def allow_pings() -> None:
 
     fill = _part(replica, SERVICE, "replicas would close connections on which they are asked whether they live")
 
+    size = ("grpc.max_receive_message_length", replica.RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH)
+    # Half, so that no clock makes a ping come too early.
+    pings = ("grpc.http2.min_ping_interval_without_data_ms", round(PING_S * 500))
+
     def filled(servicer: Any, server: Any) -> None:
         # What a server allows is settled where it is made, and Serve has made it before this constructor.
-        size_bytes = replica.RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH
-        options = {"max_receive_message_length": size_bytes, "http2.min_ping_interval_without_data_ms": ping_ms}
-        servicer._server = replica.create_grpc_server_with_interceptors(
-            asynchronous=True, options=[(f"grpc.{name}", value) for name, value in options.items()]
-        )
+        servicer._server = replica.create_grpc_server_with_interceptors(asynchronous=True, options=[size, pings])
         fill(servicer, servicer._server)
 
-    ping_ms = round(PING_S * 500)  # half, so that no clock makes a ping come too early
     setattr(replica, SERVICE, filled)
 
 

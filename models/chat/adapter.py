@@ -76,9 +76,7 @@ class VllmChat(adapter.EngineAdapter, ChatEngine):
         self._grammars = grammars.of_engine(self.engine)
         self._serving = serving.ChatServing(self.engine, model, template, self._grammars)
         self._tokens = TextTokens(
-            model.id,
-            cached_tokenizer_from_config(self.engine.model_config),
-            self.engine.model_config.get_vocab_size(),
+            model.id, cached_tokenizer_from_config(self.engine.model_config), self.engine.model_config.get_vocab_size()
         )
         self._completions = Completions(self.engine, model, self._tokens)
         self._tokenizing = asyncio.Lock()
@@ -176,9 +174,7 @@ class VllmChat(adapter.EngineAdapter, ChatEngine):
         return answer
 
     async def _paced(
-        self,
-        start: Callable[[], Awaitable[AsyncGenerator[ChatBatch, None]]],
-        request: ChatRequest | CompletionRequest,
+        self, start: Callable[[], Awaitable[AsyncGenerator[ChatBatch, None]]], request: ChatRequest | CompletionRequest
     ) -> AsyncGenerator[ChatBatch, None]:
         """The batches that `start` gives, no faster than MAX_BATCHES_PER_S.
 

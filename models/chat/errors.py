@@ -37,10 +37,7 @@ def error_of(failure: Exception | ErrorResponse, request: ChatRequest | Completi
 PLACE_CHARS = 2_000_000
 """Characters of schemas that are checked to find the place of a refused keyword: each is written in the event loop."""
 
-FORMS = {
-    "structured_outputs.regex": "the regular expression",
-    "structured_outputs.choice": "the list of answers",
-}
+FORMS = {"structured_outputs.regex": "the regular expression", "structured_outputs.choice": "the list of answers"}
 """Kind of a field that holds no JSON schema."""
 
 

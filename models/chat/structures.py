@@ -15,11 +15,7 @@ from vllm.v1.structured_output.backend_xgrammar import has_xgrammar_unsupported_
 
 from models.llm.grammars import Refused
 
-JSON_KINDS = (
-    StructuredOutputOptions.JSON,
-    StructuredOutputOptions.JSON_OBJECT,
-    StructuredOutputOptions.STRUCTURAL_TAG,
-)
+JSON_KINDS = (StructuredOutputOptions.JSON, StructuredOutputOptions.JSON_OBJECT, StructuredOutputOptions.STRUCTURAL_TAG)
 """Structures in which a model may write whitespace of its own."""
 GAP_CHARS = 16
 """Whitespace between two parts of a JSON text. It indents four levels by four; a model that is given more room may

@@ -36,7 +36,7 @@ DEFAULTS: dict[str, Any] = {
 """Engine arguments where a spec says nothing."""
 
 IN_PROCESSES: dict[str, Any] = {
-    "disable_log_stats": False,  # on GPUs: vLLM's own metrics go out beside ours
+    "disable_log_stats": False  # on GPUs: vLLM's own metrics go out beside ours
 }
 """Further defaults where the engine core has processes of its own."""
 

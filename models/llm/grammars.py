@@ -7,12 +7,13 @@
     await grammars.first_refused(kind, specs, owner)    which of several is refused, within the time of one
 
 vLLM compiles inside the engine, one grammar after the other, and no compilation there can be ended: one of a minute
-would stop all structured answers. A child (`grammar_child.py`) can be. The engine then compiles the same once
-more, within the time that was proven: a compiled grammar of 2 MB is 13 MB of JSON and takes longer to read than to
-make. The child also walks through what it compiled (`grammar_walk.py`): a grammar that leaves no token fails in the
-engine, and one with expensive tokens delays the step of all requests. Owners take turns at the children, so no more
-reaches the engine than they let through. A verdict is cached for its owner alone: others learn nothing from response
-times, and are not refused what took too long while that owner loaded the machine.
+would stop all structured answers. A child (`grammar_child.py`) can be. The engine then compiles the same once more,
+within the time that was proven: a compiled grammar of 2 MB is 13 MB of JSON and takes longer to read than to make. An
+engine in this process does so in the same turn, so that no other grammar waits for it. The child also walks
+through what it compiled (`grammar_walk.py`): a grammar that leaves no token fails in the engine, and one with expensive
+tokens delays the step of all requests. Owners take turns at the children, so no more reaches the engine than they let
+through. A verdict is cached for its owner alone: others learn nothing from response times, and are not refused what
+took too long while that owner loaded the machine.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -46,6 +47,8 @@ log = logging.getLogger(f"parlance.{__name__}")
 
 Kind = Literal["JSON", "STRUCTURAL_TAG", "REGEX", "CHOICE"]
 """Kind of `spec`: a JSON schema, a structural tag of vLLM, a regular expression, or a JSON list of texts."""
+IN_ENGINE = ("STRUCTURAL_TAG", "REGEX", "CHOICE")
+"""Those that an engine gets: JSON is a part of a tag."""
 Syntax = Literal["PARSE"]
 """A JSON schema of which only the syntax is checked."""
 
@@ -99,7 +102,7 @@ def of_engine(engine: AsyncLLM) -> Grammars:
         tokenizer, size = engine.renderer.tokenizer, engine.model_config.get_vocab_size()
         return str(TokenizerInfo.from_huggingface(tokenizer, vocab_size=size).serialize_json())
 
-    return Grammars(vocabulary)
+    return Grammars(vocabulary, compile_in_engine=getattr(engine, "compile_grammar", None))
 
 
 class Grammars:
@@ -108,12 +111,18 @@ class Grammars:
     Args:
         vocabulary: gives xgrammar's `TokenizerInfo` as JSON; called once, in a thread.
         cpu_s: processor time of a compilation.
+        compile_in_engine: compiles for the engine what may be, where that can be done before a request is sent to it.
     """
 
-    def __init__(self, vocabulary: Callable[[], str], cpu_s: int = SCHEMA_COMPILE_S) -> None:
+    def __init__(
+        self,
+        vocabulary: Callable[[], str],
+        cpu_s: int = SCHEMA_COMPILE_S,
+        compile_in_engine: Callable[[str, str], Awaitable[None]] | None = None,
+    ) -> None:
         from cachetools import LRUCache
 
-        self._vocabulary, self._cpu_s = vocabulary, cpu_s
+        self._vocabulary, self._cpu_s, self._compile_in_engine = vocabulary, cpu_s, compile_in_engine
         self._slots = FairSemaphore(CHILDREN, OWNER_WAITING, ALL_WAITING)
         self._vocabulary_line: asyncio.Task[bytes] | None = None
         self._threads = ThreadPoolExecutor(CHILDREN, thread_name_prefix="grammars")
@@ -190,6 +199,9 @@ class Grammars:
             verdict = self._cached(key)
             if verdict is None:
                 verdict = await self._compiled(kind, spec, cpu_s)
+                if self._compile_in_engine and not verdict.refusal and kind in IN_ENGINE:
+                    grammar = ("GRAMMAR", verdict.grammar) if verdict.grammar else (kind, spec)
+                    await self._compile_in_engine(*grammar)
                 if cpu_s >= self._cpu_s or not verdict.refusal:
                     with suppress(ValueError):  # one that is larger than the cache is not stored
                         self._verdicts[key] = verdict

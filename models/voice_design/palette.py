@@ -70,10 +70,7 @@ def ends(job: DesignJob, names: Collection[str], draw: Random) -> Ends:
     lower = [name for name in _usable(names) if measured()[name].f0_hz <= job.target_hz]
     higher = [name for name in _usable(names) if measured()[name].f0_hz > job.target_hz]
     last = outermost(names)
-    return Ends(
-        _pair(job, lower, draw) if lower else last.below,
-        _pair(job, higher, draw) if higher else last.above,
-    )
+    return Ends(_pair(job, lower, draw) if lower else last.below, _pair(job, higher, draw) if higher else last.above)
 
 
 def outermost(names: Collection[str]) -> Ends:

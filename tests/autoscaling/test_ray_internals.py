@@ -86,7 +86,7 @@ NAMES = (
 ROUTERS = "ray.serve._private.router:"
 SOURCES = {
     "ray.serve.request_router:PendingRequest": ["future: "],
-    # Both are made anew where the server of a replica's own port is.
+    # Between these two a replica gets another server.
     "ray.serve._private.replica:Replica._on_initialized": [
         "add_ASGIServiceServicer_to_server(self, self._server)",
         "add_port_to_grpc_server(self._server",

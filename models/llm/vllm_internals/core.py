@@ -34,6 +34,8 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.executor import Executor
+from vllm.v1.structured_output.backend_types import StructuredOutputOptions
+from vllm.v1.structured_output.backend_xgrammar import XgrammarBackend
 
 from concurrency.stalls import StallDetector
 from models.cpu import background
@@ -67,6 +69,7 @@ class ThreadedCore(InprocClient):
         """Blocks until the model is loaded. Raises what the loading raised."""
         self.resources = SimpleNamespace(engine_dead=False)
         self.stalls = StallDetector(*STALL_S)
+        self._backend_lock = threading.Lock()
         self._commands = Commands(rest_s, lambda: rest(self.engine_core, self._pages))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._outputs: asyncio.Queue[EngineCoreOutputs | None] = asyncio.Queue()
@@ -92,7 +95,6 @@ class ThreadedCore(InprocClient):
                 super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
             for change in (turn_inputs, *((map_embeddings, shorten) if quick else ())):
                 self.collective_rpc("apply_model", None, (partial(change, vllm_config),))
-            self._compile_beside()
         except BaseException as error:
             loaded.set_exception(error)
             return
@@ -105,13 +107,6 @@ class ThreadedCore(InprocClient):
             self.resources.engine_dead = True
             self._publish(None)
             super().shutdown()
-
-    def _compile_beside(self) -> None:
-        """Lets no short grammar wait for a long one: at most CHILDREN long ones are under way. vLLM has one thread."""
-        manager = self.engine_core.structured_output_manager
-        if hasattr(manager, "executor"):
-            manager.executor.shutdown(wait=False)
-            manager.executor = background(2 * CHILDREN, "grammars")
 
     def _serve(self) -> None:
         """Steps while there are requests, and takes commands between steps; returns at the command None."""
@@ -153,6 +148,15 @@ class ThreadedCore(InprocClient):
     def busy(self) -> bool:
         """Says if there are requests or commands that the thread has not finished."""
         return not self._commands.empty() or self.engine_core.scheduler.has_requests()
+
+    def compile(self, kind: str, spec: str) -> None:
+        """Compiles a grammar for vLLM's cache. Beside steps: called in a thread of its own."""
+        manager = self.engine_core.structured_output_manager
+        with self._backend_lock:
+            if manager.backend is None:  # which vLLM makes for the first request with a grammar
+                size = manager.vllm_config.model_config.get_vocab_size()
+                manager.backend = XgrammarBackend(manager.vllm_config, manager.tokenizer, size)
+        manager.backend.compile_grammar(StructuredOutputOptions[kind], spec)
 
     def call(self, function: Callable[[], Any]) -> Any:
         result: Future[Any] = Future()
@@ -227,6 +231,7 @@ class ThreadedLLM(AsyncLLM):
         self.profiler = None
         self.output_handler = None
         self._client_count = 1
+        self._compiling = background(CHILDREN, "grammars")
         self._supported_tasks = self.engine_core.call(self.engine_core.get_supported_tasks)
         self._warm_up()
 
@@ -245,6 +250,10 @@ class ThreadedLLM(AsyncLLM):
                 core.get_output()
 
         core.call(run)
+
+    async def compile_grammar(self, kind: str, spec: str) -> None:
+        """Compiles a grammar before the request that needs it: vLLM would do one after the other, in their turn."""
+        await asyncio.get_running_loop().run_in_executor(self._compiling, self.engine_core.compile, kind, spec)
 
     def __del__(self) -> None:
         """Nothing: the thread is a daemon, and vLLM's finalizer fails in an interpreter that is ending."""

@@ -255,6 +255,25 @@ async def test_the_search_for_it_takes_no_longer_than_one_compilation(vocabulary
     grammars.close()
 
 
+async def test_an_engine_compiles_what_passed_and_nothing_else_within_the_same_turn(
+    vocabulary: Callable[[], str],
+) -> None:
+    compiled = []
+
+    async def compile_in_engine(kind: str, spec: str) -> None:
+        compiled.append((kind, spec[:4]))
+        assert grammars._slots.free == module.CHILDREN - 1
+
+    grammars = Grammars(vocabulary, CPU_S, compile_in_engine)
+    tag = json.dumps({"type": "structural_tag", "format": {"type": "json_schema", "json_schema": {"const": 1}}})
+    for kind, spec in (("STRUCTURAL_TAG", tag), ("STRUCTURAL_TAG", tag), ("CHOICE", '["a", "b"]')):
+        await grammars.check(kind, spec, "a")
+    assert await reason(grammars, '{"type": "nonsense"}') == "invalid"
+    assert await grammars.first_refused("JSON", ['{"const": 2}'], "a") is None
+    assert compiled == [("STRUCTURAL_TAG", tag[:4]), ("GRAMMAR", "root")]
+    grammars.close()
+
+
 async def test_what_is_kept_is_bounded(vocabulary: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CACHE_BYTES", 200_000)
     grammars = Grammars(vocabulary, CPU_S)

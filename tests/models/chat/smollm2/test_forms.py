@@ -1,8 +1,10 @@
 """Answers in a form that the client asks for: schemas, expressions, tools; and forms that cannot be followed."""
 
+import asyncio
 import json
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -15,6 +17,7 @@ from models.llm.grammars import CHILDREN, QueueFull, Refused
 from tests.contract.bodies import tool
 from tests.models.chat.smollm2.asking import WEATHER, ask, batches, calls_of, chunks_of, said, said_in_pieces
 from tests.models.refusals import refused
+from tests.waiting import until
 
 SCHEMA = {
     "type": "object",
@@ -234,12 +237,26 @@ async def test_what_takes_too_long_too_much_memory_or_waits_in_a_crowd_is_told_a
     assert owners == ["org-1"] * 3, "organisations wait apart"
 
 
-async def test_long_compilations_leave_room_for_short_ones(chat: VllmChat) -> None:
-    executor = chat.engine.engine_core.engine_core.structured_output_manager.executor
-    over = threading.Event()
-    long = [executor.submit(over.wait, 60) for _ in range(CHILDREN)]
+async def test_long_compilations_are_few_and_leave_room_for_what_is_known(
+    chat: VllmChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, over, under_way = ask(response_format={"type": "json_object"}, max_tokens=1), threading.Event(), list[str]()
+    await chat.complete(known)
+    core = chat.engine.engine_core
+
+    def wait(kind: str, spec: str, compile: Callable[[str, str], None] = core.compile) -> None:
+        under_way.append(spec)
+        assert over.wait(60)
+        compile(kind, spec)
+
+    monkeypatch.setattr(core, "compile", wait)
+    long = replace(ask(response_format=CAPITAL))
+    answers = [asyncio.create_task(chat.complete(replace(long, owner=f"org-{i}"))) for i in range(CHILDREN + 1)]
     try:
-        assert await chat.complete(ask(response_format={"type": "json_object"}, max_tokens=1))
-        assert not any(compilation.done() for compilation in long)
+        await until(lambda: len(under_way) == CHILDREN)
+        assert await chat.complete(known)
+        assert len(under_way) == CHILDREN
+        assert not any(answer.done() for answer in answers)
     finally:
         over.set()
+    assert all(await asyncio.gather(*answers))
