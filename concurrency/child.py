@@ -31,11 +31,22 @@ BLOCK_BYTES = 1 << 16
 ENVIRONMENT = ("LD_LIBRARY_PATH",)
 """Variables that a child inherits, where they are set."""
 
-_START = (
-    "import os, sys; os.nice({nice}); sys.path += {folders!r};"
-    "siblings = type(sys)('siblings'); siblings.__path__ = [{folder!r}]; sys.modules['siblings'] = siblings;"
-    "from siblings import {name}; {name}.main{arguments!r}"
-)
+# Where the kernel shares out the cores by session, the priority of a session counts in place of that of its processes.
+_START = """
+import os, sys
+try:
+    niceness = str(os.nice({nice}))
+    with open("/proc/self/autogroup", "w") as session:
+        session.write(niceness)
+except OSError:
+    pass
+sys.path += {folders!r}
+siblings = type(sys)("siblings")
+siblings.__path__ = [{folder!r}]
+sys.modules["siblings"] = siblings
+from siblings import {name}
+{name}.main{arguments!r}
+"""
 
 
 def command(program: Path, *arguments: float | str, library: str | None = None, nice: int = 0) -> list[str]:

@@ -33,8 +33,6 @@ MEMORY_BYTES = 1 << 30
 """Bytes that a compilation may take beyond what this process has."""
 STACK_BYTES = 2 << 20
 """Less than a thread of the engine has: what recurses too deeply dies here."""
-NICENESS = 10
-"""Below the engines: requests wait for their steps."""
 
 
 class _StubModule(ModuleType):
@@ -65,7 +63,6 @@ def load_xgrammar() -> ModuleType:
 
 def main() -> None:
     """Answers requests until the other end closes."""
-    os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     xgrammar = load_xgrammar()
     vocabulary = xgrammar.TokenizerInfo.deserialize_json(sys.stdin.readline())

@@ -55,6 +55,8 @@ Syntax = Literal["PARSE"]
 PROGRAM = Path(__file__).with_name("grammar_child.py")
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
+NICENESS = 10
+"""Of the children, below the engines: requests wait for their steps."""
 CHILDREN = 2
 """Compilations at a time. Later ones wait for a turn; an owner has one at a time."""
 OWNER_WAITING = 8
@@ -232,7 +234,7 @@ class Grammars:
                 return child
             self._close(child)
         vocabulary = await self._first_line()
-        child = Child(PROGRAM, environ=ONE_THREAD)
+        child = Child(PROGRAM, nice=NICENESS, environ=ONE_THREAD)
         self._children.add(child)
         await self._ask(child, vocabulary, timeout_s)
         return child

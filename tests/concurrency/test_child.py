@@ -1,6 +1,7 @@
 """Children that run a program apart: what they see, how they answer, and that nothing of them is left."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -53,6 +54,18 @@ def test_a_child_sees_its_siblings_and_nothing_of_its_parent(program: Path, monk
     assert b'"leads": true' in answer
     assert b'"isolated": 1' in answer
     assert str(program.parent).encode() not in answer
+
+
+@pytest.mark.parametrize("more", [0, 7, 30])
+def test_a_child_gives_way_in_its_session_too_which_counts_where_cores_are_shared_by_session(
+    program: Path, more: int
+) -> None:
+    own, highest = os.getpriority(os.PRIO_PROCESS, 0), 19
+    with Child(program, nice=more) as child:
+        child.ask(b"seen", 60)
+        assert os.getpriority(os.PRIO_PROCESS, child.pid) == min(highest, own + more)
+        session = Path(f"/proc/{child.pid}/autogroup")
+        assert not session.exists() or session.read_text().endswith(f" nice {min(highest, own + more)}\n")
 
 
 def test_a_long_answer_comes_whole(program: Path) -> None:

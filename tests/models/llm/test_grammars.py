@@ -328,6 +328,7 @@ async def test_a_child_that_dies_is_replaced(vocabulary: Callable[[], str]) -> N
     grammars = Grammars(vocabulary, CPU_S)
     assert await reason(grammars, CHEAP) == ""
     (child,) = set(psutil.Process().children()) - before
+    assert child.nice() == psutil.Process().nice() + module.NICENESS
     child.kill()
     child.wait()
     assert await reason(grammars, json.dumps({"const": 1})) == ""
