@@ -27,16 +27,11 @@ def cors(reply: httpx.Response) -> dict[str, str]:
     return {name: value for name, value in reply.headers.items() if name.startswith("access-control-")}
 
 
-PATHS = sorted(
-    {operation.path for operation in OPERATIONS}
-    | {path.format(slug="F1", language="en", name="x", path="x") for path in OPEN}
-)
-
-
 async def test_a_preflight_needs_no_key_on_any_path(api: Api) -> None:
     page = page_of(api, PAGE)
-    replies = [await page.options(path, headers=ASKS) for path in PATHS]
-    for reply in replies:
+    opened = {path.format(slug="F1", language="en", name="x", path="x") for path in OPEN}
+    for path in opened | {operation.path for operation in OPERATIONS}:
+        reply = await page.options(path, headers=ASKS)
         assert (reply.status_code, reply.content) == (204, b"")
         assert reply.headers["access-control-allow-origin"] == PAGE
         assert reply.headers["access-control-allow-headers"] == "authorization"
@@ -60,19 +55,16 @@ async def test_a_page_reads_the_answer_and_every_header_of_ours(api: Api) -> Non
     }  # fmt: skip
 
 
-STRANGE = (FOREIGN, "null", f"{PAGE}.evil.net", f"{PAGE}:444", PAGE.replace("https", "http"), f"{PAGE}, {PAGE}", "")
-
-
 async def test_a_foreign_page_gets_no_header_of_cors(api: Api) -> None:
-    page = page_of(api, PAGE)
-    for origin, (method, status) in product(STRANGE, (("OPTIONS", 405), ("GET", 401))):
+    page, http = page_of(api, PAGE), PAGE.replace("https", "http")
+    strange = (FOREIGN, "null", f"{PAGE}.evil.net", f"{PAGE}:444", http, f"{PAGE}, {PAGE}", "")
+    for origin, (method, status) in product(strange, (("OPTIONS", 405), ("GET", 401))):
         reply = await page.request(method, "/v1/models", headers=ASKS | {"origin": origin})
         assert (reply.status_code, cors(reply), reply.headers["vary"]) == (status, {}, "Origin"), origin
 
 
 async def test_a_reply_without_an_origin_varies_so_that_no_cache_gives_it_to_a_page(api: Api) -> None:
-    page = page_of(api, PAGE)
-    reply = await page.get("/v1/audio/voices/M1/samples/en.mp3")
+    reply = await page_of(api, PAGE).get("/v1/audio/voices/M1/samples/en.mp3")
     assert (reply.status_code, reply.headers["vary"], cors(reply)) == (200, "Origin", {})
 
 
@@ -116,27 +108,21 @@ async def test_errors_can_be_read_by_an_allowed_page(
         case "length":
             method, path, headers["content-length"] = "POST", "/v1/embeddings", str(10**9)
         case "rate":
-            await use_up(api)
+            caller = await api.caller()
+            while (await api.state.rates.hit(caller)).allowed:
+                pass
         case "bug":
             monkeypatch.setattr(api.state.rates, "hit", None)
-    page = page_of(api, PAGE)
-    reply = await page.request(method, path, headers=headers)
+    reply = await page_of(api, PAGE).request(method, path, headers=headers)
     assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (status, PAGE)
     exposed = reply.headers["access-control-expose-headers"].split(", ")
     assert {"x-request-id", *(("retry-after",) if status == 429 else ())} <= set(exposed)
 
 
-async def use_up(api: Api) -> None:
-    caller = await api.caller()
-    while (await api.state.rates.hit(caller)).allowed:
-        pass
-
-
 async def test_preflights_count_among_the_requests_under_way(api: Api) -> None:
     for most, status in ((0, 503), (1, 204)):
         budgets = ConcurrencyLimits(most)
-        page = page_of(api, PAGE, concurrency=budgets)
-        reply = await page.options("/v1/models", headers=ASKS)
+        reply = await page_of(api, PAGE, concurrency=budgets).options("/v1/models", headers=ASKS)
         assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (status, PAGE)
         assert budgets.requests == 0
 
@@ -159,14 +145,12 @@ async def test_tools_over_mcp_take_the_same_pages(api: Api) -> None:
         assert ("access-control-allow-origin" in reply.headers) == (origin == PAGE)
 
 
-NO_ORIGINS = (
-    *(f"{PAGE}/", f"{PAGE}/path", f"{PAGE}:443", f"{PAGE}\r\nx: y"),
-    *("app.example.org", "null", "http://localhost:80", "https://*.example.org", ""),
-)
-
-
 def test_what_no_browser_sends_stops_the_start() -> None:
-    for told in (*([origin] for origin in NO_ORIGINS), ["*", PAGE]):
+    no_origins = (
+        *(f"{PAGE}/", f"{PAGE}/path", f"{PAGE}:443", f"{PAGE}\r\nx: y"),
+        *("app.example.org", "null", "http://localhost:80", "https://*.example.org", ""),
+    )
+    for told in (*([origin] for origin in no_origins), ["*", PAGE]):
         with pytest.raises(ValueError, match=r"origin|port"):
             IngressArgs(allowed_origins=told)
 

@@ -86,19 +86,11 @@ async def test_work_whose_client_has_gone_still_counts_until_it_is_done(api: Api
     assert (await api.send("GET", "/v1/me", key)).status_code == 429
 
 
-def one_address(_: int) -> Holder:
-    return AnonymousClient("192.0.2.1")
-
-
-def one_organisation(index: int) -> Holder:
-    return caller(key_id=f"key {index}")
-
-
 @pytest.mark.parametrize(
     ("most_requests", "most", "holder", "other", "says"),
     [
-        (10, 5, one_organisation, caller(org_id=2), "your organisation"),
-        (100, KEYLESS_AT_ONCE, one_address, AnonymousClient("192.0.2.2"), "this address"),
+        (10, 5, lambda index: caller(key_id=f"key {index}"), caller(org_id=2), "your organisation"),
+        (100, KEYLESS_AT_ONCE, lambda _: AnonymousClient("192.0.2.1"), AnonymousClient("192.0.2.2"), "this address"),
     ],
 )
 def test_requests_of_a_holder_are_bounded(

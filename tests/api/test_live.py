@@ -19,7 +19,6 @@ from tests.api.live import (
     PATH,
     TRANSCRIPTION,
     TURN,
-    Live,
     ScriptedStream,
     hearing,
     hello,
@@ -30,10 +29,6 @@ from tests.api.live import (
 from tests.waiting import until
 
 __all__ = ["scripted_speech"]
-
-
-def types(live: Live) -> list[str]:
-    return [event["type"] for event in live.events]
 
 
 @pytest.mark.parametrize("pieces", ["one two three four five six", "今日は。 良い 天気。 とても 暑い です。"])
@@ -48,7 +43,7 @@ async def test_words_come_while_somebody_speaks(api: Api, pieces: str) -> None:
         await live.speak(4.0)
         if pieces.isascii():
             await live.next(f"{TRANSCRIPTION}.delta")
-            assert "input_audio_buffer.speech_stopped" not in types(live)
+            assert "input_audio_buffer.speech_stopped" not in [event["type"] for event in live.events]
         await live.pause()
         text = await live.text()
     assert "".join(e["delta"] for e in live.events if e["type"] == f"{TRANSCRIPTION}.delta") == text

@@ -99,15 +99,12 @@ async def test_each_question_has_a_place_that_exists(documentation: Documentatio
         assert [place for place in places if await documentation.read(place)], question
 
 
-HOSTILE = (
-    *('"', "'", "''; DROP TABLE passages; --", "\0chat\0", "\\", "%", "_", "___", "", "   "),
-    *("AND", "OR OR OR", "NOT chat", "NEAR(chat speech, 2)", "title:chat", "{title headings}: chat"),
-    *("chat*", "^chat", "(chat", "a + b - c", "…", "日本語", "e\u0301", "x" * 500, "a " * 250),
-)
-
-
 async def test_any_text_is_a_query(documentation: Documentation) -> None:
-    for query in HOSTILE:
+    for query in (
+        *('"', "'", "''; DROP TABLE passages; --", "\0chat\0", "\\", "%", "_", "___", "", "   "),
+        *("AND", "OR OR OR", "NOT chat", "NEAR(chat speech, 2)", "title:chat", "{title headings}: chat"),
+        *("chat*", "^chat", "(chat", "a + b - c", "…", "日本語", "e\u0301", "x" * 500, "a " * 250),
+    ):
         assert len(await documentation.search(query, 3)) <= 3, query
 
 

@@ -55,7 +55,6 @@ BAD = {
     "10 MB of a later version": b"01" + CALLER[2:].encode() + b"-" + b"0" * 10_000_000,
 }
 
-
 CHAT = {"model": "obedient", "messages": [{"role": "user", "content": "say hello"}]}
 
 
@@ -205,17 +204,6 @@ async def test_stages_are_the_time_of_their_operation(traced: Traced) -> None:
     assert max(children, key=seconds).name == Stage.ENGINE
 
 
-async def test_only_the_operation_has_names_of_the_convention(traced: Traced) -> None:
-    spans, known = ({name for name, _ in rows(PAGE, header)} for header in ("span", "attribute"))
-    await traced.api.chat("fail")
-    for span in traced.spans():
-        attributes = span.attributes or {}
-        if span is not traced.operation():
-            assert span.name in spans
-            assert [name for name in attributes if not name.startswith("parlance.")] == []
-        assert [n for n in attributes if n not in known and not n.startswith(USAGE_PREFIX)] == []
-
-
 async def test_a_trace_goes_on_and_names_the_operation_in_the_reply(traced: Traced) -> None:
     reply = await sent(traced.api, (b"traceparent", CALLER.encode()), (b"tracestate", b"vendor=1"))
     operation = traced.operation()
@@ -305,15 +293,22 @@ async def test_what_is_no_operation_has_no_span(traced: Traced) -> None:
         ("refuse", False, "invalid_request_error", False),
     ],
 )
-async def test_a_failure_is_named_by_its_code(
+async def test_a_failure_is_named_by_its_code_and_only_the_operation_has_names_of_the_convention(
     traced: Traced, text: str, stream: bool, code: str, is_error: bool
 ) -> None:
+    spans, known = ({name for name, _ in rows(PAGE, header)} for header in ("span", "attribute"))
     await traced.api.chat(text, stream=stream)
     operation = traced.operation()
     assert (operation.attributes or {})["error.type"] == code
     assert operation.status.is_ok is not is_error
     (inference,) = [span for span in traced.spans() if span.name == INFERENCE]
     assert (inference.attributes or {})["parlance.error"] == ("ValueError" if is_error else code)
+    for span in traced.spans():
+        attributes = span.attributes or {}
+        if span is not operation:
+            assert span.name in spans
+            assert [name for name in attributes if not name.startswith("parlance.")] == []
+        assert [n for n in attributes if n not in known and not n.startswith(USAGE_PREFIX)] == []
 
 
 async def test_a_wrong_key_is_an_operation_that_ends_with_admission(traced: Traced) -> None:
@@ -325,8 +320,7 @@ async def test_a_wrong_key_is_an_operation_that_ends_with_admission(traced: Trac
 
 async def test_a_client_that_leaves_ends_its_spans(traced: Traced) -> None:
     leaving = asyncio.create_task(traced.api.chat("stream 1000 0.01", stream=True))
-    engine = traced.api.service.engines["chat-obedient"]
-    await until(lambda: engine.view().used)
+    await until(lambda: traced.api.service.engines["chat-obedient"].view().used)
     leaving.cancel()
     await until(lambda: not traced.api.service.concurrency.requests)
     await until(lambda: any("gen_ai.operation.name" in (span.attributes or {}) for span in traced.spans()))

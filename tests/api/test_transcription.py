@@ -82,11 +82,9 @@ async def test_json_is_the_text_alone_and_text_is_plain(api: Api) -> None:
     assert (reply.text, reply.headers["content-type"]) == ("good morning", "text/plain; charset=utf-8")
 
 
-TITLES = ("one\ntwo words", "a --> b", "<b>bold</b> & more", "1", "NOTE this", "-", "\N{RIGHT-TO-LEFT OVERRIDE}x")
-
-
 async def test_subtitles_are_read_back_by_another_library(api: Api) -> None:
-    for text in TITLES:
+    titles = "one\ntwo words", "a --> b", "<b>bold</b> & more", "1", "NOTE this", "-", "\N{RIGHT-TO-LEFT OVERRIDE}x"
+    for text in titles:
         said = text.split("\n")
         cues = list(srt.parse((await transcribe(api, text, model=WHISPER, response_format="srt")).text))
         assert [cue.content for cue in cues] == [line.replace("-->", "->") for line in said]

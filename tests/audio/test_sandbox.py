@@ -91,14 +91,6 @@ async def stuck(tmp_path: Path, count: int = 1, owner: str = "") -> AsyncIterato
         os.close(held)
 
 
-async def confined(new_children: Children) -> int:
-    """The child, once it is in its sandbox."""
-    await until(new_children)
-    (child,) = new_children()
-    await until(lambda: "Seccomp:\t2" in Path(f"/proc/{child}/status").read_text())
-    return child
-
-
 @pytest.mark.parametrize(
     ("format", "channels"), [(format, 1) for format in FORMATS] + [("mp3", 2), ("opus", 2), ("m4a", 6), ("flac", 6)]
 )
@@ -224,7 +216,9 @@ async def test_parts_of_other_kinds_are_joined() -> None:
 
 async def test_a_child_gives_way_to_whatever_else_runs_here(new_children: Children, tmp_path: Path) -> None:
     async with stuck(tmp_path) as (task,):
-        child = await confined(new_children)
+        await until(new_children)
+        (child,) = new_children()
+        await until(lambda: "Seccomp:\t2" in Path(f"/proc/{child}/status").read_text())  # it is in its sandbox
         assert os.getpriority(os.PRIO_PROCESS, child) == os.getpriority(os.PRIO_PROCESS, 0) + sandbox.NICE
         os.kill(child, signal.SIGSEGV)
         with pytest.raises(NotAudio, match="failed"):

@@ -101,7 +101,7 @@ def clip(format: AudioFormat) -> bytes:
 
 
 @pytest.mark.parametrize("format", [*sorted(SIGNED), "opus", "aac"])
-def test_a_signed_file_says_that_a_machine_made_it_and_can_be_checked(
+def test_a_signed_file_says_that_a_machine_made_it_can_be_checked_and_shows_a_change(
     authority: Authority, format: AudioFormat
 ) -> None:
     plain = clip(format)
@@ -119,11 +119,6 @@ def test_a_signed_file_says_that_a_machine_made_it_and_can_be_checked(
     assert manifest["claim_generator_info"][0]["name"] == "Parlance"
     np.testing.assert_array_equal(decoded(signed, 24_000), decoded(plain, 24_000))
     assert read_provenance(signed) == read_provenance(plain)
-
-
-@pytest.mark.parametrize("format", sorted(SIGNED))
-def test_a_file_that_is_changed_shows_it(authority: Authority, format: AudioFormat) -> None:
-    signed = Signature(authority.certificate, authority.key).sign(clip(format), format)
     at = len(signed) - 200 if format != "wav" else signed.index(b"data") + 1_000
     changed = signed[:at] + bytes([signed[at] ^ 1]) + signed[at + 1 :]
     assert authority.read(changed, format)["validation_state"] == "Invalid"

@@ -31,10 +31,6 @@ def recording(folder: Path, name: str = "talk.wav", seconds: float = 1.0) -> Pat
     return file
 
 
-async def seek(panel: Panel, seconds: float) -> None:
-    await panel.output.locator("audio").evaluate("(audio, to) => (audio.currentTime = to)", seconds)
-
-
 async def test_a_text_is_spoken_by_several_engines_side_by_side(tab: Tab, key: str) -> None:
     panel = await Panel.open(tab, key, "speech")
     await panel.root.get_by_label("cosyvoice-3", exact=True).check()
@@ -65,7 +61,7 @@ async def test_words_light_up_as_the_recording_plays(tab: Tab, key: str, tmp_pat
     await panel.run(re.compile(r"Transcribed: 3 words"))
     lit = panel.output.locator(".lit")
     for seconds, word in ((0.1, "a"), (0.5, "real"), (0.9, "sound")):
-        await seek(panel, seconds)
+        await panel.output.locator("audio").evaluate("(audio, to) => (audio.currentTime = to)", seconds)
         await panel.expect(lit).to_have_text(word)
     await panel.output.locator(".word").first.click()
     await panel.expect(lit).to_have_text("a")

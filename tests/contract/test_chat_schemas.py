@@ -82,16 +82,13 @@ def test_schemas_of_all_tools_count_together() -> None:
     assert refused(chat_request, tools=tools)[0] == "tools[1].function.parameters"
 
 
-NO_DEFINITIONS = (
-    *("https://example.org/schema", "#/properties/a", "#/properties/a/default", "#/$defs/a/default"),
-    *("#/$defs/nowhere", "#/$defs/a~1default", "#/$defs/%", "#/const", "#a", 5),
-)
-
-
 def test_a_reference_leads_to_a_definition_and_nowhere_else() -> None:
     """A `default` is not looked at, so a reference into one would smuggle any bomb past the estimate."""
     bomb = strings(*range(9000, 9100))
-    for target in NO_DEFINITIONS:
+    for target in (
+        *("https://example.org/schema", "#/properties/a", "#/properties/a/default", "#/$defs/a/default"),
+        *("#/$defs/nowhere", "#/$defs/a~1default", "#/$defs/%", "#/const", "#a", 5),
+    ):
         schema = {"properties": {"a": {"default": bomb}, "b": {"$ref": target}}, "const": bomb, "$defs": {"a": {}}}
         param, sentence = refused(chat_request, tools=[tool(parameters=schema, strict=True)])
         assert param == "tools[0].function.parameters"

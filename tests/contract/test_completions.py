@@ -129,9 +129,6 @@ def test_ids_to_write_as_text_are_bounded() -> None:
         assert str(error.param).startswith("tokens")
 
 
-WIDE = chat("m").model_copy(update={"context_window": 10**6})
-
-
 def test_more_others_are_for_fewer_tokens() -> None:
     for others, most in ((0, LOGPROB_TOKENS), (4, LOGPROB_TOKENS), (5, LOGPROB_TOKENS), (6, 56_173), (20, 18_724)):
         assert most_with_logprobs(others) == most
@@ -153,11 +150,12 @@ def test_an_answer_without_a_limit_is_cut_to_what_may_have_logprobs() -> None:
         ({"logprobs": True, "top_logprobs": 20, "max_tokens": 7}, 7),
         ({"logprobs": True, "top_logprobs": 20, "max_completion_tokens": 10**6}, 10**6),
     ]
+    wide = chat("m").model_copy(update={"context_window": 10**6})
     for fields, budget in budgets:
         request = chat_request(**fields)
         assert request.budget == budget, fields
         if budget != 10**6 and fields.get("logprobs"):
-            check_logprobs(ChatJob(request).most_output_tokens(WIDE), fields.get("top_logprobs", 0), "logprobs")
+            check_logprobs(ChatJob(request).most_output_tokens(wide), fields.get("top_logprobs", 0), "logprobs")
 
 
 TOKEN = {

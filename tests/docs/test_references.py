@@ -47,7 +47,8 @@ def test_a_picture_is_shown_in_two_themes_and_in_words() -> None:
 
 
 def test_named_files_exist() -> None:
-    everywhere = {file.name for file in _files()}
+    files = [file for folder in FOLDERS for file in (ROOT / folder).rglob("*")] + list(ROOT.iterdir())
+    everywhere = {file.name for file in files}
     names = [(page, name) for page in PAGES for name in FILE.findall(prose(page))]
     assert [
         f"{page.name} names `{name}`"
@@ -70,7 +71,3 @@ def test_the_threat_model_names_tests_and_attacks_that_are_there_and_every_attac
     of_campaigns = set(re.findall(r"`(test_\w+)`", (ROOT / "docs/reliability.md").read_text("utf-8")))
     assert ({name for name in shown if name.startswith("test_")} | of_campaigns) - tests == set()
     assert {name for name in shown if not name.startswith("test_")} == set(ATTACKS)
-
-
-def _files() -> list[Path]:
-    return [file for folder in FOLDERS for file in (ROOT / folder).rglob("*")] + list(ROOT.iterdir())

@@ -94,9 +94,13 @@ def cluster() -> Remembering:
     return Remembering({"parlance": details(CONFIG), "other": details(OTHER)})
 
 
-def test_an_upgrade_never_leaves_the_route_without_a_graph(cluster: Remembering) -> None:
+def test_an_upgrade_never_leaves_the_route_without_a_graph_and_its_ingress_waits_for_no_engine(
+    cluster: Remembering,
+) -> None:
     moving = handover(cluster)
     moving.deploy(CONFIG)
+    assert cluster.apps["parlance-2"]["deployed_app_config"]["args"]["ingress"] == {"replicas": 2}
+    assert "warm" in CONFIG["args"]["ingress"]  # type: ignore[index]
     moving.until_ready()
     old, new = moving.pair()
     moving.move(new, old)
@@ -114,12 +118,6 @@ def test_the_next_upgrade_takes_the_next_number(cluster: Remembering) -> None:
     moving = handover(cluster)
     moving.deploy(CONFIG)
     assert [version.name for version in moving.versions()] == ["parlance-2", "parlance-3"]
-
-
-def test_the_new_ingress_waits_for_no_engine(cluster: Remembering) -> None:
-    handover(cluster).deploy(CONFIG)
-    assert cluster.apps["parlance-2"]["deployed_app_config"]["args"]["ingress"] == {"replicas": 2}
-    assert "warm" in CONFIG["args"]["ingress"]  # type: ignore[index]
 
 
 @pytest.mark.parametrize("moved", [False, True])

@@ -29,8 +29,6 @@ TEXTS = [
     "A longer sentence that talks of several things at once, among them rivers, bridges, and the price of bread. " * 2,
     "123 + 456 = 579",
 ]
-
-
 CLS, SEP, TIME, RIVER = 2, 3, 5, 6
 """Ids of the tiny tokenizer."""
 
@@ -229,18 +227,14 @@ async def test_ids_of_the_own_tokenizer_give_the_vector_of_their_text_also_behin
         assert np.array_equal(matrix(await embedder.embed(EmbeddingsJob((item,), prompt="the "))), matrix(of_text))
 
 
-VOCABULARY = 17
-
-
-OF_NO_TEXT = ((CLS, SEP), (TIME, RIVER), (CLS, TIME), (TIME, SEP), (SEP, TIME, CLS), (CLS,))
-
-
 async def test_ids_of_another_tokenizer_are_refused_with_what_to_send(embedder: TransformerEmbedder) -> None:
-    assert (await embedder.embed(EmbeddingsJob(((CLS, VOCABULARY - 1, SEP),)))).prompt_tokens == 3
+    vocabulary = 17
+    of_no_text = ((CLS, SEP), (TIME, RIVER), (CLS, TIME), (TIME, SEP), (SEP, TIME, CLS), (CLS,))
+    assert (await embedder.embed(EmbeddingsJob(((CLS, vocabulary - 1, SEP),)))).prompt_tokens == 3
     for ids, says in (
-        ((VOCABULARY,), "token id 17 of `input[1]` is beyond the 17"),
+        ((vocabulary,), "token id 17 of `input[1]` is beyond the 17"),
         ((2**31 - 1,), "token id 2147483647"),
-        *((ids, "`input[1]` are not those of a text") for ids in OF_NO_TEXT),
+        *((ids, "`input[1]` are not those of a text") for ids in of_no_text),
     ):
         with refused("INVALID_REQUEST", re.escape(says), param="input") as caught:
             await embedder.embed(EmbeddingsJob(((CLS, TIME, SEP), ids)))
@@ -291,7 +285,7 @@ async def test_pooling_is_read_from_the_checkpoint(tmp_path: Path, pooling: str)
         assert np.allclose(row, want, atol=1e-5)
 
 
-def test_both_forms_of_the_pooling_file_are_read(tmp_path: Path) -> None:
+def test_both_forms_of_the_pooling_file_are_read_and_what_is_not_known_is_refused(tmp_path: Path) -> None:
     for said, pooling in (
         ({"pooling_mode": "cls"}, "cls"),
         ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "mean"),
@@ -299,9 +293,6 @@ def test_both_forms_of_the_pooling_file_are_read(tmp_path: Path) -> None:
     ):
         write_head(tmp_path, said)
         assert read_head(tmp_path).pooling == pooling
-
-
-def test_a_pooling_or_module_that_is_not_known_is_refused(tmp_path: Path) -> None:
     for said in ({"pooling_mode": "max"}, {"pooling_mode_mean_sqrt_len_tokens": True}, {}):
         write_head(tmp_path, said)
         with pytest.raises(WeightsError, match="mean, cls, lasttoken"):

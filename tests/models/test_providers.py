@@ -267,17 +267,12 @@ def test_events_that_break_off_sound_that_is_short_and_silence_are_a_failure(
 # Transcripts
 
 
-TIMES: list[tuple[dict[str, Any], bool, list[Any]]] = [
-    ({}, False, []),
-    ({}, True, WORDS),
-    ({"times": ["segment"]}, True, []),
-]
-
-
 @of_transcripts
 async def test_times_are_those_of_segments_or_of_words_in_sentences_of_the_text(load: Load) -> None:
     """Times of segments take the place of times of words."""
-    for wire, (times, asked, words) in product(WIRES, TIMES):
+    cases: list[tuple[dict[str, Any], bool, list[Any]]]
+    cases = [({}, False, []), ({}, True, WORDS), ({"times": ["segment"]}, True, [])]
+    for wire, (times, asked, words) in product(WIRES, cases):
         part = await heard(load(wire=wire, **times), words=asked)
         assert (part.duration_s, part.done_s) == (SECONDS, SECONDS)
         assert [(s.text, s.start, s.end) for s in part.segments] == SPOKEN
@@ -368,8 +363,7 @@ async def test_a_provider_that_refuses_amid_the_file_is_heard(load: Load, provid
     path = tmp_path / "recording"
     with path.open("wb") as file:
         file.truncate(64 << 20)
-    engine = load(address=f"{provider.address}/refusing")
-    assert (await failure(heard(engine, path))).fault.name == "UPSTREAM_ERROR"
+    assert (await failure(heard(load(address=f"{provider.address}/refusing"), path))).fault.name == "UPSTREAM_ERROR"
 
 
 @of_transcripts

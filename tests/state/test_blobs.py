@@ -126,14 +126,11 @@ async def test_many_writers_of_one_name_leave_one_of_theirs(blobs: Blobs) -> Non
     assert await blobs.find(NAME) in written
 
 
-MALFORMED = (
-    *("", "/", "/etc/passwd", "..", "../x", "a/../b", "a/..", "./a", "a/./b", "a//b", "a/", ".hidden", "a/.hidden"),
-    *(f"{UNFINISHED}/x", "a\\b", "a b", "a\n", "a\x00b", "ä", "%2e%2e/a", "a?b", "a#1", "x" * (MAX_NAME_CHARS + 1)),
-)
-
-
 async def test_malformed_names_are_refused_everywhere_and_those_at_the_edge_are_taken(blobs: Blobs) -> None:
-    for name in MALFORMED:
+    for name in (
+        *("", "/", "/etc/passwd", "..", "../x", "a/../b", "a/..", "./a", "a/./b", "a//b", "a/", ".hidden", "a/.hidden"),
+        *(f"{UNFINISHED}/x", "a\\b", "a b", "a\n", "a\x00b", "ä", "%2e%2e/a", "a?b", "a#1", "x" * (MAX_NAME_CHARS + 1)),
+    ):
         uses = [use(name) for use in (blobs.find, blobs.stream, blobs.exists, blobs.delete, blobs.delete_all)]
         for use in (*uses, blobs.put(name, b"x"), blobs.presign(name, 60), blobs.address(name, 60)):
             with pytest.raises(ValueError, match="not a valid name of a blob"):

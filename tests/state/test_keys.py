@@ -86,11 +86,14 @@ def test_two_thousand_malformed_headers_are_refused_without_being_quoted() -> No
 PURPOSES = ("api-keys", "uploads", "samples", "cursors", "sessions")
 
 
-def test_the_secret_is_made_once_and_private(tmp_path: Path) -> None:
+def test_the_secret_is_made_once_and_private_and_refused_where_others_can_read_it(tmp_path: Path) -> None:
     first = keys.open_secrets(tmp_path, {})
     assert keys.open_secrets(tmp_path, {}) == first
     assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["secrets"]
+    os.chmod(tmp_path / "secrets", 0o640)
+    with pytest.raises(ValueError, match="chmod 600"):
+        keys.open_secrets(tmp_path, {})
 
 
 def test_no_purpose_signs_for_another(tmp_path: Path) -> None:
@@ -127,13 +130,6 @@ def test_a_malformed_secret_is_refused_without_being_quoted(tmp_path: Path) -> N
         with pytest.raises(ValueError, match="PARLANCE_SECRET must contain") as caught:
             keys.open_secrets(tmp_path, {"PARLANCE_SECRET": value})
         assert not value or value not in str(caught.value)
-
-
-def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    keys.open_secrets(tmp_path, {})
-    os.chmod(tmp_path / "secrets", 0o640)
-    with pytest.raises(ValueError, match="chmod 600"):
-        keys.open_secrets(tmp_path, {})
 
 
 @pytest.mark.parametrize("act", ["open", "rotate"])

@@ -263,9 +263,6 @@ async def test_a_server_that_is_away_is_told_without_its_password(
     assert "hunter2" not in caplog.text + repr(caught.value)
 
 
-PLANTED = 50
-
-
 async def test_planted_secrets_show_up_nowhere(
     tmp_path: Path,
     database_url: str,
@@ -279,7 +276,7 @@ async def test_planted_secrets_show_up_nowhere(
     state = await open_state(tmp_path, database_url, upgrade=True)
     pepper = open_secrets(tmp_path).derive(PEPPER)
     org_id = (await make_caller(state.database)).org_id
-    planted = [keys.mint() for _ in range(PLANTED)]
+    planted = [keys.mint() for _ in range(50)]
     for key in planted:
         await state.database.run(lambda connection, key=key: store(connection, key, pepper, org_id))
         caller = await state.accounts.authenticate(f"Bearer {key.text}")

@@ -28,12 +28,6 @@ from tests.state.doubles import WatchedDatabase
 from tests.waiting import until
 
 LIMIT = 1_000_000
-
-
-async def in_purses(database: Database) -> int:
-    return await database.run(audit.in_advance)
-
-
 HELD = {
     LIMIT: 10 * REQUESTS,  # for so many requests
     None: 0,
@@ -50,7 +44,7 @@ async def test_a_purse_is_a_share_of_what_the_limit_leaves_and_near_the_limit_th
         caller, ledger = await make_caller(database, limit, org=f"org-{limit}"), Ledger(database)
         hold = await reserve(ledger, caller, 10)
         assert await money(database, caller) == (0, held), limit
-        assert await in_purses(database) == (held if hold.purse else 0)
+        assert await database.run(audit.in_advance) == (held if hold.purse else 0)
         await hold.settle(10, 1, "tokens")
         await ledger.close()
         assert await money(database, caller) == (10, 0), limit

@@ -74,13 +74,6 @@ async def test_addresses_are_counted_by_themselves(open_rates: Open, url: str | 
         assert (await rates.hit(caller(10, key_id=address))).allowed
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    clock = ManualClock(0)
-    monkeypatch.setattr("state.rates.time", clock)
-    return clock
-
-
 async def test_two_replicas_share_one_limit_in_redis(open_rates: Open, redis: Redis) -> None:
     first, second = open_rates(redis.url, replicas=2), open_rates(redis.url, replicas=2)
     of = caller(10, "shared")
@@ -214,8 +207,9 @@ async def test_without_redis_each_replica_allows_its_share_of_streams(open_rates
             redis.restart()
 
 
-async def test_old_counters_are_swept(open_rates: Open, clock: ManualClock) -> None:
-    rates = open_rates()
+async def test_old_counters_are_swept(open_rates: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, rates = ManualClock(0), open_rates()
+    monkeypatch.setattr(rates_module, "time", clock)
     for number in range(100):
         await rates.hit(caller(key_id=f"key-{number}"))
     clock.now_s += 1000

@@ -22,13 +22,9 @@ def parts(arguments: str, size: int, index: int = 0, name: str = "code") -> list
     return [head] + [{"index": index, "function": {"arguments": piece}} for piece in pieces]
 
 
-def written(text: str, *, plain: bool) -> str:
-    return json.dumps({"input": text}, ensure_ascii=not plain)
-
-
 def test_the_text_is_what_the_model_wrote_whole_and_in_pieces() -> None:
     for text, plain in product(TEXTS, (True, False)):
-        arguments = written(text, plain=plain)
+        arguments = json.dumps({"input": text}, ensure_ascii=not plain)
         custom = {"id": "c1", "type": "custom", "custom": {"name": "code", "input": text}}
         assert restore_custom_call(call("code", arguments), {"code"}) == custom
         for size in (1, 3, 7):
@@ -76,12 +72,10 @@ def test_calls_side_by_side_do_not_mix() -> None:
         assert "".join(more["custom"]["input"] for more in sent if more["index"] == index) == text
 
 
-HEAD = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "small"}
-
-
 def ledger(prompt: CompletionPrompt, **fields: Any) -> ChoiceBuilder:
     body = {"model": "small", "prompt": "ab", "logprobs": 1, **fields}
-    return ChoiceBuilder(CompletionRequest.model_validate(body), HEAD, [prompt])
+    head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "small"}
+    return ChoiceBuilder(CompletionRequest.model_validate(body), head, [prompt])
 
 
 def likely(token: int, text: str | None, logprob: float = -1.0) -> dict[int, Any]:

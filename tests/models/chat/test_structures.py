@@ -120,8 +120,7 @@ async def test_of_several_schemas_the_one_that_is_refused_is_named() -> None:
     fields = {"response_format": SCHEMA, "tools[0].parameters": {"type": "bad"}, "tools[1].parameters": SCHEMA}
     request = SimpleNamespace(compiled_schemas=lambda: fields, structured_outputs=None)
     job = cast(ChatJob, SimpleNamespace(request=request, owner="org-1"))
-    named = await errors.refused_field(Refused("invalid"), job, cast(Grammars, _Grammars()))
-    assert named == "tools[0].parameters"
+    assert await errors.refused_field(Refused("invalid"), job, cast(Grammars, _Grammars())) == "tools[0].parameters"
 
 
 async def test_the_search_ends_with_its_characters() -> None:

@@ -108,15 +108,6 @@ async def test_the_second_start_remembers(scorer: LabelScorer, home: Path, monke
     assert isinstance(calibration.load(home / "measurements", str(first and first.fingerprint)), type(first))
 
 
-async def test_reads_have_one_logprob_per_label(scorer: LabelScorer) -> None:
-    found = await scorer.decide(job(STATE, QUESTIONS))
-    assert [len(read.logprobs) for read in found.reads] == [5, 4, 2]
-    for read in found.reads:
-        assert all(value is not None and -100 < value <= 0 for value in read.logprobs)
-        assert math.fsum(math.exp(value or 0) for value in read.logprobs) <= 1 + 1e-6
-    assert found.input_tokens < 250
-
-
 TEXTS = {
     "I love this place, the food was great.": "I hate this place, the food was disgusting.",
     "What a wonderful day, I am so happy!": "What a terrible day, I am so sad.",
@@ -143,8 +134,15 @@ async def test_the_state_decides(scorer: LabelScorer) -> None:
     assert ordered > 0.6 * len(glad) * len(sad)
 
 
-async def test_the_same_request_gives_the_same_probabilities(scorer: LabelScorer) -> None:
+async def test_reads_have_one_logprob_per_label_and_the_same_request_gives_the_same_probabilities(
+    scorer: LabelScorer,
+) -> None:
     alone = await scorer.decide(job(STATE, QUESTIONS))
+    assert [len(read.logprobs) for read in alone.reads] == [5, 4, 2]
+    for read in alone.reads:
+        assert all(value is not None and -100 < value <= 0 for value in read.logprobs)
+        assert math.fsum(math.exp(value or 0) for value in read.logprobs) <= 1 + 1e-6
+    assert alone.input_tokens < 250
     assert drift(alone, await scorer.decide(job(STATE, QUESTIONS))) <= DRIFT
     other_cache = await scorer.decide(job(STATE, QUESTIONS, (), "another organisation"))
     assert drift(alone, other_cache) <= DRIFT
@@ -194,13 +192,10 @@ async def test_a_cancelled_request_frees_the_engine(scorer: LabelScorer) -> None
     await until(lambda: not scorer.engine.engine_core.busy)
 
 
-INJECTIONS = injections(load(CATALOG.presets), 300)
-
-
 @pytest.mark.parametrize("count", [pytest.param(27, id="a share"), pytest.param(300, id="all", marks=pytest.mark.slow)])
 async def test_injections_do_not_stop_the_engine(scorer: LabelScorer, count: int) -> None:
     """How often they change the answer is measured, and no promise: `benchmarks/quality/results/injections.md`."""
-    outcomes = [await outcome(scorer, one) for one in INJECTIONS[:count]]
+    outcomes = [await outcome(scorer, one) for one in injections(load(CATALOG.presets), 300)[:count]]
     assert len(table(outcomes).splitlines()) == 2 + len(TEMPLATES) + 1
     assert not all(one.obeyed for one in outcomes)
     assert await scorer.check_health() is None
@@ -208,7 +203,6 @@ async def test_injections_do_not_stop_the_engine(scorer: LabelScorer, count: int
 
 
 # Images
-
 
 RED = address(flat("red"))
 BLUE = address(flat("blue"))
@@ -255,8 +249,7 @@ def test_bounds_of_pixels() -> None:
     assert READ_PIXELS * 0.9 < large.width * large.height <= READ_PIXELS
     with pytest.raises(ApiError, match="pixels are allowed"):
         decode(address(flat(1, (side, side + 1), "1")))
-    same = decode(address(flat(1, (1024, 1024), "1")))
-    assert same.size == (1024, 1024)
+    assert decode(address(flat(1, (1024, 1024), "1"))).size == (1024, 1024)
     assert decode(address(flat("red", (MAX_RATIO, 1)))).size == (MAX_RATIO, 1)
 
 

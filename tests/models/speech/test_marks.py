@@ -64,12 +64,9 @@ def test_a_tag_takes_no_more_than_a_breath(speakers: dict[str, SpeechAdapter], p
         for sound in tagged:
             more_s = (len(sound) - len(without)) / engine.sample_rate
             assert -SPARE_S <= more_s <= 2 * TAG_S + SPARE_S, language
-            assert longest_pause_s(sound, engine.sample_rate) < TAG_S + SPARE_S, language
-
-
-def longest_pause_s(sound: np.ndarray, rate: int) -> float:
-    loud = np.flatnonzero(np.abs(sound) > 0.02 * np.abs(sound).max())
-    return float(np.diff(loud).max()) / rate
+            loud = np.flatnonzero(np.abs(sound) > 0.02 * np.abs(sound).max())
+            longest_pause_s = np.diff(loud).max() / engine.sample_rate
+            assert longest_pause_s < TAG_S + SPARE_S, language
 
 
 def test_a_span_costs_nothing(speakers: dict[str, SpeechAdapter]) -> None:

@@ -159,8 +159,7 @@ async def test_synthesis_is_what_is_billed(monkeypatch: pytest.MonkeyPatch) -> N
             return super().speak(job, voice)
 
     monkeypatch.setattr(adapter, "time", clock)
-    made = await Slow(hum(100), np.zeros(0, np.float32), hum(200)).design(job())
-    assert made.seconds == 6.0
+    assert (await Slow(hum(100), np.zeros(0, np.float32), hum(200)).design(job())).seconds == 6.0
 
 
 async def test_whoever_leaves_stops_the_designer_after_the_attempt() -> None:
@@ -172,8 +171,7 @@ async def test_whoever_leaves_stops_the_designer_after_the_attempt() -> None:
     with pytest.raises(asyncio.CancelledError):
         await design
     designer.go_on.set()
-    made = await designer.design(job())  # the only thread is free again
-    assert made.in_band
+    assert (await designer.design(job())).in_band  # the only thread is free again
     assert designer.spoken == [0, 0, 1, 2]
 
 
