@@ -33,19 +33,11 @@ ENVIRONMENT = ("LD_LIBRARY_PATH",)
 
 # Where the kernel shares out the cores by session, the priority of a session counts in place of that of its processes.
 _START = """
-import os, sys
-try:
-    niceness = str(os.nice({nice}))
-    with open("/proc/self/autogroup", "w") as session:
-        session.write(niceness)
-except OSError:
-    pass
-sys.path += {folders!r}
-siblings = type(sys)("siblings")
-siblings.__path__ = [{folder!r}]
-sys.modules["siblings"] = siblings
-from siblings import {name}
-{name}.main{arguments!r}
+import os, sys; niceness = os.nice({nice})
+try: open("/proc/self/autogroup", "w").write(str(niceness))
+except OSError: pass
+sys.path += {folders!r}; siblings = type(sys)("siblings"); siblings.__path__ = [{folder!r}]
+sys.modules["siblings"] = siblings; from siblings import {name}; {name}.main{arguments!r}
 """
 
 

@@ -63,8 +63,8 @@ def test_a_child_gives_way_in_its_session_too_which_counts_where_cores_are_share
     own, highest = os.getpriority(os.PRIO_PROCESS, 0), 19
     with Child(program, nice=more) as child:
         child.ask(b"seen", 60)
-        assert os.getpriority(os.PRIO_PROCESS, child.pid) == min(highest, own + more)
-        session = Path(f"/proc/{child.pid}/autogroup")
+        assert os.getpriority(os.PRIO_PROCESS, child._process.pid) == min(highest, own + more)
+        session = Path(f"/proc/{child._process.pid}/autogroup")
         assert not session.exists() or session.read_text().endswith(f" nice {min(highest, own + more)}\n")
 
 
