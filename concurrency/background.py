@@ -7,8 +7,9 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 log = logging.getLogger(f"parlance.{__name__}")
 Step = Callable[[], Awaitable[object]]
 
@@ -25,6 +26,15 @@ def in_background(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     task = asyncio.get_running_loop().create_task(work, context=Context())
     BACKGROUND_TASKS.add(task)
     task.add_done_callback(BACKGROUND_TASKS.discard)
+    return task
+
+
+def start_task(work: Coroutine[Any, Any, T], tasks: set[asyncio.Task[Any]]) -> asyncio.Task[T]:
+    """Starts work that is in `tasks` until it ends. Its error is none of the loop's where no caller waits any more."""
+    task = asyncio.create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())  # marked as retrieved
     return task
 
 

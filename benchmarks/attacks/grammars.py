@@ -63,17 +63,20 @@ BOMBS: dict[str, dict[str, Any]] = {
 async def schema_bombs(target: Target) -> Saw:
     """Schemas that cost seconds to minutes each, as `response_format` and as strict tools, all at once."""
 
-    async def explode(name: str, schema: dict[str, Any], turn: int) -> Any:
-        # Another title each time: what was compiled once must not help.
-        schema = {"title": f"{name} {turn}", **schema}
+    async def explode(name: str, turn: int, is_strict: bool = True) -> Any:
+        # Another title each time: what was compiled or read once must not help.
+        schema = {"title": f"{name} {turn} {is_strict}", **BOMBS[name]}
         if turn % 2 == 0:
             named = {"name": "bomb", "schema": schema, "strict": True}
             return await target.chat("say hi", response_format={"type": "json_schema", "json_schema": named})
-        tool = {"name": "bomb", "parameters": {"type": "object", "properties": {"a": schema}}, "strict": True}
-        choice = {"type": "function", "function": {"name": "bomb"}}
+        tool = {"name": "bomb", "parameters": {"type": "object", "properties": {"a": schema}}, "strict": is_strict}
+        choice = {"type": "function", "function": {"name": "bomb"}} if is_strict else "auto"
         return await target.chat("say hi", tools=[{"type": "function", "function": tool}], tool_choice=choice)
 
-    with standing_by(target, short_chat(target, response_format={"type": "json_object"})) as waits:
-        tries = (explode(*bomb, turn) for turn in range(target.size(2, 9)) for bomb in BOMBS.items())
-        replies = await asyncio.gather(*tries)
+    probe = short_chat(target, response_format={"type": "json_object"})
+    with standing_by(target, probe) as waits:
+        replies = await asyncio.gather(*(explode(name, turn) for turn in range(target.size(2, 9)) for name in BOMBS))
+    with standing_by(target, probe) as beside_prompt:
+        await explode("12 objects in one another", 1, is_strict=False)
+    waits.prompts_s = max(beside_prompt.each_s)
     return answered(replies, {200, 400, 429}, waits)

@@ -9,15 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks.quality import (
-    chat,
-    decisions,
-    injections,
-    live,
-    similarity,
-    spoken,
-    transcription,
-)
+from benchmarks.quality import chat, decisions, injections, live, similarity, spoken, transcription
 
 EVALUATIONS = {
     "chat": chat,

@@ -24,18 +24,20 @@ import json
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakSet
 
+from concurrency.background import start_task
 from concurrency.child import Child
 from concurrency.fairness import QueueFull
 from concurrency.semaphore import FairSemaphore
 from contract.limits import REGEX_STATES, SCHEMA_COMPILE_S, SCHEMA_STEP_MS
+from models.cpu import background
 
 if TYPE_CHECKING:
     from cachetools import LRUCache
@@ -104,7 +106,7 @@ def of_engine(engine: AsyncLLM) -> Grammars:
         tokenizer, size = engine.renderer.tokenizer, engine.model_config.get_vocab_size()
         return str(TokenizerInfo.from_huggingface(tokenizer, vocab_size=size).serialize_json())
 
-    return Grammars(vocabulary, compile_in_engine=getattr(engine, "compile_grammar", None))
+    return Grammars(vocabulary, compile_in_engine=getattr(engine.engine_core, "compile_grammar", None))
 
 
 class Grammars:
@@ -120,18 +122,18 @@ class Grammars:
         self,
         vocabulary: Callable[[], str],
         cpu_s: int = SCHEMA_COMPILE_S,
-        compile_in_engine: Callable[[str, str], Awaitable[None]] | None = None,
+        compile_in_engine: Callable[[str, str], None] | None = None,
     ) -> None:
         from cachetools import LRUCache
 
         self._vocabulary, self._cpu_s, self._compile_in_engine = vocabulary, cpu_s, compile_in_engine
         self._slots = FairSemaphore(CHILDREN, OWNER_WAITING, ALL_WAITING)
         self._vocabulary_line: asyncio.Task[bytes] | None = None
-        self._threads = ThreadPoolExecutor(CHILDREN, thread_name_prefix="grammars")
+        self._threads = background(CHILDREN, "grammars")
         self._idle: list[Child] = []
         self._children: set[Child] = set()
-        self._tasks: set[asyncio.Task[_Verdict]] = set()
-        self._compiling: set[asyncio.Task[Any] | None] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._compiling: WeakSet[Any] = WeakSet()
         """Tasks that have a child."""
         self._verdicts: LRUCache[bytes, _Verdict] = LRUCache(CACHE_BYTES, attrgetter("weight_bytes"))
 
@@ -164,9 +166,7 @@ class Grammars:
         key = hashlib.sha256(f"{owner}\n{kind}\n{spec}".encode("utf-8", "surrogatepass")).digest()
         if verdict := self._cached(key):
             return replace(verdict, spent_s=0)
-        task = asyncio.create_task(self._judged(key, kind, spec, owner, cpu_s))
-        self._tasks.add(task)
-        task.add_done_callback(self._forget)
+        task = start_task(self._judged(key, kind, spec, owner, cpu_s), self._tasks)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -185,12 +185,6 @@ class Grammars:
         self._children.clear()
         self._threads.shutdown(wait=False)
 
-    def _forget(self, task: asyncio.Task[_Verdict]) -> None:
-        self._tasks.discard(task)
-        self._compiling.discard(task)
-        if not task.cancelled():
-            task.exception()  # marked as retrieved: no caller may wait for it any more
-
     def _cached(self, key: bytes) -> _Verdict | None:
         verdict = self._verdicts.get(key)
         return None if verdict is None or verdict.until < time.monotonic() else verdict
@@ -203,7 +197,7 @@ class Grammars:
                 verdict = await self._compiled(kind, spec, cpu_s)
                 if self._compile_in_engine and not verdict.refusal and kind in IN_ENGINE:
                     grammar = ("GRAMMAR", verdict.grammar) if verdict.grammar else (kind, spec)
-                    await self._compile_in_engine(*grammar)
+                    await asyncio.get_running_loop().run_in_executor(self._threads, self._compile_in_engine, *grammar)
                 if cpu_s >= self._cpu_s or not verdict.refusal:
                     with suppress(ValueError):  # one that is larger than the cache is not stored
                         self._verdicts[key] = verdict

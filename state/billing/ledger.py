@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from concurrency.background import attempted
+from concurrency.background import attempted, start_task
 from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, Fault, without_text
 from contract.ids import random_id
@@ -340,15 +340,7 @@ class Ledger:
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs `work` to its end even if the request that started it is cancelled."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._forget)
-        return task
-
-    def _forget(self, task: asyncio.Task[object]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # Retrieved here, for the waiter may be gone.
+        return start_task(work, self._tasks)
 
 
 def _entry(caller: Caller, *texts: str) -> Entry:

@@ -14,6 +14,7 @@ from sqlalchemy import URL, Connection, ExceptionContext, event
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from concurrency.background import start_task
 from contract.errors import STATE_UNAVAILABLE
 from state.database.base import PATIENT_S, WAIT_S, RowRefused
 
@@ -52,7 +53,7 @@ class PostgresDatabase:
         self._wait_s = wait_s
         # Weak: a lock lives as long as a task holds it or waits for it.
         self._turns: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
-        self._running: set[asyncio.Task[object]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
 
     async def run(
         self,
@@ -64,10 +65,7 @@ class PostgresDatabase:
     ) -> T:
         """See `Database.run`."""
         engine = self._patient if patient else self._engines[durable]
-        task = asyncio.create_task(self._take_turns(engine, transaction, row))
-        self._running.add(task)
-        task.add_done_callback(self._forget)
-        return await asyncio.shield(task)
+        return await asyncio.shield(start_task(self._take_turns(engine, transaction, row), self._running))
 
     async def close(self) -> None:
         if self._running:
@@ -88,11 +86,6 @@ class PostgresDatabase:
             return await _run(engine, transaction, self._wait_s)
         finally:
             turn.release()
-
-    def _forget(self, task: asyncio.Task[object]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # Retrieved here, for the waiter may be gone.
 
 
 async def _run(engine: AsyncEngine, transaction: Callable[[Connection], T], wait_s: float) -> T:

@@ -38,8 +38,6 @@ from vllm.v1.structured_output.backend_types import StructuredOutputOptions
 from vllm.v1.structured_output.backend_xgrammar import XgrammarBackend
 
 from concurrency.stalls import StallDetector
-from models.cpu import background
-from models.llm.grammars import CHILDREN
 from models.llm.vllm_internals.cache import Commands, rest
 from models.llm.vllm_internals.cpu import quick_steps, shorten
 from models.llm.vllm_internals.int8 import int8_products, turn_inputs
@@ -149,13 +147,12 @@ class ThreadedCore(InprocClient):
         """Says if there are requests or commands that the thread has not finished."""
         return not self._commands.empty() or self.engine_core.scheduler.has_requests()
 
-    def compile(self, kind: str, spec: str) -> None:
-        """Compiles a grammar for vLLM's cache. Beside steps: called in a thread of its own."""
+    def compile_grammar(self, kind: str, spec: str) -> None:
+        """Compiles a grammar for the request to come, beside steps: called in a thread of its own."""
         manager = self.engine_core.structured_output_manager
-        with self._backend_lock:
-            if manager.backend is None:  # which vLLM makes for the first request with a grammar
-                size = manager.vllm_config.model_config.get_vocab_size()
-                manager.backend = XgrammarBackend(manager.vllm_config, manager.tokenizer, size)
+        size, config = manager.vllm_config.model_config.get_vocab_size(), manager.vllm_config
+        with self._backend_lock:  # as vLLM does it for the first request with a grammar
+            manager.backend = manager.backend or XgrammarBackend(config, manager.tokenizer, size)
         manager.backend.compile_grammar(StructuredOutputOptions[kind], spec)
 
     def call(self, function: Callable[[], Any]) -> Any:
@@ -231,7 +228,6 @@ class ThreadedLLM(AsyncLLM):
         self.profiler = None
         self.output_handler = None
         self._client_count = 1
-        self._compiling = background(CHILDREN, "grammars")
         self._supported_tasks = self.engine_core.call(self.engine_core.get_supported_tasks)
         self._warm_up()
 
@@ -250,10 +246,6 @@ class ThreadedLLM(AsyncLLM):
                 core.get_output()
 
         core.call(run)
-
-    async def compile_grammar(self, kind: str, spec: str) -> None:
-        """Compiles a grammar before the request that needs it: vLLM would do one after the other, in their turn."""
-        await asyncio.get_running_loop().run_in_executor(self._compiling, self.engine_core.compile, kind, spec)
 
     def __del__(self) -> None:
         """Nothing: the thread is a daemon, and vLLM's finalizer fails in an interpreter that is ending."""

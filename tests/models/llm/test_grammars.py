@@ -260,7 +260,7 @@ async def test_an_engine_compiles_what_passed_and_nothing_else_within_the_same_t
 ) -> None:
     compiled = []
 
-    async def compile_in_engine(kind: str, spec: str) -> None:
+    def compile_in_engine(kind: str, spec: str) -> None:
         compiled.append((kind, spec[:4]))
         assert grammars._slots.free == module.CHILDREN - 1
 

@@ -167,9 +167,7 @@ def test_the_constructor_that_ours_replaces_sets_what_it_set() -> None:
         "_elastic_ep_lock", "_frontend_profiler_injected", "_profile_lock", "_profile_session_guard_enabled",
         "_profile_session_active", "_frontend_profiler_worker_name",
     }  # fmt: skip
-    assert attributes(AsyncLLM.__init__) - unused == attributes(ThreadedLLM.__init__) - {
-        "_supported_tasks", "stalls", "_compiling",
-    }  # fmt: skip
+    assert attributes(AsyncLLM.__init__) - unused == attributes(ThreadedLLM.__init__) - {"_supported_tasks", "stalls"}
     assert 'hasattr(self, "_supported_tasks")' in inspect.getsource(AsyncLLM.get_supported_tasks)
 
 

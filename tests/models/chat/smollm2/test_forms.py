@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -242,14 +241,15 @@ async def test_long_compilations_are_few_and_leave_room_for_what_is_known(
 ) -> None:
     known, over, under_way = ask(response_format={"type": "json_object"}, max_tokens=1), threading.Event(), list[str]()
     await chat.complete(known)
-    core = chat.engine.engine_core
+    grammars, compile = chat._grammars, chat._grammars._compile_in_engine
+    assert compile
 
-    def wait(kind: str, spec: str, compile: Callable[[str, str], None] = core.compile) -> None:
+    def wait(kind: str, spec: str) -> None:
         under_way.append(spec)
         assert over.wait(60)
         compile(kind, spec)
 
-    monkeypatch.setattr(core, "compile", wait)
+    monkeypatch.setattr(grammars, "_compile_in_engine", wait)
     long = replace(ask(response_format=CAPITAL))
     answers = [asyncio.create_task(chat.complete(replace(long, owner=f"org-{i}"))) for i in range(CHILDREN + 1)]
     try:
