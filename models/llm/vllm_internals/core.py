@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -51,6 +51,16 @@ JOIN_S = 10.0
 HELD_S = 0.1  # at most, whoever holds a step
 STALL_S = (60.0, 300.0)
 """Seconds that a step or a command may always take, and at most. The longest of a healthy engine takes seconds."""
+
+
+def turn(owner: str | None, requests: Collection[Any]) -> int:
+    """The place of the owner's next request beside `requests`, each of which has one; the lowest is read first.
+
+    One of each owner in turn, as in start-time fair queueing (Goyal et al. 1996): after the owner's last, and not
+    before what is under way, so that no owner waits for ever.
+    """
+    under_way = min((request.priority for request in requests), default=0)
+    return int(max([under_way, *(request.priority + 1 for request in requests if request.cache_salt == owner)]))
 
 
 class ThreadedCore(InprocClient):
@@ -184,6 +194,7 @@ class ThreadedCore(InprocClient):
 
     def _add(self, request: EngineCoreRequest) -> None:
         try:
+            request.priority = turn(request.cache_salt, self.engine_core.scheduler.requests.values())
             self.add_request(request)
         except Exception:
             # One request that cannot be prepared must not take the others down.
@@ -213,8 +224,7 @@ class ThreadedLLM(AsyncLLM):
         self.model_config = vllm_config.model_config
         self.scheduler_config = vllm_config.scheduler_config
         self.observability_config = vllm_config.observability_config
-        self.log_requests = False
-        self.log_stats = False
+        self.log_requests = self.log_stats = False
         with quick_tokenizers():
             self.renderer = renderer_from_config(vllm_config)
         self.input_processor = InputProcessor(vllm_config, self.renderer)
@@ -224,9 +234,7 @@ class ThreadedLLM(AsyncLLM):
         )
         self.engine_core = ThreadedCore(vllm_config, threads, quick, rest_s)
         self.stalls = self.engine_core.stalls
-        self.logger_manager = None
-        self.profiler = None
-        self.output_handler = None
+        self.logger_manager = self.profiler = self.output_handler = None
         self._client_count = 1
         self._supported_tasks = self.engine_core.call(self.engine_core.get_supported_tasks)
         self._warm_up()

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -122,3 +123,29 @@ async def test_a_healthy_engine_that_stands_still_is_not_healthy(
     finally:
         go_on.set()
     await pending
+
+
+async def test_a_short_prompt_is_read_before_the_waiting_ones_of_another(chat: VllmChat) -> None:
+    order, requests = list[str](), chat.engine.engine_core.engine_core.scheduler.requests
+
+    async def answered(owner: str, text: str) -> None:
+        await chat.complete(replace(ask(text, max_tokens=1), owner=owner))
+        order.append(owner)
+
+    long = [asyncio.create_task(answered("org-1", f"{i}: " + "hello there, " * 80)) for i in range(4)]
+    await until(lambda: len(requests) + len(order) == len(long))
+    read = len(order)
+    await asyncio.gather(answered("org-2", "hi"), *long)
+    assert order.index("org-2") <= read + 1
+
+
+def test_owners_take_turns_and_none_waits_for_ever() -> None:
+    from models.llm.vllm_internals.core import turn
+
+    waiting: list[Any] = [SimpleNamespace(cache_salt="a", priority=turn("a", ()))]
+    for owner in "aaab":
+        waiting.append(SimpleNamespace(cache_salt=owner, priority=turn(owner, waiting)))
+    assert [request.priority for request in waiting] == [0, 1, 2, 3, 0]
+    del waiting[:2], waiting[-1]
+    assert turn("a", waiting) == 4
+    assert turn("b", waiting) == 2, "with the first that waits, and not before it"
