@@ -203,7 +203,8 @@ class _Child:
             *command(PROGRAM, str(Path(spec.origin).with_name("assets") / WEIGHTS), nice=1),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            **settings({"OMP_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}),
+            # A session, because uvloop knows no process groups.
+            **settings({"OMP_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}) | {"start_new_session": True},
         )
         return cls(process)
 

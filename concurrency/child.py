@@ -6,7 +6,7 @@
 
 The program is a module with `main(*arguments)`. It imports the modules beside it with `from . import`: they are its
 siblings in a package without an `__init__`, so that nothing of the package that the program lies in is loaded. The
-child has its own session, the folder `/`, no environment but LD_LIBRARY_PATH, and none of Python's own settings.
+child has its own process group, the folder `/`, no environment but LD_LIBRARY_PATH, and none of Python's own settings.
 
 `Guard` is for the children of a library, which would outlive their parent where that is killed.
 """
@@ -31,14 +31,11 @@ BLOCK_BYTES = 1 << 16
 ENVIRONMENT = ("LD_LIBRARY_PATH",)
 """Variables that a child inherits, where they are set."""
 
-# Where the kernel shares out the cores by session, the priority of a session counts in place of that of its processes.
-_START = """
-import os, sys; niceness = os.nice({nice})
-try: open("/proc/self/autogroup", "w").write(str(niceness))
-except OSError: pass
-sys.path += {folders!r}; siblings = type(sys)("siblings"); siblings.__path__ = [{folder!r}]
-sys.modules["siblings"] = siblings; from siblings import {name}; {name}.main{arguments!r}
-"""
+_START = (
+    "import os, sys; os.nice({nice}); sys.path += {folders!r};"
+    "siblings = type(sys)('siblings'); siblings.__path__ = [{folder!r}]; sys.modules['siblings'] = siblings;"
+    "from siblings import {name}; {name}.main{arguments!r}"
+)
 
 
 def command(program: Path, *arguments: float | str, library: str | None = None, nice: int = 0) -> list[str]:
@@ -53,7 +50,7 @@ def command(program: Path, *arguments: float | str, library: str | None = None, 
 def settings(environ: Mapping[str, str]) -> dict[str, Any]:
     """Settings of `subprocess` that keep a child apart; `environ` is what it gets beside ENVIRONMENT."""
     env = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ} | dict(environ)
-    return {"env": env, "cwd": "/", "start_new_session": True}
+    return {"env": env, "cwd": "/"}
 
 
 class ChildError(RuntimeError):
@@ -89,6 +86,7 @@ class Child:
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
+            process_group=0,  # where the kernel shares out the cores by session, nice values count only within one
             **settings(environ or {}),
         )
 

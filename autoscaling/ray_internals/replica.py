@@ -6,6 +6,7 @@
     send_token_as_metadata           calls carry the cluster's token without an interceptor around each
     end_calls_to_lost_nodes          a call fails soon where the machine of its replica is gone
     allow_pings                      a replica answers the pings by which others learn that
+    prepare_port                     both of these that concern a replica's own port
     call_at_shutdown                 streams without an end are ended, for which the replica would wait before it goes
 
 Serve's replica takes a body from the network as fast as it comes and queues it without a bound: of a recording that
@@ -51,7 +52,7 @@ PORT_OPENER = "add_port_to_grpc_server"
 STUB = "ASGIServiceStub"
 """The class with which Serve's router calls replicas."""
 
-CHANNEL, SERVICE = "init_grpc_channel", "add_ASGIServiceServicer_to_server"
+CHANNEL, FILLER = "init_grpc_channel", "add_ASGIServiceServicer_to_server"
 """The functions with which Serve's router makes a channel to a replica, and a replica fills its server."""
 
 PING_S = 20.0
@@ -139,7 +140,10 @@ def end_calls_to_lost_nodes() -> None:
 
 
 def prepare_port() -> None:
-    """Called in each replica's constructor, before Serve opens the replicas' own port. Raises RuntimeError as these."""
+    """Called in each replica's constructor, before Serve opens its port for other replicas.
+
+    Raises RuntimeError as the two functions that it calls.
+    """
     keep_replica_port_local()
     allow_pings()
 
@@ -151,7 +155,7 @@ def allow_pings() -> None:
     """
     from ray.serve._private import replica
 
-    fill = _part(replica, SERVICE, "replicas would close connections on which they are asked whether they live")
+    fill = _part(replica, FILLER, "replicas would close connections on which they are asked whether they live")
 
     size = ("grpc.max_receive_message_length", replica.RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH)
     # Half, so that no clock makes a ping come too early.
@@ -162,7 +166,7 @@ def allow_pings() -> None:
         servicer._server = replica.create_grpc_server_with_interceptors(asynchronous=True, options=[size, pings])
         fill(servicer, servicer._server)
 
-    setattr(replica, SERVICE, filled)
+    setattr(replica, FILLER, filled)
 
 
 def call_at_shutdown(callback: Callable[[], None]) -> None:

@@ -74,9 +74,9 @@ async def schema_bombs(target: Target) -> Saw:
         return await target.chat("say hi", tools=[{"type": "function", "function": tool}], tool_choice=choice)
 
     probe = short_chat(target, response_format={"type": "json_object"})
+    with standing_by(target, probe) as beside_prompt:
+        plain = await explode("12 objects in one another", 1, is_strict=False)
     with standing_by(target, probe) as waits:
         replies = await asyncio.gather(*(explode(name, turn) for turn in range(target.size(2, 9)) for name in BOMBS))
-    with standing_by(target, probe) as beside_prompt:
-        await explode("12 objects in one another", 1, is_strict=False)
-    waits.prompts_s = max(beside_prompt.each_s)
-    return answered(replies, {200, 400, 429}, waits)
+    waits.prompts_s = max(beside_prompt.each_s) if plain.status_code == 200 else 0.0
+    return answered(replies, {200, 400, 429}, waits, f"{waits.prompts_s:.2f} s beside a prompt; ")

@@ -9,11 +9,11 @@
 vLLM compiles inside the engine, one grammar after the other, and no compilation there can be ended: one of a minute
 would stop all structured answers. A child (`grammar_child.py`) can be. The engine then compiles the same once more,
 within the time that was proven: a compiled grammar of 2 MB is 13 MB of JSON and takes longer to read than to make. An
-engine in this process does so in the same turn, so that no other grammar waits for it. The child also walks
-through what it compiled (`grammar_walk.py`): a grammar that leaves no token fails in the engine, and one with expensive
-tokens delays the step of all requests. Owners take turns at the children, so no more reaches the engine than they let
-through. A verdict is cached for its owner alone: others learn nothing from response times, and are not refused what
-took too long while that owner loaded the machine.
+engine in this process does so in the same turn, also for a client that has left, so that no known grammar waits. The
+child also walks through what it compiled (`grammar_walk.py`): a grammar that leaves no token fails in the engine, and
+one with expensive tokens delays the step of all requests. Owners take turns at the children, so no more reaches the
+engine than they let through. A verdict is cached for its owner alone: others learn nothing from response times, and are
+not refused what took too long while that owner loaded the machine.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ log = logging.getLogger(f"parlance.{__name__}")
 
 Kind = Literal["JSON", "STRUCTURAL_TAG", "REGEX", "CHOICE"]
 """Kind of `spec`: a JSON schema, a structural tag of vLLM, a regular expression, or a JSON list of texts."""
-IN_ENGINE = ("STRUCTURAL_TAG", "REGEX", "CHOICE")
-"""Those that an engine gets: JSON is a part of a tag."""
+PARTS = ("JSON", "PARSE")
+"""Of these an engine gets nothing: they are looked at to find the part of a request that was refused."""
 Syntax = Literal["PARSE"]
 """A JSON schema of which only the syntax is checked."""
 
@@ -65,7 +65,7 @@ OWNER_WAITING = 8
 """Compilations of one owner that may wait."""
 ALL_WAITING = 64
 """Compilations of all owners that may wait."""
-WALL_PER_CPU = 3
+WALL_PER_CPU = 6
 """Seconds that a child may take for each second of processor time that it may use: it does not run alone."""
 CACHE_BYTES = 256 * 1024**2
 """Bytes of compiled grammars with a cached verdict: half of vLLM's own cache, so that what passed is still in there."""
@@ -115,7 +115,7 @@ class Grammars:
     Args:
         vocabulary: gives xgrammar's `TokenizerInfo` as JSON; called once, in a thread.
         cpu_s: processor time of a compilation.
-        compile_in_engine: compiles for the engine what may be, where that can be done before a request is sent to it.
+        compile_in_engine: compiles in the engine a grammar that passed; None where that is another process.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Grammars:
             verdict = self._cached(key)
             if verdict is None:
                 verdict = await self._compiled(kind, spec, cpu_s)
-                if self._compile_in_engine and not verdict.refusal and kind in IN_ENGINE:
+                if self._compile_in_engine and not verdict.refusal and kind not in PARTS:
                     grammar = ("GRAMMAR", verdict.grammar) if verdict.grammar else (kind, spec)
                     await asyncio.get_running_loop().run_in_executor(self._threads, self._compile_in_engine, *grammar)
                 if cpu_s >= self._cpu_s or not verdict.refusal:

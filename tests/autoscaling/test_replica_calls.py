@@ -45,6 +45,7 @@ async def answers(stub):
 
 
 async def run():
+    hardening.allow_pings()
     address = f"127.0.0.1:{await start(Replica())}"
     async with init_grpc_channel(address, asynchronous=True) as channel:
         await answers(replica_wrapper.ASGIServiceStub(channel))
@@ -107,8 +108,9 @@ NO_TOKEN = {"RAY_AUTH_MODE": "disabled"}
 
 def _printed(script: str, settings: dict[str, str], *arguments: str) -> list[str]:
     command = [sys.executable, "-c", SERVER + script, *arguments]
-    run = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False)
-    return run.stdout.splitlines() or [run.stderr]
+    run = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.splitlines()
 
 
 @pytest.mark.parametrize(

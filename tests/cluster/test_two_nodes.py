@@ -247,7 +247,7 @@ def test_nodes_that_are_parted_lose_nothing_and_answer_again(cluster: Cluster, i
     own = replace(cluster, key=cluster.state("key", "create", "--org", org, "--scopes", "all"))
     with own.client(own.worker) as client, own.client(own.head) as other, ThreadPoolExecutor() as pool:
         left = survival.leave(client, own.state, org)
-        left.orders.append(survival.order(other))  # one that waits long, maybe for the other node's engine
+        left.orders.append(survival.order(other))  # a long call, by either node's ingress
         assert serve_everything(client) == ALL_WELL  # nothing that sleeps could be woken without the head
         other.event_hooks["response"].append(lambda _: begun.set())
         client.timeout = other.timeout = 400  # more than any call's deadline

@@ -21,7 +21,7 @@ from . import sibling
 
 def main(*arguments):
     seen = {"environ": dict(os.environ), "folder": os.getcwd(), "arguments": arguments, "word": sibling.WORD,
-            "leads": os.getsid(0) == os.getpid(), "path": sys.path, "isolated": sys.flags.isolated}
+            "leads": os.getpgid(0) == os.getpid(), "path": sys.path, "isolated": sys.flags.isolated}
     for line in sys.stdin:
         match line.strip():
             case "seen":
@@ -57,15 +57,11 @@ def test_a_child_sees_its_siblings_and_nothing_of_its_parent(program: Path, monk
 
 
 @pytest.mark.parametrize("more", [0, 7, 30])
-def test_a_child_gives_way_in_its_session_too_which_counts_where_cores_are_shared_by_session(
-    program: Path, more: int
-) -> None:
-    own, highest = os.getpriority(os.PRIO_PROCESS, 0), 19
+def test_a_child_gives_way_within_its_session_where_nice_values_count(program: Path, more: int) -> None:
     with Child(program, nice=more) as child:
         child.ask(b"seen", 60)
-        assert os.getpriority(os.PRIO_PROCESS, child._process.pid) == min(highest, own + more)
-        session = Path(f"/proc/{child._process.pid}/autogroup")
-        assert not session.exists() or session.read_text().endswith(f" nice {min(highest, own + more)}\n")
+        assert os.getpriority(os.PRIO_PROCESS, child._process.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + more)
+        assert os.getsid(child._process.pid) == os.getsid(0)
 
 
 def test_a_long_answer_comes_whole(program: Path) -> None:

@@ -77,7 +77,6 @@ class ThreadedCore(InprocClient):
         """Blocks until the model is loaded. Raises what the loading raised."""
         self.resources = SimpleNamespace(engine_dead=False)
         self.stalls = StallDetector(*STALL_S)
-        self._backend_lock = threading.Lock()
         self._commands = Commands(rest_s, lambda: rest(self.engine_core, self._pages))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._outputs: asyncio.Queue[EngineCoreOutputs | None] = asyncio.Queue()
@@ -160,9 +159,13 @@ class ThreadedCore(InprocClient):
     def compile_grammar(self, kind: str, spec: str) -> None:
         """Compiles a grammar for the request to come, beside steps: called in a thread of its own."""
         manager = self.engine_core.structured_output_manager
-        size, config = manager.vllm_config.model_config.get_vocab_size(), manager.vllm_config
-        with self._backend_lock:  # as vLLM does it for the first request with a grammar
+
+        def make_backend() -> None:  # as vLLM does it for the first request with a grammar
+            size, config = manager.vllm_config.model_config.get_vocab_size(), manager.vllm_config
             manager.backend = manager.backend or XgrammarBackend(config, manager.tokenizer, size)
+
+        if manager.backend is None:
+            self.call(make_backend)
         manager.backend.compile_grammar(StructuredOutputOptions[kind], spec)
 
     def call(self, function: Callable[[], Any]) -> Any:

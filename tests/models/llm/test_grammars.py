@@ -268,7 +268,8 @@ async def test_an_engine_compiles_what_passed_and_nothing_else_within_the_same_t
     tag = json.dumps({"type": "structural_tag", "format": {"type": "json_schema", "json_schema": {"const": 1}}})
     for kind, spec in (("STRUCTURAL_TAG", tag), ("STRUCTURAL_TAG", tag), ("CHOICE", '["a", "b"]')):
         await grammars.check(kind, spec, "a")
-    assert await reason(grammars, '{"type": "nonsense"}') == "invalid"
+    with pytest.raises(module.Refused):
+        await grammars.check("STRUCTURAL_TAG", tag.replace('{"const": 1}', '{"type": "nonsense"}'), "a")
     assert await grammars.first_refused("JSON", ['{"const": 2}'], "a") is None
     assert compiled == [("STRUCTURAL_TAG", tag[:4]), ("GRAMMAR", "root")]
     grammars.close()
@@ -328,7 +329,7 @@ async def test_a_child_that_dies_is_replaced(vocabulary: Callable[[], str]) -> N
     grammars = Grammars(vocabulary, CPU_S)
     assert await reason(grammars, CHEAP) == ""
     (child,) = set(psutil.Process().children()) - before
-    assert child.nice() == psutil.Process().nice() + module.NICENESS
+    assert child.nice() == min(19, psutil.Process().nice() + module.NICENESS)
     child.kill()
     child.wait()
     assert await reason(grammars, json.dumps({"const": 1})) == ""
