@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -133,10 +133,7 @@ def end_calls_to_lost_nodes() -> None:
     times = ("keepalive_time_ms", "keepalive_timeout_ms", "http2.ping_timeout_ms")
     pings = [*((f"grpc.{name}", round(PING_S * 1000)) for name in times), ("grpc.http2.max_pings_without_data", 0)]
 
-    def pinging(address: str, options: Sequence[tuple[str, Any]] = (), **others: Any) -> Any:
-        return make(address, options=[*options, *pings], **others)
-
-    setattr(replica_wrapper, CHANNEL, pinging)
+    setattr(replica_wrapper, CHANNEL, lambda address, options=(), **o: make(address, options=[*options, *pings], **o))
 
 
 def prepare_port() -> None:

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from concurrency.background import attempted, start_task
+from concurrency.background import attempted
 from contract.access import Caller
 from contract.errors import STATE_UNAVAILABLE, Fault, without_text
 from contract.ids import random_id
@@ -340,7 +340,10 @@ class Ledger:
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs `work` to its end even if the request that started it is cancelled."""
-        return start_task(work, self._tasks)
+        self._tasks.add(task := asyncio.create_task(work))
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())  # retrieved: the waiter may be gone
+        return task
 
 
 def _entry(caller: Caller, *texts: str) -> Entry:
