@@ -63,7 +63,9 @@ class VllmChat(adapter.EngineAdapter, ChatEngine):
         self._model = model
         folder, options = need_folder(path, model.id), read(model, ChatOptions)
         parser = {"reasoning_parser": model.reasoning_parser} if model.reasoning_parser else {}
-        spec = adapter.spec_of(model, folder, model.context_window, options, options.engine | parser)
+        # Owners take turns in this process, as its core says.
+        order = {} if options.engine_process else {"scheduling_policy": "priority"}
+        spec = adapter.spec_of(model, folder, model.context_window, options, order | options.engine | parser)
         self.engine = engine.start(spec)
 
         from vllm.tokenizers import cached_tokenizer_from_config

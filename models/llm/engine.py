@@ -43,7 +43,6 @@ IN_PROCESS: dict[str, Any] = {
     "kv_cache_memory_bytes": 1 << 29,  # stated, so that loading neither measures nor takes most of the machine's memory
     "max_num_batched_tokens": 512,  # prompts that arrive together are read a few at a time, so the first answers sooner
     "block_size": 32,
-    "scheduling_policy": "priority",  # owners take turns, as the core says
 }
 """Further defaults where the engine core runs in this process: a CPU that others use as well."""
 
