@@ -30,7 +30,7 @@ def in_background(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
 
 
 def start_task(work: Coroutine[Any, Any, T], tasks: set[asyncio.Task[Any]]) -> asyncio.Task[T]:
-    """Starts work that is in `tasks` until it ends. Its error is none of the loop's where no caller waits any more."""
+    """Starts work in a task that `tasks` holds until it ends. The loop reports no error for which no caller waits."""
     tasks.add(task := asyncio.create_task(work))
     task.add_done_callback(tasks.discard)
     task.add_done_callback(lambda task: task.cancelled() or task.exception())  # marked as retrieved

@@ -37,7 +37,7 @@ CODE_LINES = {
     "benchmarks/capacity": 843,
 }
 BESIDE = {
-    "lines of tests": ("tests", "", 64477),
+    "lines of tests": ("tests", "", 64475),
     "lines of benchmarks": ("benchmarks", ".py", 10849),
     "words in Markdown": ("", ".md", 69740),
 }

@@ -6,7 +6,7 @@
     send_token_as_metadata           calls carry the cluster's token without an interceptor around each
     end_calls_to_lost_nodes          a call fails soon where the machine of its replica is gone
     allow_pings                      a replica answers the pings by which others learn that
-    prepare_port                     both of these that concern a replica's own port
+    prepare_port                     does what concerns a replica's own port: keep_replica_port_local, allow_pings
     call_at_shutdown                 streams without an end are ended, for which the replica would wait before it goes
 
 Serve's replica takes a body from the network as fast as it comes and queues it without a bound: of a recording that
@@ -52,8 +52,8 @@ PORT_OPENER = "add_port_to_grpc_server"
 STUB = "ASGIServiceStub"
 """The class with which Serve's router calls replicas."""
 
-CHANNEL, FILLER = "init_grpc_channel", "add_ASGIServiceServicer_to_server"
-"""The functions with which Serve's router makes a channel to a replica, and a replica fills its server."""
+CHANNEL, REGISTER = "init_grpc_channel", "add_ASGIServiceServicer_to_server"
+"""The functions with which Serve's router makes a channel to a replica, and with which a replica registers its methods."""
 
 PING_S = 20.0
 """Silence on a channel with calls after which the replica's machine is asked; and seconds that it has to answer."""
@@ -148,22 +148,22 @@ def prepare_port() -> None:
 def allow_pings() -> None:
     """Gives the port of a replica a server that answers pings as often as `end_calls_to_lost_nodes` has them sent.
 
-    Raises RuntimeError where this version of Ray fills it with another function: the start is refused then.
+    Raises RuntimeError where this version of Ray registers methods with another function: the start is refused then.
     """
     from ray.serve._private import replica
 
-    fill = _part(replica, FILLER, "replicas would close connections on which they are asked whether they live")
+    register = _part(replica, REGISTER, "replicas would close connections on which they are asked whether they live")
 
     size = ("grpc.max_receive_message_length", replica.RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH)
     # Half, so that no clock makes a ping come too early.
     pings = ("grpc.http2.min_ping_interval_without_data_ms", round(PING_S * 500))
 
-    def filled(servicer: Any, server: Any) -> None:
+    def registered(servicer: Any, server: Any) -> None:
         # What a server allows is settled where it is made, and Serve has made it before this constructor.
         servicer._server = replica.create_grpc_server_with_interceptors(asynchronous=True, options=[size, pings])
-        fill(servicer, servicer._server)
+        register(servicer, servicer._server)
 
-    setattr(replica, FILLER, filled)
+    setattr(replica, REGISTER, registered)
 
 
 def call_at_shutdown(callback: Callable[[], None]) -> None:

@@ -42,7 +42,7 @@ class Question:
 class Waits:
     """How long replies took, in seconds, and the statuses of those that were not 200.
 
-    `prompts_s` is the longest beside one ordinary prompt of the same length; as much is allowed on top, up to WAIT_S.
+    `prompts_s` is the longest wait beside one ordinary prompt of the same length, allowed on top up to WAIT_S.
     """
 
     calm_s: float = 0.0

@@ -340,6 +340,7 @@ class Ledger:
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs `work` to its end even if the request that started it is cancelled."""
+        # As `start_task` does it, in place: each request comes here, and would enter one file more.
         self._tasks.add(task := asyncio.create_task(work))
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda task: task.cancelled() or task.exception())  # retrieved: the waiter may be gone

@@ -86,7 +86,7 @@ NAMES = (
 ROUTERS = "ray.serve._private.router:"
 SOURCES = {
     "ray.serve.request_router:PendingRequest": ["future: "],
-    # Of the server that is made first nothing stays but these options.
+    # Another server takes the place of this one, with the same options.
     "ray.serve._private.replica:Replica.__init__": [
         "self._server = create_grpc_server_with_interceptors(",
         '"grpc.max_receive_message_length",',
@@ -237,7 +237,7 @@ MISSING: tuple[tuple[Any, str, Callable[[], None], str], ...] = (
     *((replica, name, hardening.ignore_client_control_headers, name) for name in hardening.UNTRUSTED_HEADER_PARSERS),
     (replica, hardening.PORT_OPENER, hardening.keep_replica_port_local, "the port of replicas would be open"),
     (replica.Replica, hardening.SHUTDOWN, lambda: hardening.call_at_shutdown(lambda: None), hardening.SHUTDOWN),
-    (replica, hardening.FILLER, hardening.allow_pings, "replicas would close connections"),
+    (replica, hardening.REGISTER, hardening.allow_pings, "replicas would close connections"),
     (replica_wrapper, hardening.CHANNEL, hardening.end_calls_to_lost_nodes, "gone would wait for minutes"),
     (replica_wrapper, hardening.STUB, hardening.send_token_as_metadata, f"Ray has no `{hardening.STUB}`"),
 )

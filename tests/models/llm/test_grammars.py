@@ -255,9 +255,7 @@ async def test_the_search_for_it_takes_no_longer_than_one_compilation(vocabulary
     grammars.close()
 
 
-async def test_an_engine_compiles_what_passed_and_nothing_else_within_the_same_turn(
-    vocabulary: Callable[[], str],
-) -> None:
+async def test_an_engine_compiles_only_what_passed_in_the_same_turn(vocabulary: Callable[[], str]) -> None:
     compiled = []
 
     def compile_in_engine(kind: str, spec: str) -> None:
@@ -265,7 +263,7 @@ async def test_an_engine_compiles_what_passed_and_nothing_else_within_the_same_t
         assert grammars._slots.free == module.CHILDREN - 1
 
     grammars = Grammars(vocabulary, CPU_S, compile_in_engine)
-    tag = json.dumps({"type": "structural_tag", "format": {"type": "json_schema", "json_schema": {"const": 1}}})
+    tag = '{"type": "structural_tag", "format": {"type": "json_schema", "json_schema": {"const": 1}}}'
     for kind, spec in (("STRUCTURAL_TAG", tag), ("STRUCTURAL_TAG", tag), ("CHOICE", '["a", "b"]')):
         await grammars.check(kind, spec, "a")
     with pytest.raises(module.Refused):
