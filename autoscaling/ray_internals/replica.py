@@ -53,7 +53,7 @@ STUB = "ASGIServiceStub"
 """The class with which Serve's router calls replicas."""
 
 CHANNEL, REGISTER = "init_grpc_channel", "add_ASGIServiceServicer_to_server"
-"""The functions with which Serve's router makes a channel to a replica, and with which a replica registers its methods."""
+"""The functions by which Serve's router makes a channel to a replica, and by which a replica registers its methods."""
 
 PING_S = 20.0
 """Silence on a channel with calls after which the replica's machine is asked; and seconds that it has to answer."""
