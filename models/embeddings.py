@@ -40,8 +40,9 @@ class TransformerEmbedder(EncoderAdapter, EmbeddingsEngine):
             self._refuse_long(texts)
         items: list[Tokens] = []
         async for some in self.sentences.encoder.encoded(texts, job.owner):
-            if not job.truncate:
-                self._refuse_cut(some, before=len(items))
+            for index, item in enumerate(some, len(items)):
+                if item.cut and not job.truncate:
+                    raise self._too_long(index, f"{len(item) + item.cut} tokens")
             items += some
         vectors, tokens = await self.sentences.vectors_of(items, job.owner)
         return Embeddings(vectors.astype("<f4").tobytes(), dimensions=vectors.shape[1], prompt_tokens=tokens)
@@ -66,11 +67,6 @@ class TransformerEmbedder(EncoderAdapter, EmbeddingsEngine):
         for index, text in enumerate(texts):
             if len(text) > most_chars:
                 raise self._too_long(index, f"{len(text)} characters", f" and at most {most_chars} characters")
-
-    def _refuse_cut(self, items: Sequence[Tokens], before: int) -> None:
-        for index, item in enumerate(items, before):
-            if item.cut:
-                raise self._too_long(index, f"{len(item) + item.cut} tokens")
 
     def _too_long(self, index: int, length: str, also: str = "") -> ApiError:
         return CONTEXT_LENGTH_EXCEEDED(

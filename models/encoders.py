@@ -95,8 +95,7 @@ class TextEncoder(WindowTokenizer):
         inputs = {"input_ids": torch.tensor(ids, device=self.device)}
         mask = None
         if any(len(item) < longest for item in items):
-            lengths = torch.tensor([[len(item)] for item in items])
-            mask = (torch.arange(longest) < lengths).to(self.device)
+            mask = (torch.arange(longest) < torch.tensor([[len(item)] for item in items])).to(self.device)
             inputs["attention_mask"] = mask.long()
         if self._takes_segments and any(map(any, (item.segments for item in items))):
             segments = [item.segments + [0] * (longest - len(item)) for item in items]

@@ -40,21 +40,16 @@ class Question:
 
 @dataclass
 class Waits:
-    """How long replies took, in seconds, and the statuses of those that were not 200.
-
-    `prompts_s` is the longest wait beside one ordinary prompt of the same length, allowed on top up to WAIT_S.
-    """
+    """How long replies took, in seconds, and the statuses of those that were not 200."""
 
     calm_s: float = 0.0
-    prompts_s: float = 0.0
     each_s: list[float] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
 
     @property
     def passed(self) -> bool:
         """Whether nobody else was harmed."""
-        most_s = max(WAIT_S, TIMES_CALM * self.calm_s) + min(WAIT_S, self.prompts_s)
-        return bool(self.each_s) and not self.failures and max(self.each_s) <= most_s
+        return bool(self.each_s) and not self.failures and max(self.each_s) <= max(WAIT_S, TIMES_CALM * self.calm_s)
 
     @property
     def usual_s(self) -> float:

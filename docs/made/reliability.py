@@ -14,6 +14,7 @@ RECORD = Path(__file__).with_name("campaign.json")
 COLUMNS = ("promise", "attacked by", "tries", "lost", "seconds", "tests")
 TITLES = {
     "deaths": "Deaths and stops",
+    "nodes": "Two machines",
     "machines": "Random histories",
     "disks": "Disks",
     "databases": "Databases",

@@ -178,8 +178,7 @@ class SimilarityScorer(EncoderAdapter, MeasuredScorer):
         different = list(dict.fromkeys(phrases))
         leads = await self._tokens({phrase.lead for phrase in different}, owner)
         windows = await self.encoder.windows([f"{lead} {text}" if lead else text for lead, text in different], owner)
-        items = [window for text in windows for window in text]
-        window_vectors = iter(await self._workers.submit(items, owner))
+        window_vectors = iter(await self._workers.submit([window for text in windows for window in text], owner))
         entries = {}
         for phrase, parts in zip(different, windows, strict=True):
             vectors, before = np.concatenate([next(window_vectors) for _ in parts]), leads[phrase.lead]

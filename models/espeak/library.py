@@ -129,11 +129,8 @@ def speaks(language: str) -> bool:
 
 def _readable(text: str) -> bytes:
     plain = "".join(" " if unicodedata.category(char) in _NEVER_SPOKEN else char for char in text)
-    return str(_ENDLESS.sub(r"\g<0> ", _LONG_NUMBER.sub(_in_fours, plain))).encode()
-
-
-def _in_fours(number: regex.Match[str]) -> str:
-    return ", ".join(map(" ".join, regex.findall(".{1,4}", number[0])))
+    in_fours = _LONG_NUMBER.sub(lambda number: ", ".join(map(" ".join, regex.findall(".{1,4}", number[0]))), plain)
+    return str(_ENDLESS.sub(r"\g<0> ", in_fours)).encode()
 
 
 def _between(low: float, value: float, high: float) -> int:

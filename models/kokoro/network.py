@@ -163,7 +163,8 @@ class Generator:
                 y = x
                 for part, apart in ((1, dilation), (2, 1)):
                     y = self._styled(f"{name}.adain{part}.{turn}", y, manner)
-                    y = _snake(y, self._weights[f"{name}.alpha{part}.{turn}"])
+                    alpha = self._weights[f"{name}.alpha{part}.{turn}"]
+                    y.addcdiv_((y * alpha).sin_().square_(), alpha)  # the activation: y + sin(ay)² / a
                     layer = f"{name}.convs{part}.{turn}"
                     around = apart * (self._weights[f"{layer}.weight"].shape[3] // 2)
                     y = self._convolved(layer, y, padding=(0, around), dilation=(1, apart))
@@ -195,11 +196,6 @@ class Generator:
         waves = torch.cat([size * phase.cos(), size * phase.sin()], 1)
         basis = self._weights["stft.istft.stft.inverse_basis"]
         return functional.conv_transpose1d(waves, basis, stride=HOP)[0, 0, EDGE:-EDGE]
-
-
-def _snake(x: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
-    """The activation that the network was trained with, x + sin(ax)² / a, in place of `x`."""
-    return x.addcdiv_((x * alpha).sin_().square_(), alpha)
 
 
 def _session(file: Path, threads: int | None) -> Any:

@@ -67,15 +67,12 @@ def main() -> None:
     xgrammar = load_xgrammar()
     vocabulary = xgrammar.TokenizerInfo.deserialize_json(sys.stdin.readline())
     ground = grammar_walk.GrammarProbe(vocabulary, xgrammar.GrammarMatcher)
-    _say({"ready": True})
+    sys.stdout.reconfigure(line_buffering=True)
+    sys.stdout.write('{"ready": true}\n')
     for line in sys.stdin:
         request = json.loads(line)
-        _say(_attempt(partial(_judge, xgrammar, vocabulary, ground, request), request))
-
-
-def _say(answer: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
+        judge = partial(_judge, xgrammar, vocabulary, ground, request)
+        sys.stdout.write(json.dumps(_attempt(judge, request)) + "\n")
 
 
 def _attempt(judge: Callable[[], dict[str, Any]], request: dict[str, Any]) -> dict[str, Any]:
@@ -98,8 +95,7 @@ def _attempt(judge: Callable[[], dict[str, Any]], request: dict[str, Any]) -> di
 
 
 def _died(status: int) -> dict[str, Any]:
-    ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    timed_out = ended_by in (signal.SIGXCPU, signal.SIGALRM, signal.SIGKILL)
+    timed_out = -os.waitstatus_to_exitcode(status) in (signal.SIGXCPU, signal.SIGALRM, signal.SIGKILL)
     return {"died": "time" if timed_out else "memory"}
 
 

@@ -113,7 +113,8 @@ class KokoroDesigner(DesignAdapter[PitchCandidate]):
         pitches = _pitches(job.language, ladder.variant)
         speaks_itself = job.language in self.serving.languages
         of_shares, of_pitches = (points, []) if speaks_itself else ([], points)
-        share = _settled(setting_for(job.target_hz, shares, of_shares), of_shares)
+        share = setting_for(job.target_hz, shares, of_shares)
+        share = next((point.setting for point in of_shares if abs(point.setting - share) <= ALIKE), share)
         pitch = round(setting_for(job.target_hz, pitches, of_pitches))
         liveliness = requested_sound(job).liveliness
         voice = KokoroVoice(
@@ -127,10 +128,6 @@ class KokoroDesigner(DesignAdapter[PitchCandidate]):
             ),
         )
         return PitchCandidate(ladder, share if speaks_itself else float(pitch), voice)
-
-
-def _settled(setting: float, points: Sequence[Point]) -> float:
-    return next((point.setting for point in points if abs(point.setting - setting) <= ALIKE), setting)
 
 
 def _pitches(language: str, variant: str) -> list[Point]:

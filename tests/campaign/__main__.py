@@ -1,6 +1,6 @@
 """Breaks a graph of its own in every way that docs/reliability.md speaks of, and counts what was lost.
 
-    python -m tests.campaign                     all parts: an hour
+    python -m tests.campaign                     all parts: an hour and a quarter
     python -m tests.campaign --short --seed 7    twelve minutes: fewer tries, of each death one way
     python -m tests.campaign deaths load         only these parts
     python -m tests.campaign --publish           docs/made/campaign.json, of which docs/reliability.md is made, too
@@ -9,7 +9,7 @@ Exit 0: nothing was lost. Each part is a module with one function, whose outcome
 
     async def outcomes(seed: int, sizes: Sizes, place: Graph) -> AsyncIterator[Outcome]
 
-`place` of machines, disks and databases, which run no graph, is the `Path` of a folder that is empty, on a disk.
+`place` of machines, disks, databases and nodes, which need none, is the `Path` of a folder that is empty, on a disk.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from benchmarks.servers import working_folder
 from tests.campaign.graph import running
 from tests.campaign.record import LOG, Outcome, Record, Sizes
 
-WITHOUT_GRAPH = ("machines", "disks", "databases")
+WITHOUT_GRAPH = ("machines", "disks", "databases", "nodes")
 ON_A_GRAPH = ("deaths", "load", "inputs", "tenants", "reloads")
 PARTS = WITHOUT_GRAPH + ON_A_GRAPH
 PUBLISHED = Path(__file__).parents[2] / "docs/made/campaign.json"

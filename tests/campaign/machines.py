@@ -56,17 +56,21 @@ async def outcomes(seed: int, sizes: Sizes, place: Path) -> AsyncIterator[Outcom
 async def _outcome(test: str, seed: int, histories: int, place: Path, free: asyncio.Semaphore) -> Outcome:
     file, fault, promise = MACHINES[test]
     histories //= 10 if file == WORLD else 1
-    options = ("-q", f"--hypothesis-seed={seed}", "--timeout=3000", f"--basetemp={place / test}")
-    environment = os.environ | {"HISTORIES": str(histories), "HISTORY_SEED": str(1000 * seed)}
+    options = ("-k", "not postgresql", f"--hypothesis-seed={seed}", "--timeout=3000", f"--basetemp={place / test}")
     async with free:
-        pytest = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "pytest", f"tests/{file}::{test}", "-k", "not postgresql", *options),
-            cwd=ROOT, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
-        said = (await pytest.communicate())[0].decode(errors="replace")
-    lost = Counter[str]()
-    if pytest.returncode:  # also where none was found
-        lost["LOST: the history in the log"] = 1
-        with LOG.open("a") as log:
-            log.write(said)
+        lost = await run_tests(f"{file}::{test}", *options, HISTORIES=str(histories), HISTORY_SEED=str(1000 * seed))
     return Outcome("machines", fault, promise, histories, lost.total(), None, lost, test)
+
+
+async def run_tests(place: str, *options: str, **environment: str) -> Counter[str]:
+    """One loss if a test of this file, or this test, fails or none is found; the log has what was said."""
+    pytest = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pytest", f"tests/{place}", "-q", *options),
+        cwd=ROOT, env=os.environ | environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    said = (await pytest.communicate())[0].decode(errors="replace")
+    if not pytest.returncode:
+        return Counter()
+    with LOG.open("a") as log:
+        log.write(said)
+    return Counter({"LOST: the history in the log": 1})

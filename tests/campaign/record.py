@@ -22,6 +22,7 @@ class Sizes:
         self.traces, self.losses = size(10, 1), size(100, 30)  # and losses of power played from each
         self.failing_calls = size(10_000, 15)  # at most; there are some hundreds
         self.databases = size(3, 1)  # tries of each fault
+        self.has_nodes = size(True, False)  # two machines
         # Deaths. The short form draws whether a process is killed or stopped.
         self.deaths, self.ways = size(3, 1), size(2, 1)
         self.stopped_s = size(8.0, 5.0)
@@ -42,7 +43,7 @@ class Outcome:
     """The result of one kind of fault.
 
     Attributes:
-        part: machines, deaths, disks, databases, load, inputs, tenants or reloads.
+        part: machines, disks, databases, nodes, deaths, load, inputs, tenants or reloads.
         fault: the fault in a few words: "engine killed amid a stream".
         promise: the sentence of the docs that it attacks.
         times: how often it was tried.

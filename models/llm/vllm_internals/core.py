@@ -13,7 +13,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import SimpleNamespace
@@ -49,6 +49,7 @@ log = logging.getLogger(f"parlance.{__name__}")
 JOIN_S = 10.0
 """Seconds that a shutdown waits for the step in progress."""
 HELD_S = 0.1  # at most, whoever holds a step
+LOOK_UP_S = 0.02  # at most, for a grammar in vLLM's cache: a hundred times what it takes
 STALL_S = (60.0, 300.0)
 """Seconds that a step or a command may always take, and at most. The longest of a healthy engine takes seconds."""
 
@@ -61,6 +62,23 @@ def turn(owner: str | None, requests: Collection[Any]) -> int:
     """
     under_way = min((request.priority for request in requests), default=0)
     return int(max([under_way, *(request.priority + 1 for request in requests if request.cache_salt == owner)]))
+
+
+def share(scheduler: Any) -> int:
+    """Most tokens that one prompt may have of the next step, so that an owner's first is begun beside those being read.
+
+    Max-min fair (Bertsekas and Gallager 1992, 6.5.2): what a short prompt leaves goes to the longer ones. 0 is vLLM's
+    own way, the whole step for the oldest: taken while all prompts are one owner's, since sharing ends each later.
+    """
+    reading = [request for request in scheduler.running if request.num_computed_tokens < request.num_prompt_tokens]
+    room = scheduler.max_num_scheduled_tokens - (len(scheduler.running) - len(reading))
+    if scheduler.waiting and scheduler.waiting.peek_request().cache_salt not in {each.cache_salt for each in reading}:
+        reading.append(scheduler.waiting.peek_request())
+    if len({request.cache_salt for request in reading}) > 1:
+        needs = sorted(request.num_prompt_tokens - request.num_computed_tokens for request in reading)
+        # After so many of the shortest; the most is where the next would take more than its share.
+        return max(1, *((room - sum(needs[:place])) // (len(needs) - place) for place in range(len(needs))))
+    return 0
 
 
 class ThreadedCore(InprocClient):
@@ -88,10 +106,8 @@ class ThreadedCore(InprocClient):
 
     def _run(self, vllm_config: VllmConfig, threads: int | None, quick: bool, loaded: Future[None]) -> None:
         try:
-            if threads:
-                # OpenMP counts threads per calling thread: what another thread sets is not seen here.
-                torch.set_num_threads(threads)
-            # vLLM's CPU worker replaces `torch.set_num_threads` by a warning, for the pinning of its own processes.
+            # OpenMP counts threads per calling thread: what another thread sets is not seen here. And vLLM's CPU worker
+            # replaces `torch.set_num_threads` by a warning, for the pinning of its own processes.
             self._governor = ThreadGovernor(threads or torch.get_num_threads(), torch._C.set_num_threads)
             quick = quick and vllm_config.model_config.enforce_eager and current_platform.is_cpu()
             with (
@@ -125,6 +141,8 @@ class ThreadedCore(InprocClient):
                     return
                 with self.stalls.watching():
                     command()
+            if scheduler.scheduler_config.policy == "priority":
+                scheduler.scheduler_config.long_prefill_token_threshold = share(scheduler)
             with self.stalls.watching():
                 outputs = self.get_output()
             self._governor.after_step()
@@ -151,21 +169,12 @@ class ThreadedCore(InprocClient):
         finally:
             released.set()
 
-    @property
-    def busy(self) -> bool:
-        """Says if there are requests or commands that the thread has not finished."""
-        return not self._commands.empty() or self.engine_core.scheduler.has_requests()
-
     def compile_grammar(self, kind: str, spec: str) -> None:
         """Compiles a grammar for the request to come, beside steps: called in a thread of its own."""
         manager = self.engine_core.structured_output_manager
-
-        def make_backend() -> None:  # as vLLM does it for the first request with a grammar
-            size, config = manager.vllm_config.model_config.get_vocab_size(), manager.vllm_config
-            manager.backend = manager.backend or XgrammarBackend(config, manager.tokenizer, size)
-
-        if manager.backend is None:
-            self.call(make_backend)
+        if manager.backend is None:  # as vLLM makes it for the first request with a grammar
+            config = manager.vllm_config
+            manager.backend = XgrammarBackend(config, manager.tokenizer, config.model_config.get_vocab_size())
         manager.backend.compile_grammar(StructuredOutputOptions[kind], spec)
 
     def call(self, function: Callable[[], Any]) -> Any:
@@ -199,6 +208,9 @@ class ThreadedCore(InprocClient):
         try:
             request.priority = turn(request.cache_salt, self.engine_core.scheduler.requests.values())
             self.add_request(request)
+            grammar = self.engine_core.scheduler.requests[request.request_id].structured_output_request
+            if grammar and not grammar.is_grammar_ready:  # it is compiled, and else would be seen after a whole step
+                wait([grammar._grammar], LOOK_UP_S)
         except Exception:
             # One request that cannot be prepared must not take the others down.
             log.exception("request %s could not be added", request.request_id)
@@ -231,23 +243,21 @@ class ThreadedLLM(AsyncLLM):
         with quick_tokenizers():
             self.renderer = renderer_from_config(vllm_config)
         self.input_processor = InputProcessor(vllm_config, self.renderer)
-        self.admission_stats = None
         self.output_processor = OutputProcessor(
             self.renderer.tokenizer, log_stats=False, stream_interval=self.scheduler_config.stream_interval
         )
         self.engine_core = ThreadedCore(vllm_config, threads, quick, rest_s)
         self.stalls = self.engine_core.stalls
-        self.logger_manager = self.profiler = self.output_handler = None
+        self.admission_stats = self.logger_manager = self.profiler = self.output_handler = None
         self._client_count = 1
         self._supported_tasks = self.engine_core.call(self.engine_core.get_supported_tasks)
         self._warm_up()
 
     def _warm_up(self) -> None:
         """One request through the whole engine, so that one that cannot compute fails here and not at a client."""
-        tasks = self._supported_tasks
         params: SamplingParams | PoolingParams = SamplingParams(max_tokens=1, temperature=0)
-        if "generate" not in tasks:
-            params = PoolingParams(task=next(task for task in tasks if task in POOLING_TASKS))
+        if "generate" not in self._supported_tasks:
+            params = PoolingParams(task=next(task for task in self._supported_tasks if task in POOLING_TASKS))
         request = self.input_processor.process_inputs("warm-up", tokens_input([1] * 8), params, self._supported_tasks)
         core = self.engine_core
 

@@ -197,6 +197,7 @@ class ThreadGovernor:
         self._set_threads = set_threads
         self._most = self.threads = most
         self._figures = self._look()
+        set_threads(most)
 
     def after_step(self) -> None:
         """Looks, if it is time, and changes the number of threads for the steps that follow."""

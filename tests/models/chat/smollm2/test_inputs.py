@@ -115,7 +115,7 @@ async def test_a_healthy_engine_that_stands_still_is_not_healthy(
     try:
         assert held.wait(30)
         pending = asyncio.ensure_future(chat.complete(ask(max_tokens=1)))
-        await until(lambda: core.busy)
+        await until(lambda: not core._commands.empty())
         await chat.check_health()
         monkeypatch.setattr(core.stalls, "most_s", 0.0)
         with pytest.raises(RuntimeError, match="no step"):
@@ -125,18 +125,29 @@ async def test_a_healthy_engine_that_stands_still_is_not_healthy(
     await pending
 
 
-async def test_a_short_prompt_is_read_before_the_waiting_ones_of_another(chat: VllmChat) -> None:
-    order, requests = list[str](), chat.engine.engine_core.engine_core.scheduler.requests
+async def test_a_short_prompt_is_answered_while_long_ones_of_another_are_read(chat: VllmChat) -> None:
+    scheduler, order = chat.engine.engine_core.engine_core.scheduler, list[str]()
 
     async def answered(owner: str, text: str) -> None:
         await chat.complete(replace(ask(text, max_tokens=1), owner=owner))
         order.append(owner)
 
-    long = [asyncio.create_task(answered("org-1", f"{i}: " + "hello there, " * 80)) for i in range(4)]
-    await until(lambda: len(requests) + len(order) == len(long))
-    read = len(order)
+    assert scheduler.max_num_scheduled_tokens == 128, "whoever asks, or is being answered, waits for a step"
+    long = [asyncio.create_task(answered("org-1", f"{i}: " + "hello there, " * 80)) for i in range(3)]
+    await until(lambda: len(scheduler.requests) == len(long) and scheduler.running)
     await asyncio.gather(answered("org-2", "hi"), *long)
-    assert order.index("org-2") <= read + 1
+    assert order == ["org-2", "org-1", "org-1", "org-1"]
+
+
+async def test_a_grammar_that_is_known_costs_no_step(chat: VllmChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, steps = chat.engine.engine_core, list[Any]()
+    step = core.get_output
+    monkeypatch.setattr(core, "get_output", lambda: steps.append(output := step()) or output)
+    monkeypatch.setattr("models.llm.vllm_internals.core.LOOK_UP_S", 30)
+    for _ in range(2):
+        steps.clear()
+        await chat.complete(ask(response_format={"type": "json_object"}, max_tokens=1))
+    assert len(steps) <= 2, "that of the prompt, and one that ends it"
 
 
 def test_owners_take_turns_and_none_waits_for_ever() -> None:
@@ -149,3 +160,24 @@ def test_owners_take_turns_and_none_waits_for_ever() -> None:
     del waiting[:2], waiting[-1]
     assert turn("a", waiting) == 4
     assert turn("b", waiting) == 2, "with the first that waits, and not before it"
+
+
+@pytest.mark.parametrize(
+    ("reading", "waiting", "most"),
+    [
+        ("", "", 0), ("A", "A", 0), ("AA", "", 0), ("A", "B", 256), ("AB", "A", 256), ("AA", "B", 170),
+        ("A", "b", 482), ("Ab", "C", 241), ("a", "b", 482), ("AAb", "", 241),
+    ],
+)  # fmt: skip
+def test_each_step_has_room_for_the_next_owner(reading: str, waiting: str, most: int) -> None:
+    """Small letters are prompts of which 30 tokens are left, others have 800."""
+    from models.llm.vllm_internals.core import share
+
+    def request(owner: str) -> SimpleNamespace:
+        left = 30 if owner.islower() else 800
+        return SimpleNamespace(cache_salt=owner.upper(), num_computed_tokens=100, num_prompt_tokens=100 + left)
+
+    answered = SimpleNamespace(cache_salt="D", num_computed_tokens=9, num_prompt_tokens=9)
+    first = SimpleNamespace(peek_request=lambda: request(waiting)) if waiting else None
+    running = [answered, *map(request, reading)]
+    assert share(SimpleNamespace(running=running, waiting=first, max_num_scheduled_tokens=513)) == most

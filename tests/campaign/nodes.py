@@ -1,0 +1,19 @@
+"""Nodes: two machines, in network namespaces of this one, are parted and die while clients ask."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from tests.campaign.machines import run_tests
+from tests.campaign.record import Outcome, Sizes
+from tests.cluster.nodes import allowed
+
+PROMISE = "Nothing acknowledged is lost, and whoever asks a machine that is left is answered."
+FAULTS = "two machines parted for a moment; parted until one is given up; the head killed, then the other"
+HELD_BY = "test_nodes_that_are_parted_lose_nothing_and_answer_again"
+
+
+async def outcomes(seed: int, sizes: Sizes, place: Path) -> AsyncIterator[Outcome]:
+    """The story of the two nodes, as `make test-all` has it; none without root or iproute2, nor in the short form."""
+    if sizes.has_nodes and allowed():
+        lost = await run_tests("cluster/test_two_nodes.py", "-m", "cluster", f"--basetemp={place}")
+        yield Outcome("nodes", FAULTS, PROMISE, 3, lost.total(), None, lost, HELD_BY)
