@@ -83,8 +83,7 @@ def readable(text: str) -> str:
     """Returns the text for the library."""
     known = _UNKNOWN.sub(" ", unicodedata.normalize("NFKC", text.translate(_SIGNS)))
     digits = _LONG_NUMBER.sub(lambda number: " ".join(number[0]), _REPEATED.sub(r"\1", known))
-    words: str = _LONG_WORD.sub(r"\g<0> ", digits)
-    return words
+    return str(_LONG_WORD.sub(r"\g<0> ", digits))
 
 
 @contextmanager

@@ -100,3 +100,8 @@ def run(work: Coroutine[Any, Any, R]) -> R:
         result = runner.run(work)
     assert not loop.unseen, f"a task has failed, and nothing noticed: {loop.unseen}"
     return result
+
+
+def is_busy(engine: Any) -> bool:
+    """Whether the core of an engine of vLLM has requests or commands that it has not finished."""
+    return not engine.engine_core._commands.empty() or engine.engine_core.engine_core.scheduler.has_requests()

@@ -82,8 +82,7 @@ class TextTokens:
 
     async def text(self, ids: Sequence[int]) -> str:
         """Returns the text of `ids`, control tokens included. The ids are in the vocabulary."""
-        decoded: str = await self._run(self._tokenizer.decode, list(ids))
-        return decoded
+        return str(await self._run(self._tokenizer.decode, list(ids)))
 
     async def strings(self, ids: Sequence[int]) -> list[str]:
         """Each of `ids` as the vocabulary writes it. The ids are in the vocabulary."""

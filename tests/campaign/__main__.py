@@ -9,7 +9,7 @@ Exit 0: nothing was lost. Each part is a module with one function, whose outcome
 
     async def outcomes(seed: int, sizes: Sizes, place: Graph) -> AsyncIterator[Outcome]
 
-`place` of machines, disks, databases and nodes, which need none, is the `Path` of a folder that is empty, on a disk.
+`place` of machines, disks, databases and nodes, which run no graph, is the `Path` of a folder that is empty, on a disk.
 """
 
 import argparse

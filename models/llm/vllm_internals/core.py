@@ -49,35 +49,42 @@ log = logging.getLogger(f"parlance.{__name__}")
 JOIN_S = 10.0
 """Seconds that a shutdown waits for the step in progress."""
 HELD_S = 0.1  # at most, whoever holds a step
-LOOK_UP_S = 0.02  # at most, for a grammar in vLLM's cache: a hundred times what it takes
+LOOK_UP_S = 0.02  # at most, for a grammar in vLLM's cache: a hundred times as long as it takes
 STALL_S = (60.0, 300.0)
 """Seconds that a step or a command may always take, and at most. The longest of a healthy engine takes seconds."""
+
+
+def unread(request: Any) -> int:
+    """Tokens that the engine has not computed yet: 1 of a request that is being answered."""
+    return int(request.num_tokens - request.num_computed_tokens)
 
 
 def turn(owner: str | None, requests: Collection[Any]) -> int:
     """The place of the owner's next request beside `requests`, each of which has one; the lowest is read first.
 
-    One of each owner in turn, as in start-time fair queueing (Goyal et al. 1996): after the owner's last, and not
-    before what is under way, so that no owner waits for ever.
+    One of each owner in turn, as in start-time fair queueing (Goyal et al. 1996): after the owner's last that is still
+    to be read, and not before what is under way, so that no owner waits for ever.
     """
     under_way = min((request.priority for request in requests), default=0)
-    return int(max([under_way, *(request.priority + 1 for request in requests if request.cache_salt == owner)]))
+    last = (request.priority + 1 for request in requests if request.cache_salt == owner and unread(request) > 1)
+    return int(max([under_way, *last]))
 
 
 def share(scheduler: Any) -> int:
-    """Most tokens that one prompt may have of the next step, so that an owner's first is begun beside those being read.
+    """Tokens of the next step that one prompt may take at most, so that another owner's first prompt starts at once.
 
-    Max-min fair (Bertsekas and Gallager 1992, 6.5.2): what a short prompt leaves goes to the longer ones. 0 is vLLM's
-    own way, the whole step for the oldest: taken while all prompts are one owner's, since sharing ends each later.
+    Max-min fair (Bertsekas and Gallager 1992, 6.5.2): what a short prompt leaves goes to the longer ones. 0 is no
+    limit: the oldest takes the whole step, as in vLLM. One owner's prompts do so, as sharing would only delay them.
     """
-    reading = [request for request in scheduler.running if request.num_computed_tokens < request.num_prompt_tokens]
+    reading = [request for request in scheduler.running if unread(request) > 1]
     room = scheduler.max_num_scheduled_tokens - (len(scheduler.running) - len(reading))
     if scheduler.waiting and scheduler.waiting.peek_request().cache_salt not in {each.cache_salt for each in reading}:
         reading.append(scheduler.waiting.peek_request())
     if len({request.cache_salt for request in reading}) > 1:
-        needs = sorted(request.num_prompt_tokens - request.num_computed_tokens for request in reading)
-        # After so many of the shortest; the most is where the next would take more than its share.
-        return max(1, *((room - sum(needs[:place])) // (len(needs) - place) for place in range(len(needs))))
+        needs = sorted(map(unread, reading))
+        # What each of the others gets once the `place` shortest are served, rounded up: what is left of a step begins
+        # one more prompt of the same owner. The largest of these is the fair share.
+        return max(1, *(-((sum(needs[:place]) - room) // (len(needs) - place)) for place in range(len(needs))))
     return 0
 
 
@@ -141,7 +148,8 @@ class ThreadedCore(InprocClient):
                     return
                 with self.stalls.watching():
                     command()
-            if scheduler.scheduler_config.policy == "priority":
+            # Some models read an image whole, for which a share might never be enough.
+            if scheduler.scheduler_config.policy == "priority" and not scheduler.max_num_encoder_input_tokens:
                 scheduler.scheduler_config.long_prefill_token_threshold = share(scheduler)
             with self.stalls.watching():
                 outputs = self.get_output()
@@ -209,7 +217,7 @@ class ThreadedCore(InprocClient):
             request.priority = turn(request.cache_salt, self.engine_core.scheduler.requests.values())
             self.add_request(request)
             grammar = self.engine_core.scheduler.requests[request.request_id].structured_output_request
-            if grammar and not grammar.is_grammar_ready:  # it is compiled, and else would be seen after a whole step
+            if grammar and not grammar.is_grammar_ready:  # it is compiled, but would be noticed a step later
                 wait([grammar._grammar], LOOK_UP_S)
         except Exception:
             # One request that cannot be prepared must not take the others down.

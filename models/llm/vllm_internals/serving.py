@@ -38,8 +38,7 @@ class OpenServingChat(OpenAIServingChat):
         logprobs = self._create_chat_logprobs(
             output.token_ids, output.logprobs, self.renderer.tokenizer, request.top_logprobs
         )
-        plain: dict[str, Any] = logprobs.model_dump()
-        return plain
+        return dict(logprobs.model_dump())
 
 
 @dataclass

@@ -27,7 +27,7 @@ from tests.models.decisions import tiny_scorers
 from tests.models.decisions.tiny_scorers import job
 from tests.models.pictures import address, announced, encoded, flat
 from tests.models.refusals import refused
-from tests.waiting import until
+from tests.waiting import is_busy, until
 
 CATALOG = configs.load("embedded")
 PRESETS = list(CATALOG.presets.values())
@@ -50,9 +50,9 @@ async def first_read_of(engine: LabelScorer) -> Readings:
     """The first request of an engine, on a loop that turns only when the engine is through with it."""
     first = asyncio.create_task(engine.read_job(job(STATE, QUESTIONS[:1]), 1.0))
     await asyncio.sleep(0)
-    while not engine.engine.engine_core.busy:  # noqa: ASYNC110
+    while not is_busy(engine.engine):  # noqa: ASYNC110
         await asyncio.sleep(0)
-    while engine.engine.engine_core.busy:
+    while is_busy(engine.engine):
         pass
     async with asyncio.timeout(30):
         return await first
@@ -189,7 +189,7 @@ async def test_a_cancelled_request_frees_the_engine(scorer: LabelScorer) -> None
     with pytest.raises(asyncio.CancelledError):
         await task
     await until(lambda: not scorer.engine.output_processor.has_unfinished_requests())
-    await until(lambda: not scorer.engine.engine_core.busy)
+    await until(lambda: not is_busy(scorer.engine))
 
 
 @pytest.mark.parametrize("count", [pytest.param(27, id="a share"), pytest.param(300, id="all", marks=pytest.mark.slow)])

@@ -22,7 +22,7 @@ from models.transcription.voxtral import ENOUGH_S, Voxtral, passages, prompt_of
 from tests.models.hearing import Samples, spoken
 from tests.models.refusals import refused
 from tests.twins import voxtral as twin
-from tests.waiting import until
+from tests.waiting import is_busy, until
 
 SENTENCE = "The quick brown fox runs along the river, and nobody knows where it will go tomorrow morning."
 
@@ -72,7 +72,7 @@ async def spans(recording: Recording) -> list[Any]:
 
 def is_idle(engine: Voxtral) -> bool:
     """Neither the engine nor its core, which is told of what was left a moment later, has a request."""
-    return not engine.unfinished and not engine.engine.engine_core.busy
+    return not engine.unfinished and not is_busy(engine.engine)
 
 
 async def test_sentences_apart_become_passages_and_close_ones_share_them_up_to_a_length(sentence: Samples) -> None:
