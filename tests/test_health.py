@@ -31,7 +31,7 @@ from deployments.replicas import (
     VoiceDesigner,
 )
 from tests.catalogs import chat
-from tests.waiting import until
+from tests.waiting import cancelled, until
 
 KINDS: dict[type[Replica], type] = {
     Chat: ChatEngine,
@@ -132,8 +132,7 @@ async def test_every_call_of_every_kind_is_work_and_what_comes_of_it_progress(
     await until(lambda: ward.calls.progressed_s > 0)
     assert await ward.is_well()
     assert (await ward.replica.record_autoscaling_stats())["ended"] == int(call.done())
-    call.cancel()
-    await asyncio.wait({call})
+    await cancelled(call)
     assert (await ward.replica.record_autoscaling_stats())["ended"] == 1
     ward.now_s += 10 * MOST_S
     assert await ward.is_well(), "it is idle"

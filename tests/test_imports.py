@@ -23,30 +23,23 @@ def loaded_by(script: str) -> set[str]:
     return set(subprocess.check_output([sys.executable, "-c", program], text=True).split())
 
 
-def test_ingress_stays_light() -> None:
-    assert not loaded_by("import deployments.ingress.deployment") & (HEAVY - {"numpy"})  # Ray itself imports numpy
+ALL_OF_CONTRACT = """
+import pkgutil, importlib, contract
+for m in pkgutil.walk_packages(contract.__path__, 'contract.'): importlib.import_module(m.name)
+"""
+FLOWS = ("chat", "encoders", "speech", "decisions", "uploads")
+UNNEEDED = {
+    "import deployments.ingress.deployment": HEAVY - {"numpy"},  # Ray itself imports numpy
+    "import deployments.ingress.app": HEAVY | {"ray"},
+    **{f"import deployments.ingress.flows.{one}": HEAVY | {"ray", "fastapi", "starlette", "uvicorn"} for one in FLOWS},
+    ALL_OF_CONTRACT: HEAVY | {"ray", "fastapi", "starlette", "sqlalchemy"},
+    "import audio.sandbox": HEAVY | {"ray", "pydantic"},
+}
 
 
-def test_routes_need_no_ray() -> None:
-    assert not loaded_by("import deployments.ingress.app") & (HEAVY | {"ray"})
-
-
-@pytest.mark.parametrize("capability", ["chat", "encoders", "speech", "decisions", "uploads"])
-def test_flows_need_no_http(capability: str) -> None:
-    loaded = loaded_by(f"import deployments.ingress.flows.{capability}")
-    assert not loaded & (HEAVY | {"ray", "fastapi", "starlette", "uvicorn"})
-
-
-def test_contract_needs_nothing_but_pydantic() -> None:
-    every = (
-        "import pkgutil, importlib, contract\n"
-        "for m in pkgutil.walk_packages(contract.__path__, 'contract.'): importlib.import_module(m.name)"
-    )
-    assert not loaded_by(every) & (HEAVY | {"ray", "fastapi", "starlette", "sqlalchemy"})
-
-
-def test_audio_that_the_ingress_sees_needs_no_codec() -> None:
-    assert not loaded_by("import audio.sandbox") & (HEAVY | {"ray", "pydantic"})
+@pytest.mark.parametrize("script", UNNEEDED)
+def test_nothing_that_is_heavy_or_of_a_layer_above_is_imported(script: str) -> None:
+    assert not loaded_by(script) & UNNEEDED[script]
 
 
 def test_what_is_of_the_ingress_is_named() -> None:

@@ -40,6 +40,14 @@ async def until(condition: Callable[[], Any], within_s: float = WITHIN_S) -> Non
             await asyncio.sleep(0.001)
 
 
+async def cancelled(*tasks: asyncio.Future[Any]) -> bool:
+    """Cancels `tasks` and waits for their ends. Tells whether that is how all of them ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return all(task.cancelled() for task in tasks)
+
+
 async def settled() -> None:
     """Lets every task of the loop continue that can."""
     for _ in range(10):

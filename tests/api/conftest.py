@@ -41,6 +41,7 @@ from state.rates import Rates
 from tests.api.engines import Acting, LocalEngine, local_engines
 from tests.api.ports import at_port
 from tests.catalogs import behaving, chat
+from tests.waiting import cancelled
 
 ADDRESS = "http://test"
 MESSAGE = {"role": "user", "content": "say hello"}
@@ -215,7 +216,7 @@ async def serving(catalog: Catalog, state: State, **options: Any) -> AsyncIterat
     api.everything = await api.key(*Scope)
     yield api
     await service.drafts.close()
-    await _cancel(_tasks() - before)
+    await cancelled(*(_tasks() - before))
     assert census(service) == {}, "something is still held after the last request"
 
 
@@ -291,12 +292,6 @@ def _tasks() -> set[asyncio.Task[Any]]:
     return {task for task in asyncio.all_tasks() if "TestRunner" not in repr(task.get_coro())}
 
 
-async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 @pytest.fixture
 async def state(ground: Ground, tmp_path: Path) -> AsyncIterator[State]:
     """A state with an empty database, counters and caches of its own; its bytes are in `tmp_path`."""
@@ -307,7 +302,7 @@ async def state(ground: Ground, tmp_path: Path) -> AsyncIterator[State]:
     yield opened
     await opened.close()
     # What a test left running would write into the next one's database.
-    await _cancel(_tasks() - before)
+    await cancelled(*(_tasks() - before))
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from state.database.tables import api_keys as api_keys_table
 from tests.api.bodies import BODIES, FORM_TYPE, FORMS
 from tests.api.conftest import Api, refused
 from tests.api.operations import ENDLESS, OPERATIONS
-from tests.waiting import settled, until
+from tests.waiting import cancelled, settled, until
 
 
 @pytest.fixture
@@ -191,8 +191,7 @@ async def test_a_limit_with_room_is_held_against_and_lets_the_stream_go_on(
     async with asyncio.timeout(15):
         while not (await api.spend())["held_micro_eur"]:
             assert not asking.done()
-    asking.cancel()
-    await asyncio.wait([asking])
+    await cancelled(asking)
     async with asyncio.timeout(15):
         while (spend := await api.spend())["held_micro_eur"]:
             assert asking.done(), "its bill is still being written"

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
 
 import httpx
 import pytest
@@ -22,7 +21,7 @@ from deployments.ingress.front import middleware
 from deployments.ingress.front.concurrency import AnonymousClient, ConcurrencyLimits, Holder
 from tests.api.conftest import Api, app_over, refused
 from tests.engines import ObedientChat
-from tests.waiting import until
+from tests.waiting import cancelled, until
 
 FREE = TARIFFS["free"].concurrent_streams * 4
 HELD = {"model": "obedient", "messages": [{"role": "user", "content": "hold 30"}]}
@@ -50,12 +49,6 @@ async def hold(api: Api, key: str, count: int, **headers: str) -> list[asyncio.T
     return tasks
 
 
-async def let_go(api: Api, *tasks: asyncio.Task[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-
-
 @pytest.mark.parametrize(("under_way", "status"), [(FREE - 1, 200), (FREE, 429)])
 async def test_requests_of_a_key_under_way_are_bounded_for_every_route(api: Api, under_way: int, status: int) -> None:
     await api.organisation("small", "free")
@@ -70,7 +63,7 @@ async def test_requests_of_a_key_under_way_are_bounded_for_every_route(api: Api,
         assert reply.headers["x-ratelimit-limit"] == "20"
         assert api.service.concurrency.refused == {"TOO_MUCH_AT_ONCE": 1}
     assert (await api.send("GET", "/v1/me", other)).status_code == 200
-    await let_go(api, *held)
+    await cancelled(*held)
     assert (await api.send("GET", "/v1/me", other)).status_code == 200
     assert api.service.concurrency.calls.total == 0
     assert not api.service.concurrency.calls.of_key
@@ -81,7 +74,7 @@ async def test_work_whose_client_has_gone_still_counts_until_it_is_done(api: Api
     key = await api.key(Scope.CHAT, org="small")
     held = await hold(api, key, FREE, **{"Idempotency-Key": "k"})
     await asyncio.sleep(0.05)
-    await let_go(api, *held)
+    await cancelled(*held)
     assert api.service.concurrency.calls.total == FREE
     assert (await api.send("GET", "/v1/me", key)).status_code == 429
 
@@ -132,7 +125,7 @@ async def test_requests_of_a_process_are_bounded_before_any_key_is_looked_at(
         assert reply.headers["x-request-id"].startswith("req_")
         assert 1 <= int(reply.headers["retry-after"]) <= 3
     assert (await api.client.get("/healthz")).status_code == 200
-    await let_go(api, *held)
+    await cancelled(*held)
     assert api.service.concurrency.requests == 0
 
 
@@ -190,7 +183,7 @@ async def test_body_counts_until_its_request_is_over(api: Api, monkeypatch: pyte
     refused(await api.chat("say hello"), 429, "rate_limit_exceeded")
     form = {"file": ("x.wav", b"hello")}
     assert (await api.send("POST", "/v1/audio/transcriptions", files=form)).status_code == 429
-    await let_go(api, held)
+    await cancelled(held)
     assert (await api.chat("say hello")).status_code == 200
 
 

@@ -28,7 +28,7 @@ from deployments.ingress.console.picture import (
 )
 from tests.api.asgi import exchange, http_scope
 from tests.api.conftest import Api, app_over, refused
-from tests.waiting import run, until
+from tests.waiting import cancelled, run, until
 
 ACME = Caller(1, "acme", "key", TARIFFS["pro"], frozenset({Scope.CHAT}))
 OPERATOR = replace(ACME, key_id="operator", scopes=frozenset(Scope))
@@ -251,9 +251,7 @@ async def open_feed(api: Api) -> AsyncIterator[Callable[..., asyncio.Task[None]]
         return tasks[-1]
 
     yield opened
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await cancelled(*tasks)
 
 
 def told(outbox: list[Any]) -> list[dict[str, Any]]:

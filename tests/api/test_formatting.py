@@ -21,7 +21,7 @@ from tests.api.conftest import Api
 from tests.api.engines import Acting, LocalEngine
 from tests.api.transcriptions import body_of, transcribe
 from tests.catalogs import chat
-from tests.waiting import settled, until
+from tests.waiting import cancelled, settled, until
 from text.formatting.request import MOST_PIECE_CHARS, PIECE_CHARS, joined, pieces
 
 MODEL = chat("scribe").model_copy(update={"context_window": 100_000})
@@ -192,9 +192,7 @@ async def test_a_client_that_leaves_ends_what_runs_and_pays_for_it(api: Api, wai
         await scribe.asked.wait()
         assert scribe.under_way > 0
         if finished:
-            finished.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await finished
+            assert await cancelled(finished)
             assert scribe.under_way == 0
     assert (scribe.under_way, len(await api.usage())) == (0, len(scribe.jobs))
 

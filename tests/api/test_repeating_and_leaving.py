@@ -17,7 +17,7 @@ from tests.api.bodies import BODIES
 from tests.api.conftest import Api, app_over, refused
 from tests.api.engines import LocalEngine
 from tests.catalogs import with_serving
-from tests.waiting import until
+from tests.waiting import cancelled, until
 
 CHAT = "/chat/completions"
 UNKEYED = ("/audio/speech", "/messages/count_tokens", "/tokenize", "/detokenize", "/realtime/client_secrets")
@@ -85,8 +85,7 @@ async def test_while_it_runs_it_is_409_and_may_be_sent_again_but_with_another_bo
 async def test_work_outlives_its_client_and_waits_for_the_next(api: Api, engine: LocalEngine) -> None:
     first = asyncio.create_task(post(api))
     await until(lambda: engine.callers)
-    first.cancel()
-    await asyncio.wait({first})
+    await cancelled(first)
     engine.handle.may_start.set()
     while (reply := await post(api)).status_code == 409:
         pass
@@ -217,8 +216,7 @@ async def test_who_leaves_while_it_waits_for_an_engine_pays_nothing(api: Api) ->
             engine.callers.clear()
         asking = asyncio.create_task(api.send("POST", f"/v1{path}", json=body))
         await until(lambda: any(engine.callers for engine in engines))
-        asking.cancel()
-        await asyncio.wait([asking])
+        await cancelled(asking)
         assert await api.usage() == [], name
 
 
@@ -275,8 +273,7 @@ async def test_whole_answers_are_counted_for_those_who_have_left_one(api: Api, n
         before = len(await api.usage())
         asking = asyncio.create_task(api.send("POST", f"/v1{path}", json=body(text)))
         await until(lambda: engine.adapter.under_way and engine.given >= counts)
-        asking.cancel()
-        await asyncio.wait([asking])
+        await cancelled(asking)
         await until(lambda: engine.adapter.under_way == 0)
         assert len(await api.usage()) == before + 1
         return (await api.usage())[-1].quantities

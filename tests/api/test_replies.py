@@ -17,7 +17,7 @@ from deployments.ingress.front.bodies import ReplyPace, StepTimeout, with_timeou
 from tests.api.asgi import exchange, http_scope
 from tests.api.conftest import Api, app_over, refused
 from tests.api.engines import LocalEngine
-from tests.waiting import ManualClock, until
+from tests.waiting import ManualClock, cancelled, until
 
 SIZE = 1024
 """Numbers of a vector here."""
@@ -164,8 +164,7 @@ async def test_what_a_body_becomes_counts_while_its_engine_works(api: Api) -> No
     length = len(json.dumps(body, separators=(",", ":")))
     await until(lambda: api.service.concurrency.body_bytes.total > length)
     assert 10 * 200 * 5 * 100 < api.service.concurrency.body_bytes.total - length < 10 * 200 * 5 * 150
-    asking.cancel()
-    await asyncio.wait([asking])
+    await cancelled(asking)
 
 
 async def at_once() -> str:
@@ -208,9 +207,7 @@ async def test_what_does_not_come_is_ended() -> None:
 async def test_cancelling_from_outside_is_no_lack_of_time() -> None:
     task = asyncio.create_task(with_timeout(60, (never := Never())()))
     await never.began.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    assert await cancelled(task)
     assert never.ended.is_set()
 
 

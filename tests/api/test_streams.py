@@ -21,7 +21,7 @@ from deployments.ingress.wire.replies import StreamedReply, byte_stream
 from deployments.replicas import MOST_JOINED, joined
 from tests.api.asgi import exchange, http_scope
 from tests.scripted import MODEL, Call, Script
-from tests.waiting import until
+from tests.waiting import cancelled, until
 
 # --- what is joined --------------------------------------------------------------------------------------------------
 
@@ -216,8 +216,7 @@ async def test_engine_is_free_when_its_client_leaves(makes: str, reads: bool) ->
         client.reads.clear()
     getting = client.get(reply)
     await (client.until(b"second") if reads else asyncio.sleep(0))
-    getting.cancel()
-    await asyncio.wait({getting})
+    await cancelled(getting)
     assert getting.cancelled()
     assert engine.is_closed
 
@@ -252,6 +251,5 @@ async def test_leaving_before_anything_was_made_frees_the_engine() -> None:
     beginning = asyncio.create_task(event_stream(EXCHANGE, engine.events()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    beginning.cancel()
-    await asyncio.wait({beginning})
+    await cancelled(beginning)
     assert engine.is_closed

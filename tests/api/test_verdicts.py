@@ -31,7 +31,7 @@ from deployments.ingress.flows import speech, verdicts
 from tests.api.conftest import Api, events, refused
 from tests.api.designs import designer, made
 from tests.api.transcriptions import recognizing
-from tests.waiting import ManualClock, until
+from tests.waiting import ManualClock, cancelled, until
 from text.spoken import Comparison, compare
 
 TEXT = "Good morning, dear listeners."
@@ -362,8 +362,7 @@ async def test_a_client_that_leaves_leaves_nothing_behind_and_gets_no_verdict_of
     recognizer.adapter.go.clear()
     asking = asyncio.create_task(speak(api, "retry"))
     await until(lambda: recognizer.engine.callers)
-    asking.cancel()
-    await asyncio.wait({asking})
+    await cancelled(asking)
     await until(lambda: not limits.calls.total)
     assert (limits.body_bytes.total, api.state.rates.open_streams, len(recognizer.engine.callers)) == (0, 0, 1)
 

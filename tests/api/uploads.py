@@ -13,6 +13,7 @@ import httpx
 
 from tests.api.asgi import http_scope
 from tests.api.conftest import Api, app_over
+from tests.waiting import cancelled
 
 PATH = "/v1/audio/uploads"
 SOUND = b"the sound of a voice"
@@ -114,6 +115,4 @@ async def under_way(
     tasks = [asyncio.create_task(put_raw(api, *pair)) for pair in zip(named, bodies, strict=True)]
     await asyncio.gather(*(body.reached.wait() for body in bodies))
     yield tasks
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await cancelled(*tasks)

@@ -15,7 +15,7 @@ from audio import listener as module
 from audio.listener import FRAME, RATE, Frames, Listener, ListenerFailed
 from audio.listening import MEMORY_BYTES, SOUND, _g711
 from tests.models.hearing import Samples, noise, spoken
-from tests.waiting import until
+from tests.waiting import cancelled, until
 
 SENTENCE = "The train to the coast leaves from platform nine."
 
@@ -208,9 +208,7 @@ async def test_a_wait_that_ends_while_a_new_child_opens_the_stream_loses_nothing
     monkeypatch.setattr(child, "ask", hang)
     waiting = asyncio.create_task(stream.listen(sound[9600:]))
     await opening.wait()
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
+    assert await cancelled(waiting)
     samples += (await stream.listen(sound[9600:]))[0] + (await stream.end())[0]
     assert len(samples) / 2 / RATE == pytest.approx(len(sound) / 2 / 24_000, abs=0.001)
 
@@ -222,8 +220,7 @@ async def test_a_stream_whose_end_is_cancelled_is_forgotten_by_the_child(listene
     async with listener.turns.of("org-1"):
         ending = asyncio.create_task(stream.end())
         await until(lambda: listener.turns.waiting)
-        ending.cancel()
-        await asyncio.wait({ending})
+        await cancelled(ending)
     child = await listener.child()
     with pytest.raises(BrokenPipeError):  # the child ends by sound of a stream that it does not know
         await child.ask(stream._number, SOUND, bytes(3200))

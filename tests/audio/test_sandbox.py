@@ -19,7 +19,7 @@ import soundfile
 
 from audio import sandbox
 from audio.sandbox import NotAudio, Sound, TooLong, decode
-from tests.waiting import settled, until
+from tests.waiting import cancelled, settled, until
 
 RATE = 16_000
 CONTAINERS = {  # muxer and encoder
@@ -85,9 +85,7 @@ async def stuck(tmp_path: Path, count: int = 1, owner: str = "") -> AsyncIterato
     try:
         yield tasks
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*tasks)
         os.close(held)
 
 
@@ -229,9 +227,7 @@ async def test_a_child_gives_way_to_whatever_else_runs_here(new_children: Childr
 async def test_a_call_that_is_cancelled_leaves_no_child(new_children: Children, tmp_path: Path) -> None:
     async with stuck(tmp_path) as (task,):
         await until(new_children)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        assert await cancelled(task)
         await until(lambda: not new_children())
 
 

@@ -11,7 +11,7 @@ from autoscaling.engine import NOBODY
 from autoscaling.queue import SlotQueue
 from autoscaling.slots import PRESENT_S, Slot, SlotScheduler
 from autoscaling.turns import Newcomer, turns
-from tests.waiting import ManualClock, settled
+from tests.waiting import ManualClock, cancelled, settled
 
 
 async def ready() -> None:
@@ -33,12 +33,6 @@ def outcomes(tasks: list[asyncio.Task[Slot]]) -> Counter[str]:
     return Counter(map(one, tasks))
 
 
-async def end(*tasks: asyncio.Task[Slot]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-
-
 async def test_full_queue_takes_from_the_longest() -> None:
     room = SlotQueue(lambda: 1, 4, reserves=False)
     crowd, others = await come(room, 1, 5), await come(room, 2, 2)
@@ -47,7 +41,7 @@ async def test_full_queue_takes_from_the_longest() -> None:
     assert outcomes(others) == {"waits": 2}
     assert outcomes(await come(room, 2)) == {"QueueFull": 1}, "it has as many as the first one"
     assert room.waiting == 4
-    await end(*crowd, *others)
+    await cancelled(*crowd, *others)
 
 
 @pytest.mark.parametrize("comes_first", ["the eviction", "the cancellation"])
@@ -57,10 +51,9 @@ async def test_a_call_that_is_cancelled_as_it_is_evicted_is_cancelled(comes_firs
     evictor = asyncio.create_task(room.enter(2, ready, 60))
     if comes_first == "the eviction":
         await asyncio.sleep(0)
-    victim.cancel()
-    await asyncio.wait([victim])
+    await cancelled(victim)
     assert victim.cancelled(), outcomes([victim])
-    await end(other, evictor)
+    await cancelled(other, evictor)
     room.leave(await worker)
     assert (room.waiting, room.at_work) == (0, 0)
 
@@ -93,7 +86,7 @@ async def test_new_places_are_taken_though_no_call_ended() -> None:
 async def test_engine_without_a_replica_gets_one_call_which_wakes_it() -> None:
     tasks = await come(SlotQueue(lambda: 0, 100), 1, 2)
     assert outcomes(tasks) == {"works": 1, "waits": 1}
-    await end(*tasks)
+    await cancelled(*tasks)
 
 
 @pytest.mark.virtual
@@ -112,8 +105,7 @@ async def test_call_that_is_cancelled_as_its_turn_comes_gives_the_place_back() -
     (working,) = await come(room, 1)
     first, second = await come(room, 1, 2)
     room.leave(working.result())
-    first.cancel()
-    await asyncio.wait({first})
+    await cancelled(first)
     await asyncio.wait_for(second, 10)
     assert room.at_work == 1
 

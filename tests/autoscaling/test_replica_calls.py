@@ -127,9 +127,8 @@ def test_a_replica_takes_calls_that_no_interceptor_has_seen(settings: dict[str, 
     assert _printed(CALLS, settings) == printed
 
 
-def test_a_call_to_a_machine_that_is_gone_fails_and_a_silent_one_goes_on() -> None:
-    assert _printed(LOST, NO_TOKEN, "end_calls_to_lost_nodes", "allow_pings") == ["UNAVAILABLE b'answer'"]
-
-
-def test_a_replica_as_ray_has_it_would_close_the_connection() -> None:
-    assert _printed(LOST, NO_TOKEN, "end_calls_to_lost_nodes") == ["UNAVAILABLE UNAVAILABLE"]
+@pytest.mark.parametrize(("allows", "silent"), [(["allow_pings"], "b'answer'"), ([], "UNAVAILABLE")])
+def test_a_call_to_a_machine_that_is_gone_fails_and_a_silent_one_goes_on_where_pings_are_allowed(
+    allows: list[str], silent: str
+) -> None:
+    assert _printed(LOST, NO_TOKEN, "end_calls_to_lost_nodes", *allows) == [f"UNAVAILABLE {silent}"]

@@ -21,7 +21,7 @@ from autoscaling.waits import Wait, WaitWatch
 from contract.errors import ApiError
 from tests.autoscaling.replicas import Job, Some
 from tests.autoscaling.world import World, world
-from tests.waiting import run, settled
+from tests.waiting import cancelled, run, settled
 
 SERVICE_S, START_S = 2.0, 8.0
 
@@ -53,9 +53,7 @@ class Room:
         return {grant.watch: place for place, grant in enumerate(turns(line, service_s), 1)}
 
     async def end(self) -> None:
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await cancelled(*self.tasks)
 
     async def _call(self, owner: str, number: int) -> None:
         async def ready() -> None:

@@ -27,7 +27,7 @@ from contract.limits import COLD_RETRY_AFTER_MAX_S
 from tests.autoscaling.replicas import Job, Some
 from tests.autoscaling.world import World, world
 from tests.state.books import seeds
-from tests.waiting import run
+from tests.waiting import cancelled, run
 
 FAULTS_S = 120.0
 MAY_RETRY = {
@@ -112,8 +112,7 @@ async def ordinary(clients: Clients, organisation: int) -> None:
 async def impatient(clients: Clients, organisation: int) -> None:
     asked = asyncio.create_task(clients.ask(organisation, clients.draw.expovariate(0.3)))
     await asyncio.wait({asked}, timeout=clients.draw.uniform(0, 4))
-    asked.cancel()
-    await asyncio.wait({asked})
+    await cancelled(asked)
     assert asked.cancelled() or not asked.exception(), asked.exception()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from concurrency.background import MAX_PAUSE_S, PAUSE_S, attempted, supervised
 from concurrency.stalls import FACTOR, RECENT, StallDetector, Stalled
-from tests.waiting import ManualClock, run
+from tests.waiting import ManualClock, cancelled, run
 
 SECRET = "planted-text"
 
@@ -36,8 +36,7 @@ def began(work: Work, until_s: float, start: Callable[[], asyncio.Task[None]]) -
     async def watched() -> None:
         task = start()
         await asyncio.sleep(until_s)
-        task.cancel()
-        await asyncio.wait([task])
+        await cancelled(task)
 
     run(watched())
     return [round(at_s, 6) for at_s in work.began_s]
@@ -88,8 +87,7 @@ async def test_a_step_says_whether_it_succeeded_and_a_cancellation_is_none_of_it
     assert [await attempted("try", work.step) for _ in range(2)] == [False, True]
     endless = asyncio.create_task(attempted("wait", asyncio.Event().wait))
     await asyncio.sleep(0)
-    endless.cancel()
-    await asyncio.wait([endless])
+    await cancelled(endless)
     assert endless.cancelled()
 
 

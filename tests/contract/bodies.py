@@ -33,10 +33,14 @@ def responses_request(**fields: Any) -> ResponsesRequest:
     return read(ResponsesRequest, {"model": "m", "input": "Hello"} | fields)
 
 
+def turns_of(request: ChatRequest) -> list[dict[str, Any]]:
+    return [message.model_dump(exclude_none=True) for message in request.messages]
+
+
 def refusal(ask: Callable[..., object], /, *given: Any, fault: Fault = INVALID_REQUEST, **fields: Any) -> ApiError:
     with pytest.raises(ApiError) as caught:
         ask(*given, **fields)
-    assert caught.value.fault is fault
+    assert caught.value.fault is fault, (f"{given} {fields}"[:200], caught.value)
     return caught.value
 
 

@@ -5,13 +5,11 @@ import re
 import tracemalloc
 from typing import Any
 
-import pytest
-
 from contract.body import validated
 from contract.catalog.base import PART_TOKENS, TEMPLATE_TOKENS
 from contract.chat.engine import ChatBatch, ChatJob, check_logprobs
 from contract.completions import MAX_COMPLETIONS, CompletionJob, CompletionRequest
-from contract.errors import TOO_MUCH_AT_ONCE, ApiError
+from contract.errors import TOO_MUCH_AT_ONCE
 from contract.limits import DETOKENIZE_IDS, LOGPROB_TOKENS, TOKENIZE_BYTES_PER_TOKEN, most_with_logprobs
 from contract.responses.reply import ResponseEvents, ResponseHead
 from contract.tokens import DetokenizeRequest, TokenizeBody, check_length
@@ -211,8 +209,7 @@ def test_a_stream_whose_logprobs_have_no_room_fails_with_what_was_made() -> None
     events = responding(hold, top_logprobs=20)
     for number in range(3):
         events.of(batch(number))
-    with pytest.raises(ApiError) as error:
-        events.of(batch(3))
-    last = json.loads(events.failed(error.value).split(b"\ndata: ")[-1])
+    error = refusal(events.of, batch(3), fault=TOO_MUCH_AT_ONCE)
+    last = json.loads(events.failed(error).split(b"\ndata: ")[-1])
     assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "rate_limit_exceeded")
     assert last["response"]["output"][0]["content"][0]["text"] == "word " * 3

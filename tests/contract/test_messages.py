@@ -13,7 +13,7 @@ from contract.messages.reply import MessageEvents
 from contract.messages.request import Conversation, MessagesRequest
 from contract.messages.translation import FAILED, chat_request
 from contract.wires import event
-from tests.contract.bodies import Row, check_refused
+from tests.contract.bodies import Row, check_refused, turns_of
 from tests.scripted import MODEL
 from tests.sdk import added_up
 
@@ -32,10 +32,6 @@ BODY: dict[str, Any] = {"model": MODEL, "max_tokens": 50, "messages": [USER]}
 
 def asked(**fields: Any) -> ChatRequest:
     return chat_request(validated(MessagesRequest, BODY | fields))
-
-
-def said(request: ChatRequest) -> list[dict[str, Any]]:
-    return [message.model_dump(exclude_none=True) for message in request.messages]
 
 
 def text(value: str) -> dict[str, Any]:
@@ -149,15 +145,15 @@ def test_fields_of_the_answer_reach_chat() -> None:
 
 def test_turns_of_one_role_are_one_and_a_system_turn_may_stand_in_between() -> None:
     turns = [USER, {"role": "user", "content": [text("there")]}, {"role": "assistant", "content": "yes"}, USER]
-    assert [(m["role"], [p["text"] for p in m["content"]]) for m in said(asked(messages=turns))] == [
+    assert [(m["role"], [p["text"] for p in m["content"]]) for m in turns_of(asked(messages=turns))] == [
         ("user", ["hello", "there"]),
         ("assistant", ["yes"]),
         ("user", ["hello"]),
     ]
     turns = [USER, {"role": "system", "content": "now be brief"}, USER]
-    assert [m["role"] for m in said(asked(system="x", messages=turns))] == ["system", "user", "system", "user"]
+    assert [m["role"] for m in turns_of(asked(system="x", messages=turns))] == ["system", "user", "system", "user"]
     turns = [USER, {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}]}, USER]
-    assert said(asked(messages=turns))[1] == {"role": "assistant", "content": []}
+    assert turns_of(asked(messages=turns))[1] == {"role": "assistant", "content": []}
 
 
 def test_calls_and_results_become_those_of_chat() -> None:
@@ -175,7 +171,7 @@ def test_calls_and_results_become_those_of_chat() -> None:
     ]
     function = {"name": "look", "arguments": '{"where": "hür"}'}
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
-    assert said(asked(messages=turns, tools=[TOOL]))[1:] == [
+    assert turns_of(asked(messages=turns, tools=[TOOL]))[1:] == [
         {
             "role": "assistant",
             "content": [text("I look")],
@@ -201,7 +197,7 @@ def test_what_tools_of_servers_did_in_earlier_turns_is_left_out_and_told() -> No
     kinds = ("server_tool_use", "web_search_tool_result", "bash_code_execution_tool_result", "mcp_tool_use")
     blocks = [text("I look"), *({"type": kind, "id": "srvtoolu_1", "content": [{"type": "x"}]} for kind in kinds)]
     turns = {"messages": [USER, {"role": "assistant", "content": blocks}, USER], "tools": [SEARCH, TOOL]}
-    assert said(asked(**turns))[1] == {"role": "assistant", "content": [text("I look")]}
+    assert turns_of(asked(**turns))[1] == {"role": "assistant", "content": [text("I look")]}
     left_out = [f"messages[1].content[{place}]" for place in range(1, len(blocks))]
     assert validated(MessagesRequest, BODY | turns).left_out == ["tools[0]", *left_out]
 

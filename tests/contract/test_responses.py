@@ -19,7 +19,7 @@ from contract.responses.request import (
 )
 from contract.responses.tools import translate_errors
 from models.chat.request import engine_fields
-from tests.contract.bodies import Row, check_refused, refused, responses_request
+from tests.contract.bodies import Row, check_refused, refused, responses_request, turns_of
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 TOOL = {"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object"}, "strict": True}
@@ -32,19 +32,12 @@ def chat(**fields: Any) -> ChatRequest:
     return responses_request(**fields).chat
 
 
-def turns(request: ChatRequest) -> list[Any]:
-    return [message.model_dump(exclude_none=True) for message in request.messages]
-
-
 def said(role: str, *texts: str) -> dict[str, Any]:
     return {"role": role, "content": [{"type": "text", "text": text} for text in texts]}
 
 
-def test_text_is_a_message_of_the_user_after_the_instructions() -> None:
-    assert turns(chat(instructions="Be brief.")) == [said("system", "Be brief."), said("user", "Hello")]
-
-
-def test_messages_keep_their_order_roles_and_parts() -> None:
+def test_text_is_a_message_of_the_user_after_the_instructions_and_messages_keep_their_order_roles_and_parts() -> None:
+    assert turns_of(chat(instructions="Be brief.")) == [said("system", "Be brief."), said("user", "Hello")]
     items = [
         {"role": "user", "content": "One"},
         {
@@ -55,7 +48,7 @@ def test_messages_keep_their_order_roles_and_parts() -> None:
         {"role": "user", "content": [{"type": "input_text", "text": "Three"}, {"type": "input_text", "text": "Four"}]},
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
     ]
-    assert turns(chat(input=items)) == [
+    assert turns_of(chat(input=items)) == [
         said("user", "One"),
         said("assistant", "Two"),
         said("user", "Three", "Four"),
@@ -87,7 +80,7 @@ def test_calls_join_the_turn_that_made_them_and_reasoning_is_passed_over() -> No
         OUTPUT,
         OUTPUT | {"call_id": "c2", "output": [{"type": "input_text", "text": "4"}]},
     ]
-    user, assistant, first, second = turns(chat(input=items))
+    user, assistant, first, second = turns_of(chat(input=items))
     assert user == said("user", "Add.")
     assert assistant["content"] == said("assistant", "I will.")["content"]
     assert [call["id"] for call in assistant["tool_calls"]] == ["c1", "c2"]

@@ -169,20 +169,14 @@ SHELL = {"type": "custom", "name": "shell", "description": "Runs it.", "format":
 ADD = {"type": "function", "name": "add", "parameters": {"type": "object"}}
 
 
-def test_custom_tool_is_that_of_a_chat_and_repeated_as_it_came() -> None:
-    request = responses_request(tools=[SHELL], tool_choice={"type": "custom", "name": "shell"})
-    assert request.chat.custom_tools == {"shell"}
-    assert request.chat.is_tool_forced
-    assert request.echo()["tools"] == [SHELL]
-    assert request.echo()["tool_choice"] == {"type": "custom", "name": "shell"}
-
-
-def test_allowed_tools_are_those_that_the_model_knows_of() -> None:
+def test_a_custom_tool_is_that_of_a_chat_and_the_model_knows_of_those_that_are_allowed() -> None:
     some = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "add"}]}
-    request = responses_request(tools=[SHELL, ADD], tool_choice=some)
-    assert [tool.name for tool in request.chat.offered.values()] == ["add"]
-    assert request.chat.is_tool_forced
-    assert request.echo()["tool_choice"] == some
+    for tools, choice, name in (([SHELL], {"type": "custom", "name": "shell"}, "shell"), ([SHELL, ADD], some, "add")):
+        request = responses_request(tools=tools, tool_choice=choice)
+        assert (offered(request), request.chat.custom_tools) == ([name], {"shell"})
+        assert request.chat.is_tool_forced, name
+        assert request.echo()["tools"] == [SHELL, ADD | {"description": None, "strict": None}][: len(tools)]
+        assert request.echo()["tool_choice"] == choice
 
 
 def test_custom_calls_and_their_outputs_are_turns() -> None:

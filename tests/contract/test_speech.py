@@ -86,13 +86,10 @@ def test_a_style_has_three_names_and_one_that_says_nothing_hides_no_other() -> N
         assert speech(emotion=nothing, instruction=nothing, instructions=nothing).style == ""
 
 
-def test_a_clip_comes_decoded() -> None:
+def test_a_clip_comes_decoded_and_what_is_none_is_refused() -> None:
     assert speech(reference_audio_b64=CLIP).reference_audio_b64 == bytes(range(256))
     lines = "\r\n".join(CLIP[start : start + 76] for start in range(0, len(CLIP), 76))
     assert speech(reference_audio_b64=lines + "\n").reference_audio_b64 == bytes(range(256))
-
-
-def test_what_is_no_clip_is_refused() -> None:
     for clip in ("", " \n", "QQ", "QQ==QQ==", "Q*==", "QQ==é", "data:audio/wav;base64,QQ==", "_-8="):
         error = refusal(speech, reference_audio_b64=clip)
         assert error.param == "reference_audio_b64"

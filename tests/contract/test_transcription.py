@@ -112,12 +112,9 @@ def test_of_a_prompt_that_is_too_long_the_end_is_kept_and_terms_are_counted_as_t
         assert len(TranscriptionRequest(context_bias=terms).context_bias) == count - 1
 
 
-def test_a_form_may_repeat_lists_and_nothing_else() -> None:
+def test_a_form_may_repeat_lists_and_nothing_else_and_a_field_that_nobody_filled_in_was_not_sent() -> None:
     pairs = [("context_bias", "a"), ("context_bias[]", "b"), ("timestamp_granularities[]", "word"), ("include[]", "x")]
     assert fields(pairs) == {"context_bias": ["a", "b"], "timestamp_granularities": ["word"], "include": "x"}
-
-
-def test_a_field_of_a_form_that_nobody_filled_in_was_not_sent() -> None:
     names = [*TranscriptionRequest.model_fields, "context_bias[]", "timestamp_granularities[]"]
     assert fields((name, "") for name in names) == {}
     assert TranscriptionRequest(**dict.fromkeys(TranscriptionRequest.model_fields, "")) == TranscriptionRequest()

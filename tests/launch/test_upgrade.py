@@ -135,22 +135,22 @@ def test_a_roll_back_at_any_time_gives_the_route_to_the_old_graph(cluster: Remem
     assert all("/" in routes.values() for routes in cluster.history)
 
 
-@pytest.mark.parametrize("started", [0, 1])
-def test_a_graph_that_is_not_ready_gets_no_request(cluster: Remembering, started: int) -> None:
-    cluster.ingress = started
+@pytest.mark.parametrize(
+    ("started", "broken", "says"),
+    [
+        *((started, set(), f"not ready after {START_S:.0f} s") for started in (0, 1)),
+        (2, {"parlance-2"}, "the old one was never left: no such profile"),
+    ],
+)
+def test_a_graph_that_is_not_ready_or_cannot_be_built_is_taken_away_before_any_request(
+    cluster: Remembering, started: int, broken: set[str], says: str
+) -> None:
+    cluster.ingress, cluster.broken = started, broken
     moving = handover(cluster)
     moving.deploy(CONFIG)
-    with pytest.raises(UpgradeError, match=f"not ready after {START_S:.0f} s"):
+    with pytest.raises(UpgradeError, match=says):
         moving.until_ready()
     assert cluster.history[-1] == {"parlance": "/", "other": "/other"}
-
-
-def test_a_graph_that_cannot_be_built_is_taken_away_with_its_reason(cluster: Remembering) -> None:
-    cluster.broken = {"parlance-2"}
-    moving = handover(cluster)
-    moving.deploy(CONFIG)
-    with pytest.raises(UpgradeError, match="the old one was never left: no such profile"):
-        moving.until_ready()
     assert list(cluster.apps) == ["parlance", "other"]
 
 
@@ -238,20 +238,13 @@ def test_a_placement_group_counts_whole() -> None:
     assert needs({}) == {"CPU": 1}, "as Serve has it"
 
 
-@pytest.fixture
-def no_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_graphs_share_no_sqlite_file_and_an_older_schema_is_migrated_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("DATABASE", "REDIS", "BLOBS"):
         monkeypatch.delenv(f"PARLANCE_{name}_URL", raising=False)
-
-
-@pytest.mark.usefixtures("no_stores")
-def test_two_graphs_do_not_share_a_sqlite_file() -> None:
     with pytest.raises(UpgradeError, match=r"cannot share SQLite(?s:.*)PARLANCE_REDIS_URL(?s:.*)PARLANCE_BLOBS_URL"):
         cli.require_shared_state()
-
-
-@pytest.mark.usefixtures("no_stores")
-def test_an_older_schema_is_migrated_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"sqlite:///{tmp_path}/state.db"  # in place of a PostgreSQL, which no start migrates
     monkeypatch.setattr(cli, "splits", lambda *_, **__: [])
     monkeypatch.setenv("PARLANCE_DATABASE_URL", url)

@@ -9,7 +9,7 @@ import pytest
 
 from models.batching import TokenBatcher, calls_of
 from models.stepping import GRACE_S, Stepper
-from tests.waiting import until
+from tests.waiting import cancelled, until
 
 
 class Model:
@@ -308,9 +308,7 @@ async def test_who_is_cancelled_within_a_step_stops_the_work_after_it(stepper: S
 
     task = asyncio.ensure_future(anext(stepper.run(parts())))
     await asyncio.to_thread(begun.wait, 10)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    assert await cancelled(task)
     async with asyncio.timeout(3):
         assert [part async for part in stepper.run(part for part in (2, 3))] == [2, 3]  # in the other of two threads
     assert not closed.is_set()

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import INVALID_API_KEY, ApiError
+from contract.errors import INVALID_API_KEY, MISSING_API_KEY, ApiError
 from state import keys
 from state.blobs.signatures import FILES_PURPOSE, Signatures
 from state.keys import Secrets
+from tests.contract.bodies import refusal
 
 KEY = keys.mint()
 
@@ -44,9 +45,7 @@ def test_the_scheme_ignores_case_and_no_header_is_a_missing_key() -> None:
     for scheme in ("Bearer", "bearer", "BEARER", "bEaReR"):
         assert keys.read_bearer(f"{scheme} {KEY.text}") == KEY
     for header in (None, ""):
-        with pytest.raises(ApiError) as caught:
-            keys.read_bearer(header)
-        assert caught.value.fault.name == "MISSING_API_KEY"
+        refusal(keys.read_bearer, header, fault=MISSING_API_KEY)
 
 
 def malformed_headers(count: int = 2000) -> list[str]:
@@ -76,11 +75,8 @@ def test_two_thousand_malformed_headers_are_refused_without_being_quoted() -> No
     values = malformed_headers()
     assert len(values) >= 2000
     for value in values:
-        with pytest.raises(ApiError) as caught:
-            keys.read_bearer(value)
-        assert caught.value.fault.status == 401
-        assert caught.value.fault.name == "INVALID_API_KEY"
-        assert caught.value.message == INVALID_API_KEY.text
+        error = refusal(keys.read_bearer, value, fault=INVALID_API_KEY)
+        assert (error.fault.status, error.message) == (401, INVALID_API_KEY.text), value
 
 
 PURPOSES = ("api-keys", "uploads", "samples", "cursors", "sessions")

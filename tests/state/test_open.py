@@ -29,11 +29,6 @@ from tests.state.drafts import COST, HOLD, PLAN, Workshop
 from tests.waiting import until
 
 
-async def test_replicas_have_to_share(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"cannot share SQLite(?s:.*)PARLANCE_REDIS_URL(?s:.*)PARLANCE_BLOBS_URL"):
-        await open_state(tmp_path, "sqlite:///x.db", replicas=2)
-
-
 async def test_bytes_are_kept_in_the_home_or_where_they_are_told_to_be(tmp_path: Path) -> None:
     for url, folder in ((None, tmp_path / "bytes"), ((tmp_path / "elsewhere").as_uri(), tmp_path / "elsewhere")):
         state = await open_state(tmp_path, blobs_url=url)
@@ -49,11 +44,19 @@ async def test_kept_answers_leave_room_on_the_disk_of_the_database(tmp_path: Pat
     await state.close()
 
 
-async def test_servers_that_share_something_need_one_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+ALONE = r"cannot share SQLite(?s:.*)PARLANCE_REDIS_URL(?s:.*)PARLANCE_BLOBS_URL"
+NO_SECRET = f"a common secret: set {SECRET_VARIABLE}"
+
+
+async def test_replicas_have_to_share_and_need_one_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(SECRET_VARIABLE, raising=False)
-    for database_url, redis_url in (("postgresql://u@127.0.0.1:1/x", None), (None, "redis://127.0.0.1:1")):
-        with pytest.raises(ValueError, match=f"a common secret: set {SECRET_VARIABLE}"):
-            await open_state(tmp_path, database_url, redis_url)
+    for database_url, redis_url, replicas, says in (
+        ("sqlite:///x.db", None, 2, ALONE),
+        ("postgresql://u@127.0.0.1:1/x", None, 1, NO_SECRET),
+        (None, "redis://127.0.0.1:1", 1, NO_SECRET),
+    ):
+        with pytest.raises(ValueError, match=says):
+            pytest.fail(f"{says}: {await open_state(tmp_path, database_url, redis_url, replicas=replicas)}")
     assert not (tmp_path / "secrets").exists()
 
 

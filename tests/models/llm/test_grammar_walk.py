@@ -46,19 +46,18 @@ def reason(cost_ms: Callable[[int, int], float]) -> str:
     return fault.reason if fault else ""
 
 
-def test_one_step_that_is_dear_each_time_is_slow() -> None:
-    assert reason(lambda walk, step: 21.0 if step == 7 else 0.1) == "slow"
-    assert ScriptedMatcher.walks == TRIES
+DEAR: dict[str, tuple[Callable[[int, int], bool], float, str]] = {
+    "one step each time": (lambda walk, step: step == 7, 21.0, "slow"),
+    "four steps, just over the bound": (lambda walk, step: step < 4, STEP_MS + 0.1, "slow"),
+    "three steps, just over the bound": (lambda walk, step: step < 3, STEP_MS + 0.1, ""),
+    "another step of each walk": (lambda walk, step: step == walk % STEPS, 400.0, ""),
+    "whole walks before a quiet one": (lambda walk, step: walk < TRIES - 1, 16.0, ""),
+}
 
 
-def test_four_steps_just_over_the_bound_are_slow_and_three_are_not() -> None:
-    assert reason(lambda walk, step: STEP_MS + 0.1 if step < 4 else 0.1) == "slow"
-    assert reason(lambda walk, step: STEP_MS + 0.1 if step < 3 else 0.1) == ""
-
-
-def test_each_walk_disturbed_at_another_step_is_not_slow() -> None:
-    assert reason(lambda walk, step: 400.0 if step == walk % STEPS else 0.1) == ""
-
-
-def test_whole_walks_disturbed_before_a_quiet_one_are_not_slow() -> None:
-    assert reason(lambda walk, step: 16.0 if walk < TRIES - 1 else 0.1) == ""
+@pytest.mark.parametrize(("is_dear", "dear_ms", "expected"), DEAR.values(), ids=DEAR)
+def test_only_what_is_dear_in_every_walk_is_slow(
+    is_dear: Callable[[int, int], bool], dear_ms: float, expected: str
+) -> None:
+    assert reason(lambda walk, step: dear_ms if is_dear(walk, step) else 0.1) == expected
+    assert ScriptedMatcher.walks == TRIES or not expected
