@@ -67,7 +67,7 @@ def main() -> None:
     xgrammar = load_xgrammar()
     vocabulary = xgrammar.TokenizerInfo.deserialize_json(sys.stdin.readline())
     ground = grammar_walk.GrammarProbe(vocabulary, xgrammar.GrammarMatcher)
-    sys.stdout.reconfigure(line_buffering=True)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.stdout.write('{"ready": true}\n')
     for line in sys.stdin:
         request = json.loads(line)

@@ -77,11 +77,11 @@ def share(scheduler: Any) -> int:
     limit: the oldest takes the whole step, as in vLLM. One owner's prompts do so, as sharing would only delay them.
     """
     reading = [request for request in scheduler.running if unread(request) > 1]
-    room = scheduler.max_num_scheduled_tokens - (len(scheduler.running) - len(reading))
+    room: int = scheduler.max_num_scheduled_tokens - (len(scheduler.running) - len(reading))
     if scheduler.waiting and scheduler.waiting.peek_request().cache_salt not in {each.cache_salt for each in reading}:
         reading.append(scheduler.waiting.peek_request())
     if len({request.cache_salt for request in reading}) > 1:
-        needs = sorted(map(unread, reading))
+        needs: list[int] = sorted(map(unread, reading))
         # What each of the others gets once the `place` shortest are served, rounded up: what is left of a step begins
         # one more prompt of the same owner. The largest of these is the fair share.
         return max(1, *(-((sum(needs[:place]) - room) // (len(needs) - place)) for place in range(len(needs))))
