@@ -37,8 +37,8 @@ CODE_LINES = {
     "benchmarks/capacity": 843,
 }
 BESIDE = {
-    "lines of tests": ("tests", "", 64475),
-    "lines of benchmarks": ("benchmarks", ".py", 10849),
+    "lines of tests": ("tests", "", 64418),
+    "lines of benchmarks": ("benchmarks", ".py", 10841),
     "words in Markdown": ("", ".md", 69740),
 }
 """Folder, ending of the files, and ceiling of each count."""
