@@ -14,7 +14,7 @@ RECORD = Path(__file__).with_name("campaign.json")
 COLUMNS = ("promise", "attacked by", "tries", "lost", "seconds", "tests")
 TITLES = {
     "deaths": "Deaths and stops",
-    "nodes": "Two machines",
+    "nodes": "Deaths and stops",
     "machines": "Random histories",
     "disks": "Disks",
     "databases": "Databases",
@@ -31,15 +31,15 @@ Row = dict[str, Any]
 def page() -> str:
     """The whole page."""
     record = json.loads(RECORD.read_text("utf-8"))
-    by_part = groupby(sorted(record["outcomes"], key=lambda row: list(TITLES).index(row["part"])), _part)
-    parts = "\n\n".join(f"## {TITLES[part]}\n\n{_table(list(rows))}" for part, rows in by_part)
+    by_title = groupby(sorted(record["outcomes"], key=lambda row: list(TITLES).index(row["part"])), _title)
+    parts = "\n\n".join(f"## {title}\n\n{_table(list(rows))}" for title, rows in by_title)
     kind = "a short campaign" if record["is_short"] else "a whole campaign"
     about = f"Last published: {kind} on {record['day']} with seed {record['seed']}, on {record['machine']}."
     return filled("reliability.md", campaign=f"{about}\n\n{parts}")
 
 
-def _part(row: Row) -> str:
-    return str(row["part"])
+def _title(row: Row) -> str:
+    return TITLES[row["part"]]
 
 
 def _table(rows: Sequence[Row]) -> str:
