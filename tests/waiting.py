@@ -41,7 +41,7 @@ async def until(condition: Callable[[], Any], within_s: float = WITHIN_S) -> Non
 
 
 async def cancelled(*tasks: asyncio.Future[Any]) -> bool:
-    """Cancels `tasks` and waits for their ends. Tells whether that is how all of them ended."""
+    """Cancels `tasks` and waits for their ends. Returns True if each ended by it."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -111,5 +111,5 @@ def run(work: Coroutine[Any, Any, R]) -> R:
 
 
 def is_busy(engine: Any) -> bool:
-    """Whether the core of an engine of vLLM has requests or commands that it has not finished."""
+    """Says if the core of an engine of vLLM has requests or commands that it has not finished."""
     return not engine.engine_core._commands.empty() or engine.engine_core.engine_core.scheduler.has_requests()

@@ -8,7 +8,7 @@ from tests.campaign.machines import run_tests
 from tests.campaign.record import Outcome, Sizes
 from tests.cluster.nodes import allowed
 
-PROMISE = "Nothing acknowledged is lost, and whoever asks a machine that is still up is answered."
+PROMISE = "Nothing acknowledged is lost, and clients of a machine that is still up are answered."
 FAULTS = "two machines parted for a moment; parted until one is given up; the head killed, then the other"
 HELD_BY = "test_nodes_that_are_parted_lose_nothing_and_answer_again"
 

@@ -3,8 +3,10 @@
 import asyncio
 import threading
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,6 +14,7 @@ from contract.chat.engine import ChatJob
 from contract.errors import ApiError
 from contract.tokens import DetokenizeJob, TokenizeJob
 from models.chat import VllmChat
+from tests.models.chat.engines import stanza
 from tests.models.chat.smollm2.asking import PARIS, WEATHER, WINDOW, ask, batches, chunks_of
 from tests.waiting import until
 
@@ -185,3 +188,14 @@ def test_each_step_has_room_for_the_next_owner(reading: str, waiting: str, most:
     first = SimpleNamespace(peek_request=lambda: request(waiting)) if waiting else None
     running = [answered, *map(request, reading)]
     assert share(SimpleNamespace(running=running, waiting=first, max_num_scheduled_tokens=513)) == most
+
+
+@pytest.mark.parametrize(
+    ("stated", "most"), [({}, 136), ({"max_num_seqs": 16}, 144), ({"max_num_batched_tokens": 64}, 64)]
+)
+def test_a_step_reads_few_tokens_unless_the_stanza_says_another_number(
+    smollm2: Path, monkeypatch: pytest.MonkeyPatch, stated: dict[str, int], most: int
+) -> None:
+    monkeypatch.setattr("models.llm.engine.start", Mock(side_effect=lambda spec: pytest.fail(str(spec.arguments))))
+    with pytest.raises(pytest.fail.Exception, match=f"'max_num_batched_tokens': {most}"):
+        VllmChat(stanza("small", WINDOW, stated, tier="default"), smollm2)
