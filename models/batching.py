@@ -178,13 +178,13 @@ class TokenBatcher(Generic[Item, Result]):
     def _next_slice(self) -> list[_BatchItem[Item, Result]]:
         """The next slice, for which it waits; empty once closed."""
         with self._changed:
-            entries: list[_BatchItem[Item, Result]] = []
-            while not entries and not self.is_closed:
-                self._changed.wait_for(lambda: self.is_closed or self._owners())
-                entries = self._slice()
-            for owner in {entry.job.owner for entry in entries}:
-                self._served.take(owner)
-            return [] if self.is_closed else entries
+            while not self.is_closed:
+                if entries := self._slice():
+                    for owner in {entry.job.owner for entry in entries}:
+                        self._served.take(owner)
+                    return entries
+                self._changed.wait()
+            return []  # what waits stays in the queue, where `close` finds it
 
     def _owners(self) -> list[Hashable]:
         """The owners of something that may begin, in the order of their turns."""

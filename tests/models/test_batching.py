@@ -9,7 +9,7 @@ import pytest
 
 from models.batching import TokenBatcher, calls_of
 from models.stepping import GRACE_S, Stepper
-from tests.waiting import cancelled, until
+from tests.waiting import cancelled
 
 
 class Model:
@@ -221,12 +221,13 @@ async def test_an_item_that_did_not_fit_is_first_in_the_next_slice(model: Model,
 async def test_closing_fails_those_who_wait(model: Model) -> None:
     batcher = TokenBatcher(model, slice_tokens=10, call_tokens=3, name="test")
     held = await model.hold(batcher)
-    (waiting,) = await queued(batcher, ["aa"])
-    closing = asyncio.create_task(asyncio.to_thread(batcher.close))
-    await until(lambda: batcher.is_closed)
+    with batcher._changed:  # the free worker hears of the text and of the end together
+        waiting = asyncio.ensure_future(batcher.submit(["aa"], "other"))
+        await asyncio.sleep(0)
+        batcher.is_closed = True
     batcher.check()
     model.gate.set()
-    await closing
+    await asyncio.to_thread(batcher.close)
     assert await held == ["holdhold"]
     for late in (waiting, batcher.submit(["a"])):
         with pytest.raises(RuntimeError, match="closed"):
@@ -253,27 +254,20 @@ def stepper() -> Generator[Stepper]:
     stepper.close()
 
 
-async def test_parts_come_in_order_from_other_threads(stepper: Stepper) -> None:
+async def test_parts_come_in_order_from_other_threads_and_an_error_reaches_the_caller(stepper: Stepper) -> None:
     threads = set()
 
     def parts() -> Generator[int | None]:
         for number in (0, None, 2):
             threads.add(threading.get_ident())
             yield number
-
-    assert [part async for part in stepper.run(parts())] == [0, None, 2]
-    assert threading.get_ident() not in threads
-
-
-async def test_an_error_reaches_the_caller(stepper: Stepper) -> None:
-    def parts() -> Generator[int]:
-        yield 1
-        raise ValueError("two")
+        raise ValueError("three")
 
     running = stepper.run(parts())
-    assert await anext(running) == 1
-    with pytest.raises(ValueError, match="two"):
+    assert [await anext(running) for _ in range(3)] == [0, None, 2]
+    with pytest.raises(ValueError, match="three"):
         await anext(running)
+    assert threading.get_ident() not in threads
 
 
 async def test_who_leaves_stops_the_work_after_its_step(stepper: Stepper) -> None:
