@@ -290,21 +290,20 @@ class Trends:
                 point = (minute, kib, process.num_fds(), process.num_threads())
                 self._points[title(process), process.pid].append(point)
 
-    def slopes(self) -> dict[str, tuple[float, float, float]]:
-        """KiB, descriptors and threads a minute by a line fitted to the least of each minute.
+    def slopes(self) -> dict[str, np.ndarray]:
+        """KiB, descriptors and threads a minute by a line fitted to the least of each minute, for all of one name.
 
         Of processes that were there all the time. What requests hold comes and goes: within minutes it moves the memory
-        of an ingress by megabytes, up in one and down in the other.
+        of an ingress by megabytes, up in one and down in the other. What leaks does so in both.
         """
         most = max(map(len, self._points.values()))
-        fitted = {}
-        for (name, pid), points in self._points.items():
+        fitted: defaultdict[str, np.ndarray] = defaultdict(lambda: np.zeros(3))
+        for (name, _), points in self._points.items():
             last = np.array(points[len(points) // 2 :])
             minutes = last[:, 0].astype(int)
             lows = np.array([last[minutes == minute].min(axis=0) for minute in np.unique(minutes)])
             if len(points) > 0.9 * most and len(lows) > 2:
-                kib, files, threads = (float(np.polyfit(lows[:, 0], lows[:, column], 1)[0]) for column in (1, 2, 3))
-                fitted[f"{name} {pid}"] = (kib, files, threads)
+                fitted[name] += np.polyfit(lows[:, 0], lows[:, 1:], 1)[0]
         return fitted
 
     def lines(self) -> list[str]:
@@ -318,4 +317,4 @@ class Trends:
         """Measurements that are not level."""
         most = (FLAT_KIB, FLAT_COUNT, FLAT_COUNT)
         slopes = self.slopes().items()
-        return [name for name, slope in slopes if any(map(float.__gt__, slope, most))]
+        return [name for name, slope in slopes if (slope > most).any()]

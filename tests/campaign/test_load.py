@@ -7,7 +7,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,26 +25,33 @@ SILENCE = base64.b64encode(bytes(9_600)).decode()
 CLIENTS, ROUNDS = 10, 5
 """Of each kind at once, and how often they come."""
 
-SERIES: dict[str, tuple[Callable[[float], tuple[float, float, float]], bool]] = {
-    "level": (lambda minute: (90_000 + 3_000 * math.sin(12 * minute), 40 + round(8 * minute) % 3, 20), False),
-    "comes and goes": (lambda minute: (90_000 + 6_000 * (minute % 1 > 0.3 and minute > 9), 40, 20), False),
-    "has grown at its start": (lambda minute: (90_000 + 50_000 * (minute > 4), 40 + 9 * (minute > 4), 20), False),
-    "memory": (lambda minute: (90_000 + 2_048 * minute, 40, 20), True),
-    "descriptors": (lambda minute: (90_000, 40 + math.floor(minute), 20), True),
-    "threads": (lambda minute: (90_000, 40, 20 + math.floor(minute)), True),
+
+def rise(kib: float) -> Callable[[float], tuple[float, float, float]]:
+    return lambda minute: (90_000 + kib * minute, 40, 20)
+
+
+SERIES: dict[str, tuple[Sequence[Callable[[float], tuple[float, float, float]]], bool]] = {
+    "level": ([lambda minute: (90_000 + 3_000 * math.sin(12 * minute), 40 + round(8 * minute) % 3, 20)], False),
+    "comes and goes": ([lambda minute: (90_000 + 6_000 * (minute % 1 > 0.3 and minute > 9), 40, 20)], False),
+    "has grown at its start": ([lambda minute: (90_000 + 50_000 * (minute > 4), 40 + 9 * (minute > 4), 20)], False),
+    "moves from one to another": ([rise(2_000), rise(-1_500)], False),
+    "memory": ([rise(2_048)], True),
+    "memory of both": ([rise(600), rise(600)], True),
+    "descriptors": ([lambda minute: (90_000, 40 + math.floor(minute), 20)], True),
+    "threads": ([lambda minute: (90_000, 40, 20 + math.floor(minute))], True),
 }
-"""KiB, descriptors and threads of a process by the minute, and whether they are found to rise."""
+"""KiB, descriptors and threads of processes of one name by the minute, and whether they are found to rise."""
 
 
 @pytest.mark.parametrize("name", SERIES)
 def test_a_rise_in_the_last_half_is_found_and_one_before_is_not(name: str) -> None:
-    series, is_found = SERIES[name]
+    processes, is_found = SERIES[name]
     trends = Trends(cast(Any, None))
-    for number in range(int(MINUTES * 60 / SAMPLE_S)):
-        minute = number * SAMPLE_S / 60
-        kib, files, threads = series(minute)
-        trends._points["engine", 1].append((minute, kib, cast(int, files), cast(int, threads)))
-    assert trends.rising() == ["engine 1"] * is_found
+    for pid, series in enumerate(processes):
+        for number in range(int(MINUTES * 60 / SAMPLE_S)):
+            minute = number * SAMPLE_S / 60
+            trends._points["engine", pid].append(cast(Any, (minute, *series(minute))))
+    assert trends.rising() == ["engine"] * is_found
 
 
 @pytest.fixture
