@@ -16,6 +16,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence, Sized
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from concurrency.fairness import FairQueue, OwnerCounter
@@ -166,10 +167,9 @@ class TokenBatcher(Generic[Item, Result]):
     def _work(self) -> None:
         while entries := self._next_slice():
             entries.sort(key=len)
-            start = 0
+            rest = iter(entries)
             for size in calls_of([len(entry) for entry in entries], self._call_tokens):
-                self._call(entries[start : start + size])
-                start += size
+                self._call(list(islice(rest, size)))
             with self._changed:
                 for owner in {entry.job.owner for entry in entries}:
                     self._served.give_back(owner)
@@ -200,8 +200,7 @@ class TokenBatcher(Generic[Item, Result]):
         entries: list[_BatchItem[Item, Result]] = []
         tokens: Counter[Hashable] = Counter()
         # A share of what waits, so that the other workers find some too; but not so small that the call costs more.
-        share = max(self._call_tokens, -(-self._waiting_tokens // self._most_workers))
-        limit = min(self._slice_tokens, share)
+        limit = min(self._slice_tokens, max(self._call_tokens, -(-self._waiting_tokens // self._most_workers)))
         owners = deque(self._owners())
         each = max(self._call_tokens, limit // max(1, len(owners)))
         while owners and (tokens.total() < limit or not entries):

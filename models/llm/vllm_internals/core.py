@@ -97,6 +97,12 @@ class ThreadedCore(InprocClient):
     """
 
     engine_ranks_managed = (0,)
+    layout_threads: int | None = None
+    """Threads while weights are laid out: those of the first engine of a process.
+
+    vLLM keeps oneDNN's products by the shape of the weights, for all engines together, and the layout of the weights
+    depends on the threads: with others, an engine would multiply by weights that it takes for something else.
+    """
 
     def __init__(self, vllm_config: VllmConfig, threads: int | None, quick: bool, rest_s: float | None) -> None:
         """Blocks until the model is loaded. Raises what the loading raised."""
@@ -106,16 +112,17 @@ class ThreadedCore(InprocClient):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._outputs: asyncio.Queue[EngineCoreOutputs | None] = asyncio.Queue()
         loaded: Future[None] = Future()
-        arguments = (vllm_config, threads, quick, loaded)
+        arguments = (vllm_config, threads or torch.get_num_threads(), quick, loaded)
         self._thread = threading.Thread(target=self._run, args=arguments, name="engine-core", daemon=True)
         self._thread.start()
         loaded.result()
 
-    def _run(self, vllm_config: VllmConfig, threads: int | None, quick: bool, loaded: Future[None]) -> None:
+    def _run(self, vllm_config: VllmConfig, threads: int, quick: bool, loaded: Future[None]) -> None:
         try:
             # OpenMP counts threads per calling thread: what another thread sets is not seen here. And vLLM's CPU worker
             # replaces `torch.set_num_threads` by a warning, for the pinning of its own processes.
-            self._governor = ThreadGovernor(threads or torch.get_num_threads(), torch._C.set_num_threads)
+            ThreadedCore.layout_threads = ThreadedCore.layout_threads or threads
+            torch._C.set_num_threads(ThreadedCore.layout_threads)
             quick = quick and vllm_config.model_config.enforce_eager and current_platform.is_cpu()
             with (
                 quick_core() as self._pages,
@@ -125,6 +132,7 @@ class ThreadedCore(InprocClient):
                 super().__init__(vllm_config, Executor.get_class(vllm_config), log_stats=False)
             for change in (turn_inputs, *((map_embeddings, shorten) if quick else ())):
                 self.collective_rpc("apply_model", None, (partial(change, vllm_config),))
+            self._governor = ThreadGovernor(threads, torch._C.set_num_threads)
         except BaseException as error:
             loaded.set_exception(error)
             return
@@ -200,9 +208,8 @@ class ThreadedCore(InprocClient):
     async def get_output_async(self) -> EngineCoreOutputs:
         """The next outputs; raises EngineDeadError once the thread has ended."""
         self._loop = asyncio.get_running_loop()
-        if self.resources.engine_dead and self._outputs.empty():
-            raise EngineDeadError()
-        outputs = await self._outputs.get()
+        is_over = self.resources.engine_dead and self._outputs.empty()
+        outputs = None if is_over else await self._outputs.get()
         if outputs is None:
             raise EngineDeadError()
         return outputs

@@ -32,20 +32,21 @@ def job(
     return DecisionJob(state, tuple(questions), tuple(images), owner)
 
 
-def stanza(**options: Any) -> DecisionModel:
-    engine = {"dtype": "bfloat16", "enforce_eager": True, "max_num_seqs": 32, "kv_cache_memory_bytes": 1 << 27}
+def stanza(threads: int, **options: Any) -> DecisionModel:
+    # In bfloat16 rounding, which the processor and the rows of a step decide, may change an answer more than its image.
+    engine = {"dtype": "float32", "enforce_eager": True, "max_num_seqs": 32, "kv_cache_memory_bytes": 1 << 27}
     serving = Serving(
         adapter="models.decisions:LabelScorer",
         runtime="tiny",
         weights="tiny",
-        threads=1,
+        threads=threads,
         options={"engine": engine} | options,
     )
     return DecisionModel(id="tiny", owned_by="tests", via="t", context_window=WINDOW, serving=serving)
 
 
-def start(path: Path, **options: Any) -> LabelScorer:
-    scorer = LabelScorer(stanza(**options), path)
+def start(path: Path, threads: int = 1, **options: Any) -> LabelScorer:
+    scorer = LabelScorer(stanza(threads, **options), path)
     figures = {"questions": 1, "accuracy": 1.0, "label_mass": 1.0, "calibration_error": 0.0, "temperature": 1.0}
     scorer._measurement = Measurement(measured_at=0, fingerprint="f", prompt_version="1", latency_ms=1.0, **figures)
     return scorer
