@@ -28,16 +28,15 @@ class UploadRequest(Lenient):
 
     @property
     def content_type(self) -> str:
-        """`mime` without its parameters. Raises UNSUPPORTED_MEDIA_TYPE."""
-        kind = self.mime.partition(";")[0].strip().lower()
-        if kind not in RECORDING_TYPES:
+        """`mime` without its parameters."""
+        return self.mime.partition(";")[0].strip().lower()
+
+    def check(self) -> None:
+        """Raises UNSUPPORTED_MEDIA_TYPE, REQUEST_TOO_LARGE, and INVALID_REQUEST for a size that no file has."""
+        if self.content_type not in RECORDING_TYPES:
             raise UNSUPPORTED_MEDIA_TYPE(
                 f"`mime` is `{self.mime[:60]}`; allowed are {', '.join(RECORDING_TYPES)}", param="mime"
             )
-        return kind
-
-    def check_size(self) -> None:
-        """Raises REQUEST_TOO_LARGE, and INVALID_REQUEST for a size that no file has."""
         if self.size < 1:
             raise INVALID_REQUEST(f"`size` is {self.size}; it must be the length of the file in bytes", param="size")
         if self.size > UPLOAD_BYTES:

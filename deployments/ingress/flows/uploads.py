@@ -35,18 +35,16 @@ _under_way = OwnerCounter()
 async def issue(context: RequestContext, request: UploadRequest) -> Ticket:
     """A ticket. Nothing is billed, but who may spend nothing has no use for it.
 
-    Raises UNSUPPORTED_MEDIA_TYPE, REQUEST_TOO_LARGE, INVALID_REQUEST, NOT_CONFIGURED, a spend limit, STORE_FULL, and
-    TOO_MANY_UPLOADS.
+    Raises NOT_CONFIGURED, a spend limit, STORE_FULL, and TOO_MANY_UPLOADS.
     """
-    content_type = request.content_type
-    request.check_size()
     offered = context.offered(context.service.catalog.transcription)
     model = choose(TranscriptionRequest(model=request.model), offered)
     if model is None:
         raise NOT_CONFIGURED()
     await context.service.state.ledger.require_funds(context.caller)
     free = await context.service.state.blobs.free_bytes()
-    ticket = await context.service.state.tickets.issue(context.caller, content_type, request.size, free)
+    tickets = context.service.state.tickets
+    ticket = await tickets.issue(context.caller, request.content_type, request.size, free)
     context.engine(model).warm()
     return ticket
 

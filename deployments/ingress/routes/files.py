@@ -60,6 +60,7 @@ class Uploaded(TypedDict):
 async def create_upload(admitted: Transcribing) -> Response:
     """Get a ticket: PUT a recording of up to 100 MiB to its address, then transcribe it by `upload_id`."""
     request = await admitted.body(UploadRequest)
+    request.check()
     return await once(admitted, partial(_ticket, admitted, request))
 
 
