@@ -1,4 +1,4 @@
-"""The end of an ingress replica."""
+"""The end of an ingress replica, and its place among others."""
 
 import asyncio
 from types import SimpleNamespace
@@ -43,3 +43,11 @@ async def test_everything_is_closed_though_one_cannot_be(monkeypatch: pytest.Mon
     assert closed == ["exit", *CLOSED]
     await asyncio.wait([task])
     assert task.cancelled()
+
+
+@pytest.mark.parametrize(("world_size", "count"), [(None, 1), (1, 1), (3, 3)])
+def test_ingresses_are_those_that_serve_is_to_run(
+    monkeypatch: pytest.MonkeyPatch, world_size: int | None, count: int
+) -> None:
+    monkeypatch.setattr(deployment.serve, "get_replica_context", lambda: SimpleNamespace(world_size=world_size))
+    assert deployment.ingresses() == count

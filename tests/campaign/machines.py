@@ -25,7 +25,7 @@ MACHINES = {
         "No draft is lost or billed twice, and no bytes are left.",
     ),
     "test_every_replica_knows_what_became_of_a_key_within_five_seconds": (
-        "state/test_accounts.py", "keys on three replicas",
+        "state/test_accounts.py", "keys on two replicas",
         "Every replica knows what became of a key within five seconds.",
     ),
     "test_uploads_follow_their_table": (

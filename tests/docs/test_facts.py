@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import re
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +22,7 @@ from contract.responses import request as responses
 from contract.speech import verdict, voices
 from contract.transcription.uploads import RECORDING_TYPES
 from deployments.ingress.deployment import DEREGISTER_S, IngressArgs
+from docs.made.pictures import plots
 from state.database import postgres
 from tests.catalogs import chat as chat_model
 from tests.docs.pages import API, ROOT, rows
@@ -104,6 +106,12 @@ def test_connections_and_requests_of_an_ingress_replica() -> None:
     assert dict(rows(SIZING, "", ""))["PostgreSQL connections"].startswith(f"{connections} for each ingress replica")
     replica = {row[0]: row[1] for row in rows(ROOT / "docs/scaling-out.md", "limit", "one replica takes")}
     assert replica["connections of PostgreSQL"] == f"{connections} of 100"
+    measured = json.loads((plots.SPEED / "unit_costs.json").read_text("utf-8"))
+    open_at_once, (ours, engines, look_ms) = plots.LOAD * plots.ANSWER_S, measured["looks"][-1]
+    assert replica["connections of HAProxy, of one node"] == f"{open_at_once:,} of {plots.HAPROXY_CONNECTIONS:,}"
+    for limit, cost in (("settles of PostgreSQL", "settle, postgresql"), ("rates in Redis", "rate, redis")):
+        assert replica[limit].startswith(f"{plots.LOAD} of {measured['costs'][cost][0]:.0f} a second")
+    assert replica["a look of the controller at one engine"].startswith(f"{1000 * look_ms / ours / engines:.1f} µs")
 
 
 def test_speech_engines() -> None:
