@@ -16,6 +16,7 @@ from autoscaling.durations import Durations
 from autoscaling.ray_internals.metrics import hurried
 from autoscaling.waits import MEMORY_STARTS, retry_after_s
 from autoscaling.watch import Start, StartWatch
+from concurrency.background import in_background
 from contract.errors import ENGINE_FAILED, WARMING_UP, ApiError
 from contract.tracing import Loading
 
@@ -65,7 +66,7 @@ class Waker:
     def warm(self) -> asyncio.Task[None]:
         """The call that wakes the engine, which serves a thundering herd of requests."""
         if not self.is_waking or self.warming is None:
-            self.warming = asyncio.create_task(self._wake(), name=f"warm {self._name}")
+            self.warming = in_background(self._wake())
         return self.warming
 
     def refusal(self) -> ApiError:
@@ -76,7 +77,7 @@ class Waker:
         """Returns once a replica runs. Raises WARMING_UP after `within_s` seconds, and ENGINE_FAILED."""
         failed = asyncio.create_task(self._watch.until_failed(self._name))
         try:
-            # Shielded by `wait`: a client that leaves must not take the wake-up of the others with it.
+            # `wait` cancels neither: a client that leaves must not take the wake-up of the others with it.
             done, _ = await asyncio.wait({self.warm(), failed}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             failed.cancel()
@@ -97,7 +98,7 @@ class Waker:
             if 0 < self.loading.model_s <= (waited_s := loop.time() - started_s):  # else it ran, or was about to
                 self.loads.add(waited_s)
                 self.last_load_s = waited_s
-            await self._watch.refresh()  # forgets an earlier failure
+            in_background(self._watch.refresh())  # forgets an earlier failure; the controller may not answer
         except (RayError, RayServeException, views.EngineBusy) as error:  # one that is busy runs already
             log.warning("engine %s was not woken: %s", self._name, type(error).__name__)
         finally:
@@ -114,5 +115,4 @@ class Waker:
         return partial(self.loads.left, now_s - self._since_s)
 
     def _retry_after_s(self) -> int:
-        left_s = self.load_left_s()
-        return retry_after_s(left_s(0.5) if left_s else 0.0)
+        return retry_after_s(left_s(0.5) if (left_s := self.load_left_s()) else 0.0)

@@ -174,7 +174,6 @@ class Planted:
         self, operation: Operation, value: str, body: bytes, path: str | None = None, header: bytes = b"authorization"
     ) -> Answer:
         """One request with `value` in `header`; what it raises is kept as a server would log it."""
-        answer: list[Answer] = []
 
         async def watched(scope: Any, receive: Any, send: Any) -> None:
             try:
@@ -185,9 +184,9 @@ class Planted:
             self.written.append(repr(replace(scope["exchange"], service=None)))
 
         headers = [(header, value.encode())]
-        answer.append(await ask(watched, operation.method, path or operation.path, headers, body))
-        self.statuses.add(answer[0].status)
-        return answer[0]
+        answer = await ask(watched, operation.method, path or operation.path, headers, body)
+        self.statuses.add(answer.status)
+        return answer
 
 
 def _variants(operation: Operation, canary: str) -> Iterator[bytes]:

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import ExitStack, aclosing, closing, suppress
+from contextvars import copy_context
 from typing import Any
 
 import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
+from ray.serve.context import _RequestContext, _serve_request_context
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from autoscaling import views
@@ -152,8 +154,9 @@ async def test_a_start_that_fails_ends_waits_and_is_told_until_the_engine_runs(c
 
 
 async def test_client_that_leaves_does_not_take_the_warm_call_with_it(cold: Make) -> None:
-    at = cold(when_cold="wait")
-    first, second = (asyncio.create_task(ask(at)) for _ in range(2))
+    at, request = cold(when_cold="wait"), copy_context()
+    request.run(_serve_request_context.set, _RequestContext(_internal_request_id="first"))
+    first, second = (asyncio.create_task(ask(at), context=context) for context in (request, None))
     await asyncio.sleep(0.01)
     first.cancel()
     assert await second == "item 0"

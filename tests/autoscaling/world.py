@@ -23,6 +23,7 @@ from unittest import mock
 from ray.exceptions import ActorDiedError
 from ray.serve._private.common import DeploymentHandleSource, DeploymentID, RequestMetadata
 from ray.serve._private.router import CurrentLoopRouter
+from ray.serve.context import _get_serve_request_context
 from ray.serve.request_router import PendingRequest
 
 from autoscaling import views
@@ -141,6 +142,7 @@ class Ingress:
         return SimpleNamespace(remote=remote)
 
     async def _warm(self) -> Loading:
+        assert not _get_serve_request_context()._internal_request_id, "it would be cancelled with that request"
         work = await self.send(WARM)
         work.end(StopAsyncIteration())
         return Loading(0.0, self.world.loaded_s, 0.0, "import")
