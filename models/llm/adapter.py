@@ -72,6 +72,7 @@ class EngineAdapter:
     def close(self) -> None:
         """Ends the engine; requests in flight fail with 502."""
         self.engine.shutdown()
+        self.engine.output_processor.propagate_error(RuntimeError("the engine was closed"))  # vLLM leaves them waiting
 
     @property
     def unfinished(self) -> int:

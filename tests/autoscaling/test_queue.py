@@ -132,26 +132,18 @@ def test_a_quarter_of_a_share_is_reserved_for_organisations_that_hold_few() -> N
             assert processes > 1 or len(filled(room, "other")) == slots - for_one, "it may have what is reserved"
 
 
-@pytest.mark.parametrize("lasted_s", [0.0, 60.0, 600.0])
-def test_an_organisation_is_present_until_a_minute_after_its_call(lasted_s: float) -> None:
+@pytest.mark.parametrize(("owner", "lasted_s"), [("other", 0.0), ("other", 60.0), ("other", 600.0), (NOBODY, 0.0)])
+def test_an_organisation_is_present_until_a_minute_after_its_call(owner: str, lasted_s: float) -> None:
     for ago_s in (0.0, 59.9, 60.0, 60.1, 120.0):
         clock = ManualClock()
         room = SlotScheduler[object](lambda: 4, 10, clock)
-        visit = room.try_enter("other")
+        visit = room.try_enter(owner)
         assert visit
-        assert room.line(4).rates.keys() == {"other"}, "calls that need not wait come, too"
+        assert room.line(4).rates.keys() == {owner}, "calls that need not wait come, too"
         clock.now_s += lasted_s
         room.release(visit)
         clock.now_s += ago_s
-        assert len(filled(room, "flood")) == (3 if ago_s <= 60 else 4), ago_s
-
-
-def test_calls_of_no_organisation_reserve_nothing() -> None:
-    room = SlotScheduler[object](lambda: 4, 10, ManualClock())
-    visit = room.try_enter(NOBODY)
-    assert visit
-    room.release(visit)
-    assert len(filled(room, "flood")) == 4
+        assert len(filled(room, "flood")) == (3 if owner != NOBODY and ago_s <= 60 else 4), ago_s
 
 
 def test_a_forecast_of_a_long_queue_before_many_organisations_takes_few_rounds() -> None:

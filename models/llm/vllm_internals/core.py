@@ -209,8 +209,7 @@ class ThreadedCore(InprocClient):
         """The next outputs; raises EngineDeadError once the thread has ended."""
         self._loop = asyncio.get_running_loop()
         is_over = self.resources.engine_dead and self._outputs.empty()
-        outputs = None if is_over else await self._outputs.get()
-        if outputs is None:
+        if is_over or (outputs := await self._outputs.get()) is None:
             raise EngineDeadError()
         return outputs
 

@@ -1,5 +1,6 @@
 """Thoughts on, off and for so long, with a tiny model that would think for ever."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from models.chat import VllmChat
 from tests.models import tiny_models
 from tests.models.chat.engines import stanza
 from tests.models.refusals import refused
+from tests.waiting import until
 
 BUDGET, ANSWER = 8, 24
 
@@ -52,15 +54,12 @@ async def test_it_thinks_until_it_is_told_not_to(thinks: VllmChat) -> None:
         assert reasoning_tokens(usage) == 0
 
 
-async def test_the_effort_reaches_the_template_as_a_level_that_it_knows_and_thoughts_end_with_their_budget(
-    thinks: VllmChat,
-) -> None:
+async def test_an_effort_is_a_level_of_the_template_and_thoughts_end_with_their_budget(thinks: VllmChat) -> None:
     silent = (await answered(thinks))[2]
     low, high = [await answered(thinks, reasoning_effort=effort) for effort in ("low", "max")]
     assert low[2] == high[2] > silent
     message, usage, _ = low
-    assert message["content"]
-    assert message["reasoning_content"]
+    assert all(map(message.get, ("content", "reasoning_content")))
     assert BUDGET - 1 <= reasoning_tokens(usage) <= BUDGET  # the token that ends them is one of them
     assert usage["completion_tokens"] == ANSWER
 
@@ -80,3 +79,11 @@ async def test_a_variable_that_is_not_allowed_never_reaches_the_template(thinks:
     with refused(400) as caught:
         await thinks.complete(ask(chat_template_kwargs={"messages": []}))
     assert "`enable_thinking`" in caught.value.message
+
+
+async def test_a_request_in_flight_fails_when_the_engine_closes(thinks: VllmChat) -> None:  # the last: it is closed
+    answering = asyncio.create_task(thinks.complete(ask(max_tokens=200)))
+    await until(lambda: thinks.unfinished)
+    thinks.close()
+    with refused("upstream_error"):
+        await answering
