@@ -70,9 +70,7 @@ async def test_speech_is_found_at_every_rate_and_in_g711(listener: Listener, sen
     assert np.mean(np.array(found[32:-32]) > 0.5) > 0.6
 
 
-async def test_how_sound_is_cut_changes_nothing_and_every_sample_comes_out(
-    listener: Listener, sentence: Samples
-) -> None:
+async def test_how_sound_is_cut_changes_nothing_and_all_samples_come_out(listener: Listener, sentence: Samples) -> None:
     sound, format = pcm(sentence, RATE), {"type": "audio/pcm", "rate": RATE}
     whole = await probabilities(listener, format, sound, len(sound))
     pieces = await probabilities(listener, format, sound, 2 * 333)

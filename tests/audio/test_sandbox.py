@@ -321,9 +321,7 @@ def run_confined(script: str, cpu_s: int = 5) -> subprocess.CompletedProcess[str
 
 
 def test_nothing_new_can_be_had() -> None:
-    script = "".join(
-        f"try:\n    {attempt}\n    print({name!r})\nexcept FAILURES:\n    pass\n" for name, attempt in TRIES.items()
-    )
+    script = "".join(f"try:\n {call}\n print({name!r})\nexcept FAILURES:\n pass\n" for name, call in TRIES.items())
     done = run_confined(script + "print('end')")
     assert (done.stdout, done.stderr, done.returncode) == ("end\n", "", 0)
 

@@ -112,9 +112,7 @@ def test_a_signed_file_says_that_a_machine_made_it_can_be_checked_and_shows_a_ch
     report = authority.read(signed, format)
     assert report["validation_state"] == "Trusted"
     manifest = report["manifests"][report["active_manifest"]]
-    (actions,) = (
-        item["data"]["actions"] for item in manifest["assertions"] if item["label"].startswith("c2pa.actions")
-    )
+    (actions,) = (one["data"]["actions"] for one in manifest["assertions"] if one["label"].startswith("c2pa.actions"))
     assert [(action["action"], action["digitalSourceType"]) for action in actions] == [("c2pa.created", SOURCE_TYPE)]
     assert manifest["claim_generator_info"][0]["name"] == "Parlance"
     np.testing.assert_array_equal(decoded(signed, 24_000), decoded(plain, 24_000))

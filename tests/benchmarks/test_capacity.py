@@ -143,9 +143,7 @@ def test_who_asks_little_does_not_wait_behind_a_flood() -> None:
 
 def test_each_call_beside_others_takes_longer_by_the_slowdown() -> None:
     calls = [(50.0, 1, 10.0), (50.0, 1, 10.0)]
-    ends = [
-        play(trace_of([*calls, (50.1, 1, 1.0)]), {"e0": setup(1, 2, 0.0, slow)}, "always on") for slow in (0.0, 0.5)
-    ]
+    ends = [play(trace_of([*calls, (50.1, 1, 1.0)]), {"e0": setup(1, 2, 0, slow)}, "always on") for slow in (0, 0.5)]
     assert [float(max(result.wait_s)) for result in ends] == pytest.approx([9.9, 14.9], abs=0.01)
 
 
@@ -165,10 +163,8 @@ def test_made_traces_have_what_was_asked() -> None:
 @given(looks=st.lists(st.tuples(st.floats(0, 40), st.floats(0.5, 20)), max_size=30))
 def test_serve_would_decide_the_same(looks: list[tuple[float, float]]) -> None:
     """Its own wrapper, under a clock that is ours, says what `default_decision` says."""
-    config, wrapped = (
-        setup(most=5).config,
-        autoscaling_policy._apply_autoscaling_config(autoscaling_policy.replica_queue_length_autoscaling_policy),
-    )
+    config, policy = setup(most=5).config, autoscaling_policy.replica_queue_length_autoscaling_policy
+    wrapped = autoscaling_policy._apply_autoscaling_config(policy)
     now_s, target, ours, theirs = NOW_S, 0, {}, {}
     for calls, passed_s in looks:
         now_s += passed_s

@@ -33,9 +33,7 @@ OBJECTS: list[dict[str, Any]] = [
 (SERVICE,) = [found for found in OBJECTS if found["kind"] == "RayService"]
 FIRST = {found["kind"]: found for found in yaml.safe_load_all((ROOT / "cluster/first.yaml").read_text("utf-8"))}
 """One pod without KubeRay, by kinds."""
-INGRESS, GATEWAY = (
-    yaml.safe_load((FOLDER / f"proxy/{name}.yaml").read_text("utf-8")) for name in ("ingress", "gateway")
-)
+INGRESS, GATEWAY = (yaml.safe_load((FOLDER / f"proxy/{id}.yaml").read_text("utf-8")) for id in ("ingress", "gateway"))
 CLUSTER = SERVICE["spec"]["rayClusterConfig"]
 GROUPS = {group["groupName"]: group for group in CLUSTER["workerGroupSpecs"]}
 TEMPLATES = {"head": CLUSTER["headGroupSpec"]["template"]} | {id: group["template"] for id, group in GROUPS.items()}
@@ -334,9 +332,8 @@ def test_tables_are_made_by_the_image_and_with_the_secrets_of_the_ingress() -> N
     assert container["command"] == ["python", "-m", "state", "migrate"]
     assert container["image"] == CONTAINERS["ingress"]["image"]
     assert container["envFrom"] == CONTAINERS["ingress"]["envFrom"]
-    assert (
-        job["spec"]["template"]["metadata"]["labels"].items() >= OURS.items()
-    )  # the network lets it reach the database
+    # The network lets it reach the database.
+    assert job["spec"]["template"]["metadata"]["labels"].items() >= OURS.items()
 
 
 def test_weights_are_fetched_by_the_image_of_the_engines_into_the_folder_of_all_nodes() -> None:
@@ -366,10 +363,8 @@ def longest_call_s() -> float:
 
 def test_proxies_allow_what_the_page_says_and_what_calls_need() -> None:
     page = (ROOT / "docs/cluster.md").read_text("utf-8")
-    (mib,), (first_s,) = (
-        re.findall(r"^\| a body \| (\d+) MiB", page, re.M),
-        re.findall(r"answer \| (\d+) s .*call", page),
-    )
+    (mib,) = re.findall(r"^\| a body \| (\d+) MiB", page, re.M)
+    (first_s,) = re.findall(r"answer \| (\d+) s .*call", page)
     told = {name.rpartition("/")[2]: text for name, text in INGRESS["metadata"]["annotations"].items()}
     assert int(mib) * 2**20 == UPLOAD_BYTES
     assert told["proxy-body-size"] == f"{mib}m"

@@ -106,10 +106,8 @@ def test_a_profile_is_judged_and_wired_where_there_is_nothing_but_that(tmp_path:
         for top in {file.parts[0] for file in distribution.files or () if file.parts[0] not in {"..", "__pycache__"}}:
             if not (tmp_path / top).exists():
                 (tmp_path / top).symlink_to(Path(str(distribution.locate_file(top))))
-    environment = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "PATH": os.environ["PATH"]}
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", BUILDS], cwd=ROOT, env=environment, capture_output=True, text=True
-    )
+    env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "PATH": os.environ["PATH"]}
+    done = subprocess.run([sys.executable, "-S", "-c", BUILDS], cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     judged, *_, wired = done.stdout.splitlines()
     assert judged.startswith("judged;")

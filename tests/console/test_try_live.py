@@ -97,9 +97,7 @@ async def test_one_speaks_reads_and_stops(open_tab: OpenTab, key: str, transcrib
     await panel.expect(text).to_contain_text("<img src=x onerror=alert(1)>")
 
 
-async def test_it_ends_with_the_key_and_by_keyboard(
-    tab: Tab, stage: Stage, key: str, transcriber: ScriptedTranscriber
-) -> None:
+async def test_it_ends_with_the_key_and_by_keyboard(tab: Tab, key: str, transcriber: ScriptedTranscriber) -> None:
     panel = await listening(tab, key)
     await panel.root.get_by_role("button", name="Speak").focus()
     await tab.page.keyboard.press("Tab")

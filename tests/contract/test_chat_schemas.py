@@ -21,10 +21,8 @@ def form(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def strings(*lengths: int) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {f"f{i}": {"type": "string", "maxLength": n} for i, n in enumerate(lengths)},
-    }
+    properties = {f"f{i}": {"type": "string", "maxLength": n} for i, n in enumerate(lengths)}
+    return {"type": "object", "properties": properties}
 
 
 BOMBS = {
@@ -109,9 +107,8 @@ def test_a_reference_is_a_json_pointer() -> None:
     """And the compiler of grammars, which splits it at its slashes and does no more, finds the definition."""
     for name, reference in [(name, at) for name, several in POINTERS.items() for at in several]:
         schema = {"$defs": {name: {"const": 1}}, "properties": {"x": {"$ref": reference}, "$ref": {"type": "string"}}}
-        fields = engine_fields(
-            chat_request(tools=[tool(parameters=schema)], tool_choice="required", response_format=form(schema))
-        )
+        asked = chat_request(tools=[tool(parameters=schema)], tool_choice="required", response_format=form(schema))
+        fields = engine_fields(asked)
         compiled = [fields["tools"][0]["function"]["parameters"], fields["response_format"]["json_schema"]["schema"]]
         for found in compiled:
             step: Any = found
@@ -147,11 +144,6 @@ CHEAP: list[dict[str, Any]] = [
 ]
 
 
-def test_what_is_cheap_is_compiled() -> None:
-    for schema in CHEAP:
-        assert list(chat_request(response_format=form(schema)).compiled_schemas()) == ["response_format"], schema
-
-
 def test_what_is_not_compiled_is_not_restricted() -> None:
     wild = {"pattern": "(a+)+$", "$ref": "https://example.org/x", "items": [{"maxLength": 10**9}], "const": "x" * 10**6}
     for choice in (None, "auto", "none"):
@@ -161,7 +153,9 @@ def test_what_is_not_compiled_is_not_restricted() -> None:
     assert chat_request(tools=[tool("g", parameters=wild), tool(parameters={})], tool_choice=NAMED)
 
 
-def test_the_compiled_ones_are_those_that_an_answer_follows() -> None:
+def test_what_is_cheap_is_compiled_and_the_compiled_ones_are_those_that_an_answer_follows() -> None:
+    for schema in CHEAP:
+        assert list(chat_request(response_format=form(schema)).compiled_schemas()) == ["response_format"], schema
     first, second = (f"tools[{place}].function.parameters" for place in (0, 1))
     rows: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
         ({}, {}, ["response_format"]),

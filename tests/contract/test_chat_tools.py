@@ -15,9 +15,7 @@ from models.chat.request import engine_fields
 from tests.catalogs import chat
 from tests.contract.bodies import Row, chat_request, check_refused, refusal, refused
 
-FRAMEWORKS: dict[str, Any] = json.loads(
-    (Path(__file__).parents[1] / "data" / "framework_tools.json").read_text("utf-8")
-)
+FRAMEWORKS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data/framework_tools.json").read_text("utf-8"))
 """A tool as each framework for agents sends it, by `framework/what makes it`; descriptions are ours."""
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 CODE = {"type": "custom", "custom": {"name": "code", "description": "Runs Python", "format": {"type": "text"}}}
@@ -36,10 +34,8 @@ def allowed(mode: str, *names: str) -> dict[str, Any]:
 
 def test_tools_of_agent_frameworks_pass_as_they_are() -> None:
     for choice in CHOICES:
-        refused = [
-            name for name, one in FRAMEWORKS.items() if not chat_request(tools=[one], tool_choice=choice).offered
-        ]
-        assert refused == []
+        wrong = [name for name, one in FRAMEWORKS.items() if not chat_request(tools=[one], tool_choice=choice).offered]
+        assert wrong == []
 
 
 def test_some_tools_may_be_allowed_or_one_named() -> None:

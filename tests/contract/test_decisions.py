@@ -159,15 +159,11 @@ def choice(*ids: str) -> Question:
     return QUESTION.validate_python({"type": "choice", "instructions": "?", "options": options})
 
 
-def score(levels: int) -> Question:
-    return QUESTION.validate_python(
-        {"type": "score", "instructions": "?", "levels": [f"l{index}" for index in range(levels)]}
-    )
+def score(count: int) -> Question:
+    return QUESTION.validate_python(levels(count)["q"])
 
 
-TRUTH: Question = QUESTION.validate_python(
-    {"type": "binary", "instructions": "?", "true_description": "t", "false_description": "f"}
-)
+TRUTH: Question = QUESTION.validate_python(BINARY)
 
 
 def reading(*probabilities: float) -> Reading:
@@ -261,9 +257,7 @@ def _independent(question: Question, logprobs: list[float | None], temperature: 
             "probabilities": [float(x) for x in p],
             "max_probability": float(max(p)),
             "normalized_entropy": float(entropy / Decimal(len(p)).ln()),
-            "label_mass": float(
-                min(Decimal(1), sum((value.exp() for value in given if value is not None), Decimal(0)))
-            ),
+            "label_mass": float(min(Decimal(1), sum((x.exp() for x in given if x is not None), Decimal(0)))),
             "missing": [i for i, value in enumerate(given) if value is None],
         }
         if question.type == "score":

@@ -106,9 +106,7 @@ def _interleaved(draw: st.DrawFn, calls: tuple[Call, ...], lengths: list[int]) -
 
 @given(streams())
 @settings(max_examples=60)
-def test_any_stream_of_an_answer_ends_with_the_response_that_is_given_as_a_whole(
-    drawn: tuple[Script, list[ChatBatch]],
-) -> None:
+def test_any_stream_of_an_answer_ends_with_the_response_given_as_a_whole(drawn: tuple[Script, list[ChatBatch]]) -> None:
     script, stream = drawn
     events = played(stream, head())
     final = events[-1]["response"]
@@ -165,11 +163,9 @@ def test_failure_keeps_what_was_made_and_what_it_cost() -> None:
     last = told[-1]
     response = Response.model_validate(last["response"], strict=True)
     assert (last["type"], response.status) == ("response.failed", "failed")
-    assert response.error
     assert response.error.code == "server_error"
     assert response.output_text == "Hello "
     assert [getattr(item, "status", None) for item in response.output] == ["completed", "incomplete"]
-    assert response.usage
     assert response.usage.output_tokens == 5
 
 
@@ -234,30 +230,20 @@ def test_arguments_are_read_as_far_as_they_go() -> None:
         " null ": {},
         '{"a": "half a sen': {"a": "half a sen"},
     }
-    unreadable = (
-        '{"a": NaN}',
-        '{"a": 1e999}',
-        '{"a": ' + "9" * 5000 + "}",
-        '{"a": ' * 300,
-        '{"a": "\\ud800"}',
-        "no such",
-    )
-    expected = readable | {text: {"input": text} for text in unreadable}
+    broken = ('{"a": NaN}', '{"a": 1e999}', '{"a": ' + "9" * 5000 + "}", '{"a": ' * 300, '{"a": "\\ud800"}', "no such")
+    expected = readable | {text: {"input": text} for text in broken}
     assert {text: read_arguments(text) for text in expected} == expected
 
 
 def folded(script: Script, lengths: tuple[int, ...], per_batch: int) -> dict[str, Any]:
     told = MessageEvents(MODEL)
-    return added_up(
-        b"".join(told.of(batch) for batch in script.batches(script.deltas(lengths), per_batch)) + b"".join(told.end())
-    )
+    return added_up(b"".join([*map(told.of, script.batches(script.deltas(lengths), per_batch)), *told.end()]))
 
 
 words = st.text(st.characters(codec="utf-8"), max_size=30)
 names = st.from_regex(r"[a-zA-Z0-9_-]{1,20}", fullmatch=True)
-objects = st.dictionaries(
-    words, st.none() | st.booleans() | st.integers() | words | st.lists(words, max_size=3), max_size=3
-)
+values = st.none() | st.booleans() | st.integers() | words | st.lists(words, max_size=3)
+objects = st.dictionaries(words, values, max_size=3)
 scripts = st.builds(
     Script,
     thoughts=words,

@@ -123,16 +123,10 @@ def test_max_tokens_must_be_there_but_not_to_count() -> None:
 
 
 def test_what_only_anthropic_has_is_ignored() -> None:
-    marked = text("hello") | {"cache_control": {"type": "ephemeral"}, "citations": None}
-    more = {
-        "metadata": {"user_id": "u"},
-        "service_tier": "auto",
-        "cache_control": {"type": "ephemeral"},
-        "container": None,
-        "mcp_servers": [],
-        "inference_geo": "us",
-    }
-    assert asked(**more, **user(marked)) == asked()
+    cached = {"cache_control": {"type": "ephemeral"}}
+    marked = text("hello") | cached | {"citations": None}
+    more = {"metadata": {"user_id": "u"}, "service_tier": "auto", "container": None, "mcp_servers": []}
+    assert asked(**more, **cached, inference_geo="us", **user(marked)) == asked()
     # Strings and blocks mean the same.
     assert asked(system="be kind") == asked(system=[text("be kind")], **user(text("hello")))
 
@@ -161,22 +155,13 @@ def test_calls_and_results_become_those_of_chat() -> None:
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [text("a cat"), IMAGE]}
     broken = {"type": "tool_result", "tool_use_id": "toolu_2", "content": "no light", "is_error": True}
     silent = {"type": "tool_result", "tool_use_id": "toolu_3"}
-    turns = [
-        USER,
-        {
-            "role": "assistant",
-            "content": [{"type": "thinking", "thinking": "hm", "signature": ""}, text("I look"), call],
-        },
-        {"role": "user", "content": [text("so?"), result, broken, silent]},
-    ]
-    function = {"name": "look", "arguments": '{"where": "hür"}'}
+    answer = [{"type": "thinking", "thinking": "hm", "signature": ""}, text("I look"), call]
+    results = [text("so?"), result, broken, silent]
+    turns = [USER, {"role": "assistant", "content": answer}, {"role": "user", "content": results}]
+    look = {"id": "toolu_1", "type": "function", "function": {"name": "look", "arguments": '{"where": "hür"}'}}
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
     assert turns_of(asked(messages=turns, tools=[TOOL]))[1:] == [
-        {
-            "role": "assistant",
-            "content": [text("I look")],
-            "tool_calls": [{"id": "toolu_1", "type": "function", "function": function}],
-        },
+        {"role": "assistant", "content": [text("I look")], "tool_calls": [look]},
         {"role": "tool", "content": [text("a cat")], "tool_call_id": "toolu_1"},
         {"role": "tool", "content": [text(FAILED), text("no light")], "tool_call_id": "toolu_2"},
         {"role": "tool", "content": [], "tool_call_id": "toolu_3"},
@@ -234,8 +219,6 @@ def test_thinking_is_the_effort_of_chat() -> None:
 def test_a_schema_of_the_answer_is_followed() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     form = asked(output_config={"format": {"type": "json_schema", "schema": schema}}).response_format
-    assert form
-    assert form.json_schema
     assert form.json_schema.schema_ == schema
 
 

@@ -38,35 +38,21 @@ def said(role: str, *texts: str) -> dict[str, Any]:
 
 def test_text_is_a_message_of_the_user_after_the_instructions_and_messages_keep_their_order_roles_and_parts() -> None:
     assert turns_of(chat(instructions="Be brief.")) == [said("system", "Be brief."), said("user", "Hello")]
+    answer = {"type": "output_text", "text": "Two", "annotations": []}
     items = [
         {"role": "user", "content": "One"},
-        {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "Two", "annotations": []}],
-        },
+        {"type": "message", "role": "assistant", "content": [answer]},
         {"role": "user", "content": [{"type": "input_text", "text": "Three"}, {"type": "input_text", "text": "Four"}]},
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
     ]
-    assert turns_of(chat(input=items)) == [
-        said("user", "One"),
-        said("assistant", "Two"),
-        said("user", "Three", "Four"),
-        said("assistant", "No."),
-    ]
+    turns = [said("user", "One"), said("assistant", "Two"), said("user", "Three", "Four"), said("assistant", "No.")]
+    assert turns_of(chat(input=items)) == turns
 
 
 def test_developers_join_the_instructions_at_the_top_and_stand_alone_below() -> None:
-    items = [
-        {"role": "developer", "content": "B"},
-        {"role": "user", "content": "C"},
-        {"role": "system", "content": "D"},
-    ]
-    assert engine_fields(chat(instructions="A", input=items))["messages"] == [
-        {"role": "system", "content": "A\nB"},
-        {"role": "user", "content": "C"},
-        {"role": "system", "content": "D"},
-    ]
+    items = [{"role": role, "content": text} for role, text in (("developer", "B"), ("user", "C"), ("system", "D"))]
+    top = {"role": "system", "content": "A\nB"}
+    assert engine_fields(chat(instructions="A", input=items))["messages"] == [top, *items[1:]]
 
 
 def test_calls_join_the_turn_that_made_them_and_reasoning_is_passed_over() -> None:
@@ -90,9 +76,7 @@ def test_calls_join_the_turn_that_made_them_and_reasoning_is_passed_over() -> No
 
 def test_images_are_parts_of_a_message() -> None:
     (message,) = chat(input=[{"role": "user", "content": [IMAGE | {"detail": "original"}]}]).messages
-    assert message.content
     image = message.content[0].image_url
-    assert image
     assert (image.url, image.detail) == (PIXEL, "high")
 
 
@@ -115,7 +99,6 @@ def test_settings_reach_the_chat_under_its_names() -> None:
 
 def test_functions_become_nested_and_a_choice_names_one_or_is_a_word() -> None:
     request = chat(tools=[TOOL], tool_choice={"type": "function", "name": "add"})
-    assert request.tools
     assert request.tools[0].function.model_dump() == {k: v for k, v in TOOL.items() if k != "type"}
     assert request.is_tool_forced
     words = ["auto", "none", "required"]
@@ -125,11 +108,8 @@ def test_functions_become_nested_and_a_choice_names_one_or_is_a_word() -> None:
 def test_answer_formats_are_those_of_chat() -> None:
     form = {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": True}
     request = chat(text={"format": form, "verbosity": "low"})
-    assert request.response_format
-    assert request.response_format.json_schema
     assert request.response_format.json_schema.schema_ == {"type": "object"}
     request = chat(text={"format": {"type": "json_object"}})
-    assert request.response_format
     assert request.response_format.type == "json_object"
 
 
@@ -144,7 +124,12 @@ def user(*parts: Any) -> dict[str, Any]:
 
 MANY = [{"role": "user", "content": "x"}]
 FAR = IMAGE | {"image_url": "https://example.com/a.png"}
+FAR_OUTPUT = OUTPUT | {"output": [FAR]}
 GRAMMAR = {"type": "custom", "name": "shell", "format": {"type": "grammar", "syntax": "lark", "definition": "x"}}
+SHORTENED = {"type": "compaction", "encrypted_content": "x"}
+NAMELESS = {"type": "json_schema", "schema": {}}
+AWAY = NAMELESS | {"name": "n", "schema": {"$ref": "http://x"}}
+DEAR = TOOL | {"parameters": {"$ref": "x"}}
 NONE_ALLOWED = {"type": "allowed_tools", "mode": "auto", "tools": []}
 NOT_KEPT = "this server stores nothing between requests"
 REFUSED: dict[str, Row] = {
@@ -159,11 +144,7 @@ REFUSED: dict[str, Row] = {
     "an item that is text": ({"input": ["x"]}, "input[0]", "an item is a `message`"),
     "an item of no type": ({"input": [{"id": "msg_1"}]}, "input[0]", "`item_reference`"),
     "a reference": ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]", "`item_reference`"),
-    "a conversation that another server shortened": (
-        {"input": [{"type": "compaction", "encrypted_content": "x"}]},
-        "input[0]",
-        "`compaction`",
-    ),
+    "what another server shortened": ({"input": [SHORTENED]}, "input[0]", "`compaction`"),
     "nothing but what a server's tool did": ({"input": [{"type": "web_search_call"}]}, "input", "at least 1"),
     "a type that is no text": ({"input": [{"type": ["message"]}]}, "input[0]", "an item is"),
     "an unknown role": ({"input": [{"role": "king", "content": "x"}]}, "input[0].role", "'user'"),
@@ -172,17 +153,9 @@ REFUSED: dict[str, Row] = {
     "an image by file": (user({"type": "input_image", "file_id": "f"}), "input[0].content[0]", "stores no files"),
     "an image by address": (user(FAR), "input[0].content[0].image_url", "the server fetches none"),
     "an image of the assistant": ({"input": [{"role": "assistant", "content": [IMAGE]}]}, "input[0]", "role `user`"),
-    "an image from a tool, by address": (
-        {"input": [OUTPUT | {"output": [FAR]}]},
-        "input[0].output[0].image_url",
-        "the server fetches none",
-    ),
+    "a tool's image by address": ({"input": [FAR_OUTPUT]}, "input[0].output[0].image_url", "the server fetches none"),
     "a text without text": (user({"type": "input_text"}), "input[0].content[0]", "needs the field `text`"),
-    "a call without id": (
-        {"input": [{k: v for k, v in CALL.items() if k != "call_id"}]},
-        "input[0].call_id",
-        "missing",
-    ),
+    "no id of a call": ({"input": [{k: v for k, v in CALL.items() if k != "call_id"}]}, "input[0].call_id", "missing"),
     "an output without id": ({"input": [OUTPUT | {"call_id": None}]}, "input[0].call_id", "string"),
     "a tool of an unknown type": ({"tools": [TOOL, {"type": "functoin"}]}, "tools[1]", "a tool is a `function`"),
     "a tool without name": ({"tools": [{"type": "function"}]}, "tools[0].name", "missing"),
@@ -196,21 +169,9 @@ REFUSED: dict[str, Row] = {
     "a choice that is no word": ({"tool_choice": "any"}, "tool_choice", "a choice is"),
     "a call of nothing": ({"tool_choice": "required"}, None, "`tools` is empty"),
     "an unknown format": ({"text": {"format": {"type": "xml"}}}, "text.format.type", "'json_schema'"),
-    "a schema without name": (
-        {"text": {"format": {"type": "json_schema", "schema": {}}}},
-        "text.format",
-        "`name` and `schema`",
-    ),
-    "a schema that leads away": (
-        {"text": {"format": {"type": "json_schema", "name": "n", "schema": {"$ref": "http://x"}}}},
-        "text.format",
-        "the JSON schema in `text.format`",
-    ),
-    "a dear schema of a tool": (
-        {"tools": [TOOL | {"parameters": {"$ref": "x"}}]},
-        "tools[0].parameters",
-        "the JSON schema in `tools[0].parameters`",
-    ),
+    "a schema without name": ({"text": {"format": NAMELESS}}, "text.format", "`name` and `schema`"),
+    "a schema that leads away": ({"text": {"format": AWAY}}, "text.format", "the JSON schema in `text.format`"),
+    "a dear schema of a tool": ({"tools": [DEAR]}, "tools[0].parameters", "the JSON schema in `tools[0].parameters`"),
     "an unknown effort": ({"reasoning": {"effort": "huge"}}, "reasoning.effort", "'high'"),
     "an unknown truncation": ({"truncation": "middle"}, "truncation", "'auto'"),
     "metadata of numbers": ({"metadata": {"a": 1}}, "metadata.a", "string"),
@@ -252,10 +213,8 @@ def test_what_a_reply_repeats_is_bounded() -> None:
 
 
 def test_errors_of_the_engine_are_told_in_the_names_of_this_wire() -> None:
-    fault = INVALID_REQUEST(
-        "the JSON schema in `response_format` is bad; so are `messages`", param="messages[2].content"
-    )
+    bad = INVALID_REQUEST("the JSON schema in `response_format` is bad; so are `messages`", param="messages[2].content")
     with pytest.raises(ApiError) as caught, translate_errors([]):
-        raise fault
+        raise bad
     assert caught.value.message == "the JSON schema in `text.format` is bad; so are `input`"
     assert caught.value.param == "input[2].content"

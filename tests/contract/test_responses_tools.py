@@ -35,19 +35,16 @@ def called(request: ResponsesRequest, name: str) -> dict[str, Any]:
     return dict(item)
 
 
-def test_a_namespace_is_flat_to_the_model_and_named_in_the_call() -> None:
+def test_a_namespace_is_flat_to_the_model_described_before_its_first_tool_and_named_in_the_call() -> None:
     request = responses_request(tools=[PLAN, CRM])
+    told = [tool.function.description for tool in request.chat.offered.values()]
+    assert told == [None, "Customers.\n\nFinds one.", None]
     assert offered(request) == ["plan", "crm__find", "crm__note"]
     assert request.chat.custom_tools == {"crm__note"}
     found = called(request, "crm__find")
     assert (found["type"], found["namespace"], found["name"]) == ("function_call", "crm", "find")
     assert "namespace" not in called(request, "plan")
     assert called(request, "nobody__offered")["name"] == "nobody__offered"
-
-
-def test_what_is_said_of_a_namespace_stands_before_its_first_tool() -> None:
-    told = [tool.function.description for tool in responses_request(tools=[CRM]).chat.offered.values()]
-    assert told == ["Customers.\n\nFinds one.", None]
 
 
 def test_a_reply_repeats_namespaces_as_they_came_and_nothing_that_was_left_out() -> None:
@@ -59,13 +56,11 @@ def test_a_reply_repeats_namespaces_as_they_came_and_nothing_that_was_left_out()
 
 
 def test_calls_that_come_back_have_the_name_that_the_model_knows() -> None:
-    function = {"type": "function_call", "call_id": "c1", "namespace": "crm", "name": "find", "arguments": "{}"}
+    call = {"type": "function_call", "call_id": "c1", "namespace": "crm", "name": "find", "arguments": "{}"}
     custom = {"type": "custom_tool_call", "call_id": "c2", "namespace": "crm", "name": "note", "input": "x"}
     plain = {"type": "function_call", "call_id": "c3", "namespace": None, "name": "plan", "arguments": "{}"}
     for tools in ([CRM], []):
-        (turn,) = responses_request(
-            input=[function, custom, plain, plain | {"namespace": ""}], tools=tools
-        ).chat.messages
+        (turn,) = responses_request(input=[call, custom, plain, plain | {"namespace": ""}], tools=tools).chat.messages
         names = [call.as_function.function.name for call in turn.tool_calls or ()]
         assert names == ["crm__find", "crm__note", "plan", "plan"]
 
@@ -94,7 +89,6 @@ def test_names_that_would_be_one_are_told_apart() -> None:
     assert paths == [("a", "b__c"), ("a__b", "c"), (None, "a__b__c")]
     again = {"type": "function_call", "call_id": "c", "namespace": "a__b", "name": "c", "arguments": "{}"}
     (turn,) = responses_request(input=[again], tools=tools).chat.messages
-    assert turn.tool_calls
     assert turn.tool_calls[0].as_function.function.name == names[1]
 
 
@@ -111,31 +105,19 @@ def test_a_choice_names_a_tool_of_a_namespace_or_before_any_other_the_tool_witho
         assert (request.chat.is_tool_forced, chosen.name, request.echo()["tool_choice"]) == (True, name, choice)
         some = {"type": "allowed_tools", "mode": "auto", "tools": [choice, SEARCH]}
         assert offered(responses_request(tools=[PLAN, CRM, SEARCH], tool_choice=some)) == [name]
-    chosen = responses_request(tools=[CRM, FIND], tool_choice=FIND_CHOICE).chat.tool_choice
+    chosen = responses_request(tools=[CRM, FIND], tool_choice=CHOICE).chat.tool_choice
     assert chosen.name == "find"
 
 
-FIND_CHOICE = {"type": "function", "name": "find"}
+CHOICE = {"type": "function", "name": "find"}
 OF_NONE_HERE = {"type": "allowed_tools", "mode": "required", "tools": [SEARCH]}
 REFUSED: dict[str, Row] = {
-    "a choice of two": (
-        {"tools": [CRM, grouped("hr", "find")], "tool_choice": FIND_CHOICE},
-        "tool_choice",
-        "2 namespaces have",
-    ),
-    "a choice of another namespace": (
-        {"tools": [CRM], "tool_choice": FIND_CHOICE | {"namespace": "hr"}},
-        None,
-        "not in `tools`",
-    ),
+    "one of two": ({"tools": [CRM, grouped("hr", "find")], "tool_choice": CHOICE}, "tool_choice", "2 namespaces have"),
+    "one of another namespace": ({"tools": [CRM], "tool_choice": CHOICE | {"namespace": "hr"}}, None, "not in `tools`"),
     "two tools of one name": ({"tools": [grouped("crm", "find", "find")]}, None, "same name"),
     "two namespaces of one name": ({"tools": [CRM, CRM]}, None, "same name"),
     "a namespace of nothing": ({"tools": [PLAN, {"type": "namespace", "name": "crm"}]}, "tools[1].tools", "missing"),
-    "a namespace in a namespace": (
-        {"tools": [CRM | {"tools": [FIND, CRM]}]},
-        "tools[0].tools[1]",
-        "`function` or `custom`",
-    ),
+    "a nested namespace": ({"tools": [CRM | {"tools": [FIND, CRM]}]}, "tools[0].tools[1]", "`function` or `custom`"),
     "a namespace without a name": ({"tools": [CRM | {"name": ""}]}, "tools[0].name", "at least 1"),
     "a tool whose name has spaces": ({"tools": [grouped("crm", "a b")]}, "tools[0].tools[0].name", "pattern"),
     "a dear schema in a namespace": (
@@ -183,7 +165,6 @@ def test_custom_calls_and_their_outputs_are_turns() -> None:
     called = {"type": "custom_tool_call", "call_id": "c", "name": "shell", "input": "ls"}
     answered = {"type": "custom_tool_call_output", "call_id": "c", "output": "a"}
     assistant, tool = responses_request(input=[called, answered]).chat.messages
-    assert assistant.tool_calls
     assert assistant.tool_calls[0].model_dump()["custom"] == {"name": "shell", "input": "ls"}
     assert (tool.role, tool.tool_call_id) == ("tool", "c")
 
@@ -211,12 +192,8 @@ def test_what_tools_of_another_server_did_is_passed_over_and_told() -> None:
     assert request.left_out == ["input[0]", "input[2]", "tools[0]"]
 
 
-LOCAL_SHELL = {
-    "type": "local_shell_call",
-    "id": "l",
-    "call_id": "c",
-    "action": {"type": "exec", "command": ["ls"], "env": {}},
-}
+LIST = {"type": "exec", "command": ["ls"], "env": {}}
+LOCAL_SHELL = {"type": "local_shell_call", "id": "l", "call_id": "c", "action": LIST}
 PRINTED = [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
 PATCH = {"type": "apply_patch_call", "call_id": "c", "operation": {"type": "delete_file", "path": "a"}}
 
@@ -237,7 +214,6 @@ CALLS: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
 def test_calls_of_built_in_tools_that_clients_run_are_turns() -> None:
     for call, output, name, text in CALLS:
         assistant, tool = responses_request(input=[call, output]).chat.messages
-        assert assistant.tool_calls
         function = assistant.tool_calls[0].as_function.function
         assert (function.name, json.loads(function.arguments)) == (name, call.get("action") or call.get("operation"))
         assert (tool.role, tool.tool_call_id, [part.text for part in tool.content or ()]) == ("tool", "c", [text])
@@ -251,8 +227,4 @@ def test_images_of_tools_are_the_users_after_the_last_output_of_a_turn() -> None
     for rest, roles in ([], []), ([{"role": "assistant", "content": "A cat."}], ["assistant"]):
         turns = responses_request(input=[*calls, first, second, *rest]).chat.messages
         assert [turn.role for turn in turns] == ["assistant", "tool", "tool", "user", *roles]
-        assert [[part.type for part in turn.content or ()] for turn in turns[1:4]] == [
-            ["text"],
-            ["text"],
-            ["image_url"],
-        ]
+        assert [[part.type for part in turn.content] for turn in turns[1:4]] == [["text"], ["text"], ["image_url"]]

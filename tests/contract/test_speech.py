@@ -149,25 +149,16 @@ def test_pieces_name_what_they_are() -> None:
     parts = list(pieces("A [laughter]<strong>b</strong>[breath]", model))
     marks = [SpeechTag("[laughter]"), SpeechTag("<strong>"), SpeechTag("</strong>"), SpeechTag("[breath]")]
     assert parts == ["A ", marks[0], marks[1], "b", marks[2], marks[3]]
-    assert [(mark.name, mark.closes) for mark in marks] == [
-        ("laughter", False),
-        ("strong", False),
-        ("strong", True),
-        ("breath", False),
-    ]
+    names = [("laughter", False), ("strong", False), ("strong", True), ("breath", False)]
+    assert [(mark.name, mark.closes) for mark in marks] == names
     assert list(pieces("A <strong>", ENGINES["qwen"])) == ["A <strong>"]
     assert list(pieces("", model)) == []
 
 
 def test_balanced_spans_are_taken() -> None:
-    texts = ["<strong>a</strong>", "<strong>a</strong><strong>b</strong>", "<strong><laughter>a</laughter></strong>"]
-    texts += [
-        "<strong><strong>a</strong></strong>",
-        "<strong></strong>a",
-        "[laughter]a",
-        "<strong>[laughter]a</strong>",
-    ]
-    assert [taken(text, "cosyvoice") for text in texts] == texts
+    said = ["<strong>a</strong>", "<strong>a</strong><strong>b</strong>", "<strong><laughter>a</laughter></strong>"]
+    said += ["<strong><strong>a</strong></strong>", "<strong></strong>a", "[laughter]a", "<strong>[laughter]a</strong>"]
+    assert [taken(text, "cosyvoice") for text in said] == said
 
 
 def test_unbalanced_spans_are_refused_by_their_engine_only() -> None:
@@ -226,11 +217,6 @@ def caller(plan: str, *entitlements: str) -> Caller:
     return Caller(1, "acme", "k", TARIFFS[plan], frozenset(Scope), entitlements=frozenset(entitlements))
 
 
-def test_fixed_voices_of_the_spec_are_there() -> None:
-    for provider, slugs in FIXED.items():
-        assert {slug for slug, voice in VOICES.items() if voice.provider == provider} == slugs
-
-
 def test_slugs_of_the_catalogue_engine_say_gender_and_age() -> None:
     catalogue = [voice for voice in VOICES.values() if voice.provider == "mistral"]
     assert catalogue
@@ -241,7 +227,9 @@ def test_slugs_of_the_catalogue_engine_say_gender_and_age() -> None:
         assert low <= int(age) <= high
 
 
-def test_the_rest_of_the_spec_about_single_voices() -> None:
+def test_fixed_voices_are_there_and_as_the_spec_says() -> None:
+    for provider, slugs in FIXED.items():
+        assert {slug for slug, voice in VOICES.items() if voice.provider == provider} == slugs
     assert {slug for slug, voice in VOICES.items() if voice.status} == FIXED["qwen"]
     assert all(VOICES[slug].status_note for slug in FIXED["qwen"])
     ages = {"rooom-f-01": "30-35", "rooom-f-02": "45-50", "rooom-m-01": "30-35", "rooom-m-02": "45-50"}

@@ -235,18 +235,15 @@ def test_regions_and_case_of_a_language_do_not_matter_and_one_that_is_not_spoken
 
 
 def test_characters_are_counted() -> None:
-    choosers: list[tuple[dict[str, str], int, errors.Fault]] = [
+    ways: list[tuple[dict[str, str], int, errors.Fault]] = [
         *(({"provider": name}, 4000, errors.INVALID_REQUEST) for name in ("supertonic", "cosyvoice", "mistral")),
-        *(
-            (chooser, 2000, errors.TEXT_TOO_LONG)
-            for chooser in ({"provider": "qwen"}, {"voice": OWN.slug}, {"language": "ru"})
-        ),
+        *((way, 2000, errors.TEXT_TOO_LONG) for way in ({"provider": "qwen"}, {"voice": OWN.slug}, {"language": "ru"})),
     ]
-    for (chooser, most, fault), sign in product(choosers, "aä😀"):
+    for (way, most, fault), sign in product(ways, "aä😀"):
         for count in (most - 1, most):
-            assert spoken(input=sign * count, **chooser).model.max_input_chars == most
+            assert spoken(input=sign * count, **way).model.max_input_chars == most
         for count in (most + 1, 4001, 9000):
-            error = refusal(spoken, fault=fault, input=sign * count, **chooser)
+            error = refusal(spoken, fault=fault, input=sign * count, **way)
             assert (error.param, f"{count}" in error.message) == ("input", True)
 
 

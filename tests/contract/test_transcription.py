@@ -10,15 +10,8 @@ from hypothesis import strategies as st
 import configs
 from contract.errors import INVALID_REQUEST, LANGUAGE_NOT_SUPPORTED, REQUEST_TOO_LARGE, ApiError
 from contract.limits import CONTEXT_TERMS, TRANSCRIPTION_PROMPT_CHARS, UPLOAD_BYTES
-from contract.transcription.engine import (
-    ALIASES,
-    LANGUAGES,
-    Segment,
-    TimedWord,
-    TranscriptUpdate,
-    named_language,
-    words,
-)
+from contract.transcription import engine
+from contract.transcription.engine import LANGUAGES, Segment, TimedWord, TranscriptUpdate, named_language, words
 from contract.transcription.request import TranscriptionRequest, choose, fields, plan
 from contract.transcription.transcript import Transcript, reply, srt, vtt
 from contract.transcription.uploads import RECORDING_TYPES, UploadRequest
@@ -38,8 +31,8 @@ def transcript(**asked: Any) -> Transcript:
 def test_there_are_a_hundred_languages_with_cantonese() -> None:
     assert len(set(LANGUAGES)) == len(LANGUAGES) == 100
     assert "yue" in LANGUAGES
-    assert set(ALIASES.values()) <= set(LANGUAGES)
-    assert not ALIASES.keys() & set(LANGUAGES)
+    assert set(engine.ALIASES.values()) <= set(LANGUAGES)
+    assert not engine.ALIASES.keys() & set(LANGUAGES)
 
 
 @given(code=st.sampled_from(LANGUAGES), region=st.from_regex(r"([-_][A-Za-z0-9]{2,4})?", fullmatch=True))
@@ -77,9 +70,7 @@ def test_a_refusal_names_what_is_known_and_what_is_no_code_is_refused_by_the_def
 
 
 WORDS = {"timestamp_granularities": "word", "response_format": "verbose_json"}
-HEARD = TranscriptUpdate(
-    2.0, 2.0, "en", (Segment("a b", 0.0, 1.0, (TimedWord("a", 0.0, 0.5), TimedWord("b", 0.5, 1.0))),)
-)
+HEARD = TranscriptUpdate(2.0, 2.0, "en", (Segment("a b", 0, 1, (TimedWord("a", 0, 0.5), TimedWord("b", 0.5, 1))),))
 
 
 def test_where_an_engine_times_no_words_the_default_model_gives_times_of_passages_and_whisper_refuses() -> None:

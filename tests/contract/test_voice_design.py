@@ -12,16 +12,8 @@ import pytest
 from configs import load
 from contract.limits import AGE_YEARS, FREE_TEXT_CHARS, INSTRUCT_CHARS, SPEECH_SPEED, TARGET_HZ, VOICE_LABEL_CHARS
 from contract.speech.voices import SLUG_CHARS
-from contract.voice_design import pitch
-from contract.voice_design.draft import (
-    DRAFT_STATES,
-    NOT_READY,
-    TRANSITIONS,
-    DraftEvent,
-    DraftState,
-    VoiceSpec,
-    refuse_adoption,
-)
+from contract.voice_design import draft, pitch
+from contract.voice_design.draft import DRAFT_STATES, NOT_READY, TRANSITIONS, DraftEvent, DraftState, VoiceSpec
 from contract.voice_design.order import AdoptRequest, DesignOrder, voice_spec
 from contract.voice_design.replies import options
 from contract.voice_design.traits import AXES, Gender
@@ -88,18 +80,15 @@ def test_regions_are_cut_and_a_language_of_no_designer_is_refused_with_all_that_
         assert len(error.message) < 200
 
 
-def test_an_ordered_pitch_is_the_target_whatever_the_traits() -> None:
-    for hz in (60, 61, 399, 400):
-        decided = planned(target_hz=hz, timbre="deep")
-        assert (decided.target_hz, decided.band_hz) == (hz, pitch.band_hz(hz, pitch.ORDERED_SEMITONES))
-        assert f"around {hz} Hz" in decided.instruct
-
-
-def test_a_timbre_moves_the_target() -> None:
+def test_a_timbre_moves_the_target_and_an_ordered_pitch_is_the_target_whatever_the_traits() -> None:
     for timbre, trait in TRAITS.axes["timbre"].items():
         decided = planned(timbre=timbre)
         assert decided.target_hz == pitch.target_hz("f", 34, trait.semitones)
         assert decided.band_hz[0] < decided.target_hz < decided.band_hz[1]
+    for hz in (60, 61, 399, 400):
+        decided = planned(target_hz=hz, timbre="deep")
+        assert (decided.target_hz, decided.band_hz) == (hz, pitch.band_hz(hz, pitch.ORDERED_SEMITONES))
+        assert f"around {hz} Hz" in decided.instruct
 
 
 def test_a_given_description_replaces_the_built_one_as_it_is_and_the_words_of_the_client_fit_in() -> None:
@@ -287,13 +276,11 @@ TABLE: dict[DraftState, dict[DraftEvent, DraftState]] = {
 
 
 def test_every_event_in_every_state() -> None:
-    after = {
-        state: {event: target for event, (sources, target) in TRANSITIONS.items() if state in sources}
-        for state in DRAFT_STATES
-    }
-    assert after == TABLE
+    assert TABLE.keys() == set(DRAFT_STATES)
+    for state, after in TABLE.items():
+        assert {event: target for event, (sources, target) in TRANSITIONS.items() if state in sources} == after, state
     assert TRANSITIONS.keys() == set(get_args(DraftEvent))
-    refuse_adoption("ready")
+    draft.refuse_adoption("ready")
     for state in NOT_READY:
-        assert NOT_READY[state] in refusal(refuse_adoption, state).message
+        assert NOT_READY[state] in refusal(draft.refuse_adoption, state).message
     assert NOT_READY.keys() == set(DRAFT_STATES) - {"ready"}

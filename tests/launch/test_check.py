@@ -47,7 +47,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def changed(**serving: Any) -> Catalog:
     """The embedded catalogue with another serving table of its small chat model, and without the other."""
     model = EMBEDDED.chat["smollm2-135m-instruct"]
-    assert model.serving
     other = model.model_copy(update={"serving": model.serving.model_copy(update=serving)})
     return EMBEDDED.model_copy(update={"chat": {model.id: other}})
 
@@ -201,7 +200,6 @@ def test_a_folder_that_nobody_has_pinned(home: Path) -> None:
 def test_a_voice_whose_recording_is_missing(home: Path) -> None:
     production = configs.load("production")
     model = production.speech["qwen3-tts"]
-    assert model.serving
     plain = model.serving.model_copy(update={"deployment": {}, "weights": None})
     catalog = EMBEDDED.model_copy(update={"speech": {model.id: model.model_copy(update={"serving": plain})}})
     reason = only(Plan(catalog), Site({}))
@@ -263,9 +261,6 @@ def test_a_plan_reads_what_a_config_file_says_and_leaves_out_what_it_does_not_wa
     assert (plan.catalog.profile, plan.ingress_replicas, plan.only_pinned) == ("twins", 3, True)
     plan = plan_of({"scaling": {"budget": {"GPU": 1}}})
     assert (plan.catalog.profile, *plan[1:]) == ("embedded", 1, False, None, ("GPU",))
-
-
-def test_a_plan_leaves_out_what_a_config_file_does_not_want() -> None:
     every = {model.id for model in plan_of({}).catalog.deployed()}
     smaller = plan_of({"without": ["smollm2-135m-instruct", "whisper-large-v3"]}).catalog
     assert {model.id for model in smaller.deployed()} == every - {"smollm2-135m-instruct", "whisper-large-v3"}
@@ -291,7 +286,9 @@ def cells(printed: str, row: str, table: int = 0) -> list[str]:
     return line.removeprefix(row).split()
 
 
-def test_a_profile_that_can_work(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+def test_a_profile_that_can_work_shows_what_its_policy_will_do_unless_serve_decides(
+    capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
     main(["embedded"])
     printed = capsys.readouterr().out
     for model in configs.load("embedded").deployed():
@@ -299,14 +296,19 @@ def test_a_profile_that_can_work(capsys: pytest.CaptureFixture[str], home: Path)
     assert cells(printed, "at zero")[:2] == ["0", "0"]
     assert printed.endswith("embedded can work.\n")
     assert list(home.iterdir()) == []
+    assert cells(printed, "chat-smollm2-135m-instruct ", table=1) == ["~7", "s", "-", "30-300", "s", "-"]
+    config = yaml.safe_load((configs.FOLDER / "embedded.yaml").read_text("utf-8"))
+    config["applications"][0]["args"]["scaling"] = {"by": "serve"}
+    file = home / "plain.yaml"
+    file.write_text(yaml.safe_dump(config))
+    main([str(file)])
+    assert "a start" not in capsys.readouterr().out
 
 
-def test_a_profile_that_cannot_work_shows_what_it_takes_and_why(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_profile_that_cannot_work_shows_what_it_takes_and_why(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     config = yaml.safe_load((configs.FOLDER / "embedded.yaml").read_text("utf-8"))
     config["applications"][0]["args"]["ingress"] = {"replicas": 2}
-    file = tmp_path / "two.yaml"
+    file = home / "two.yaml"
     file.write_text(yaml.safe_dump(config))
     with pytest.raises(SystemExit) as caught:
         main([str(file)])
@@ -357,20 +359,6 @@ def test_memory_is_what_ray_reserves_or_grows_with_the_weights() -> None:
 def test_two_cores_have_a_place_for_every_engine_beside_two_ingresses(profile: str) -> None:
     """Of these, one is the next graph's. An engine without a place waits until another one sleeps."""
     assert cost.at_most(list(cost.rows(configs.load(profile)))).cpus + 2 * IngressArgs().cpus <= 2
-
-
-def test_what_the_policy_will_do_is_shown_unless_serve_decides(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    main(["embedded"])
-    printed = capsys.readouterr().out
-    assert cells(printed, "chat-smollm2-135m-instruct ", table=1) == ["~7", "s", "-", "30-300", "s", "-"]
-    config = yaml.safe_load((configs.FOLDER / "embedded.yaml").read_text("utf-8"))
-    config["applications"][0]["args"]["scaling"] = {"by": "serve"}
-    file = tmp_path / "plain.yaml"
-    file.write_text(yaml.safe_dump(config))
-    main([str(file)])
-    assert "a start" not in capsys.readouterr().out
 
 
 def test_engines_that_grow_and_that_never_sleep_are_shown() -> None:

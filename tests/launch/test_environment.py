@@ -31,10 +31,8 @@ def test_workers_find_the_shortcut_whatever_path_an_operator_has_set_whose_setti
 def test_graphs_of_one_machine_share_no_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {})
     prepare_environment(tmp_path, tmp_path)
-    ports = {
-        int(os.environ[f"RAY_SERVE_{name}_PORT"])
-        for name in ("HAPROXY_METRICS", "HAPROXY_STATS", "FALLBACK_PROXY_HTTP")
-    }
+    names = ("HAPROXY_METRICS", "HAPROXY_STATS", "FALLBACK_PROXY_HTTP")
+    ports = {int(os.environ[f"RAY_SERVE_{name}_PORT"]) for name in names}
     assert len(ports) == 3
     least_of_clients = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert max(ports) < min(30_000, least_of_clients)
@@ -120,9 +118,7 @@ def test_a_start_on_a_full_disk_does_not_break_the_next(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(("limit", "refused"), [(8255, True), (8256, False), (8257, False), (-1, False)])
-def test_haproxy_may_open_two_files_for_each_connection(
-    limit: int, refused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_haproxy_may_open_two_files_a_connection(limit: int, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, limit))
     says = "at most 8255 files here, and HAProxy wants 8256"
     with pytest.raises(StartError, match=says) if refused else nullcontext():

@@ -31,10 +31,7 @@ def set_up(config: dict[str, Any], gib: float) -> list[str]:
 
 
 def taken(id: str) -> float:
-    serving = ON_GPU[id].serving
-    assert serving is not None
-    assert serving.gpu_gib is not None, id
-    return serving.gpu_gib
+    return ON_GPU[id].setup.gpu_gib
 
 
 def fresh() -> dict[str, Any]:
@@ -50,9 +47,7 @@ def test_a_card_gets_the_models_that_fit_it_together() -> None:
 
 
 def test_what_runs_on_the_gpu_says_what_it_takes_and_all_may_be_awake_at_once() -> None:
-    assert {model.id for model in configs.load("gpu").deployed() if model.serving and model.serving.gpu_gib} == {
-        *ON_GPU
-    }
+    assert {one.id for one in configs.load("gpu").deployed() if one.serving and one.serving.gpu_gib} == {*ON_GPU}
     shares = [deployment_options(model)["ray_actor_options"]["num_gpus"] for model in ON_GPU.values()]
     assert sum(shares) <= 1
     assert all(deployment_options(model)["autoscaling_config"]["max_replicas"] == 1 for model in ON_GPU.values())
@@ -97,9 +92,7 @@ def test_the_page_has_the_numbers_of_the_stanzas() -> None:
     text = (ROOT / "docs/one-gpu.md").read_text("utf-8")
     told = {
         id: (float(gib), int(window.replace(",", "") or 0))
-        for id, gib, window in re.findall(
-            r"^\| `([\w.-]+)` \|[^|]*\| ([\d.]+) \|[^|]*\| ?([\d,]*) ?\|$", text, re.MULTILINE
-        )
+        for id, gib, window in re.findall(r"^\| `([\w.-]+)` \|[^|]*\| ([\d.]+) \|[^|]*\| ?([\d,]*) ?\|$", text, re.M)
     }
     windows = {id: getattr(model, "context_window", 0) if model.noun == "chat" else 0 for id, model in ON_GPU.items()}
     assert told == {id: (taken(id), windows[id]) for id in ON_GPU}

@@ -94,9 +94,7 @@ def cluster() -> Remembering:
     return Remembering({"parlance": details(CONFIG), "other": details(OTHER)})
 
 
-def test_an_upgrade_never_leaves_the_route_without_a_graph_and_its_ingress_waits_for_no_engine(
-    cluster: Remembering,
-) -> None:
+def test_an_upgrade_never_leaves_the_route_empty_and_its_ingress_waits_for_no_engine(cluster: Remembering) -> None:
     moving = handover(cluster)
     moving.deploy(CONFIG)
     assert cluster.apps["parlance-2"]["deployed_app_config"]["args"]["ingress"] == {"replicas": 2}

@@ -92,9 +92,7 @@ CHANGES = {
     "one word behind": lambda text: text + " Fertig.",
     "reversed": lambda text: " ".join(reversed(text.split())),
     "other order": lambda text: ". ".join(reversed(text.split(". "))),
-    "other language": lambda text: (
-        "Le texte est dans une autre langue, et il parle de tout autre chose que le premier."
-    ),
+    "other language": lambda text: "Le texte est dans une autre langue, il parle de tout autre chose que le premier.",
     "bold": lambda text: f"**{text}**",
     "heading": lambda text: "# " + text,
     "fence": lambda text: f"```\n{text}\n```",
@@ -107,9 +105,7 @@ CHANGES = {
     "soft hyphen": lambda text: text.replace("Ger", "Ger\u00ad").replace("dev", "dev\u00ad"),
     "homoglyph": lambda text: text.replace("Müller", "M\u00fcll\u0435r").replace("Smith", "Sm\u0456th"),
     "strike": lambda text: text.replace("neue", "n\u0335eue").replace("new ", "n\u0335ew "),
-    "mathematical": lambda text: text.replace("Montag", "\U0001d40c\U0001d428ntag").replace(
-        "Monday", "\U0001d40c\U0001d428nday"
-    ),
+    "mathematical": lambda text: text.replace("Mon", "\U0001d40c\U0001d428n"),
     "selector": lambda text: text.replace("ü", "\ufe0fü").replace("new ", "new\ufe0f "),
     "month": lambda text: text.replace("Mai", "Juni").replace("May", "June"),
     "currency": lambda text: text.replace("Euro", "Dollar").replace("euros", "dollars"),

@@ -252,11 +252,9 @@ def _seconds(text: str) -> float:
 
 def test_random_texts_of_all_known_words_give_orders() -> None:
     draw = random.Random(7)
-    entries = [word.strip("-") for word in WORDS]
+    words = [word.strip("-") for word in WORDS]
     for _round in range(300):
-        text = " ".join(
-            draw.choice([*entries, str(draw.randint(0, 200)), ",", "."]) for _ in range(draw.randint(1, 40))
-        )
+        text = " ".join(draw.choice([*words, str(draw.randint(0, 200)), ",", "."]) for _ in range(draw.randint(1, 40)))
         reply = replies(text)
         assert set(reply) == {*FIELDS, "name", "reason", "hints"}
         assert AGE_YEARS[0] <= reply["age_years"] <= AGE_YEARS[1]
