@@ -309,6 +309,6 @@ class MessagesRequest(Conversation):
 
     @model_validator(mode="after")
     def _thinks_within_the_answer(self) -> MessagesRequest:
-        if self.thinking and (self.thinking.budget_tokens or 0) >= self.max_tokens:
+        if self.thinking and (self.thinking.budget_tokens or -1) >= self.max_tokens:
             raise ValueError("`thinking.budget_tokens` must be less than `max_tokens`, which includes the reasoning")
         return self

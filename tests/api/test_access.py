@@ -39,6 +39,7 @@ FIRST = {
     ("/chat/completions", "model", "budget"): (404, "model_not_found"),
     **{(path, "model", "repeated"): (404, "model_not_found") for path in WITH_MODEL},
     **{(path, "repeated", "budget"): (409, "idempotency_in_progress") for path in WITH_MODEL},
+    ("/chat/completions", "chat_template_kwargs", "repeated"): (400, "invalid_request_error"),
     ("/audio/uploads", "mime", "repeated"): (415, "unsupported_media_type"),
     ("/audio/uploads", "repeated", "budget"): (409, "idempotency_in_progress"),
     (ADOPTIONS, "draft", "plan"): (404, "not_found"),
@@ -48,6 +49,8 @@ FIRST = {
     (ORDERS, "repeated", "budget"): (409, "idempotency_in_progress"),
 }
 """Answers where two things are wrong: the first one decides."""
+WRONG = {"model": "unknown", "mime": "text/plain", "chat_template_kwargs": {"x": 1}}
+"""Fields that are wrong."""
 
 
 async def test_body_model_plan_repetition_and_budget_are_looked_at_in_this_order(api: Api) -> None:
@@ -58,7 +61,7 @@ async def test_body_model_plan_repetition_and_budget_are_looked_at_in_this_order
         if "budget" in faults:
             await api.limit(0, org)
         key = await api.key(*Scope, org=org)
-        body = json.dumps(BODIES[path] | {fault: "unknown" for fault in faults if fault in ("model", "mime")}).encode()
+        body = json.dumps(BODIES[path] | {fault: WRONG[fault] for fault in faults if fault in WRONG}).encode()
         body = b"{" if "JSON" in faults else body
         if "repeated" in faults:
             await api.state.idempotency.begin(await api.caller(key), f"POST {path}", "k", sha256(body).hexdigest())

@@ -16,6 +16,7 @@ from deployments.ingress.context import Exchange, RequestContext
 from deployments.ingress.flows import transcription
 from deployments.ingress.flows.transcription import TranscriptionAnswer
 from tests.api.conftest import Api, refused
+from tests.api.sounds import wav
 from tests.api.transcriptions import (
     DEFAULT,
     PATH,
@@ -171,6 +172,14 @@ async def test_413_fields_over_64_kibibytes(api: Api) -> None:
     assert (await transcribe(api, context_bias=terms)).status_code == 200
     reply = await transcribe(api, context_bias=terms, other="x" * (RECORDING_FORM_BYTES - 64_000))
     refused(reply, 413, "request_too_large", None)
+    for text in ("x" * RECORDING_FORM_BYTES, "ä" * (RECORDING_FORM_BYTES // 2)):
+        refused(await transcribe(api, prompt=text), 413, "request_too_large", None)
+
+
+async def test_415_a_compressed_form(api: Api) -> None:
+    files, headers = {"file": ("memo.wav", wav())}, {"content-encoding": "gzip"}
+    reply = await api.send("POST", "/v1/audio/transcriptions", files=files, headers=headers)
+    refused(reply, 415, "unsupported_media_type", None)
 
 
 # --- engines that fail or are late ------------------------------------------------------------------------------------

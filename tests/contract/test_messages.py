@@ -210,6 +210,7 @@ def test_thinking_is_the_effort_of_chat() -> None:
         ({"thinking": {"type": "disabled"}, "output_config": {"effort": "high"}}, "none"),
         ({"thinking": {"type": "adaptive"}}, "medium"),
         (thinks(1024) | {"max_tokens": 1025}, "medium"),
+        ({"thinking": {"type": "disabled"}, "max_tokens": 0}, "none"),
         ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, "max"),
         ({"output_config": {"effort": "low"}}, "low"),
     ]

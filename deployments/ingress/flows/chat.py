@@ -33,16 +33,14 @@ A = TypeVar("A", ChatReply, CompletionReply)
 R = TypeVar("R")
 
 
-async def complete(
-    context: RequestContext, model: ChatModel, request: ChatRequest, render: Callable[[ChatReply], R]
-) -> R:
+async def complete(context: RequestContext, model: ChatModel, job: ChatJob, render: Callable[[ChatReply], R]) -> R:
     """The whole answer, as `render` makes it of the engine's; what that raises is not billed."""
-    return await whole(context, model, _job(context, model, request), ChatEngine.complete, render)
+    return await whole(context, model, job, ChatEngine.complete, render)
 
 
 def stream(context: RequestContext, model: ChatModel, request: ChatRequest) -> AsyncGenerator[ChatBatch, None]:
     """The answer as it is made. A client that leaves early pays for what was produced until then."""
-    return streamed(context, model, _job(context, model, request), ChatEngine.stream)
+    return streamed(context, model, job_of(context, model, request), ChatEngine.stream)
 
 
 async def whole(
@@ -138,8 +136,8 @@ def _report_cached(context: RequestContext, model: ChatModel, tokens: int) -> No
         context.service.metrics.totals[CACHED_TOKENS, (model.id,)] += tokens
 
 
-def _job(context: RequestContext, model: ChatModel, request: ChatRequest) -> ChatJob:
-    # What is refused here starts no engine.
+def job_of(context: RequestContext, model: ChatModel, request: ChatRequest) -> ChatJob:
+    """The job of `request`. Raises INVALID_REQUEST: what is refused here starts no engine."""
     reasoning_settings(request, model.thinking)
     job = ChatJob(request, context.owner)
     if request.logprobs:

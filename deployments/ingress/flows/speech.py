@@ -104,8 +104,7 @@ async def visible_voices(context: RequestContext, slug: str | None) -> tuple[Map
 def slug_of(service: Service, alias: VoiceAlias) -> str:
     """Returns the engine for a name that is no voice here: the first that is set up, else the first."""
     engines, voices = service.speech_engines, service.catalog.voices
-    here = (slug for slug in alias.voices if engines[voices[slug].provider].serving)
-    return next(here, alias.voices[0])
+    return next((slug for slug in alias.voices if engines[voices[slug].provider].serving), alias.voices[0])
 
 
 async def prepare(context: RequestContext, request: SpeechRequest) -> PreparedSpeech:

@@ -290,7 +290,8 @@ class Formatting:
                 self._timings.append(timings)
                 context = replace(self._context, timings=timings)
                 # Billed whether or not it can be used: that is no fault of the engine's.
-                reply = await chat.complete(context, formatter, request_for(piece, formatter), lambda reply: reply)
+                job = chat.job_of(context, formatter, request_for(piece, formatter))
+                reply = await chat.complete(context, formatter, job, lambda reply: reply)
                 return answer_of(reply)
         except Exception as error:
             self._error = self._error or error

@@ -177,12 +177,12 @@ def refuse_long_body(request: Request, max_bytes: int) -> None:
         raise REQUEST_TOO_LARGE(f"the body is longer than {max_bytes} bytes")
 
 
-def refuse_other_media(request: Request) -> None:
-    """For JSON bodies: raises UNSUPPORTED_MEDIA_TYPE for what would otherwise be called broken JSON."""
+def refuse_other_media(request: Request, takes_form: bool = False) -> None:
+    """Raises UNSUPPORTED_MEDIA_TYPE for what would otherwise be called broken JSON, or a broken form."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
         raise UNSUPPORTED_MEDIA_TYPE(f"the body has `Content-Encoding: {encoding[:32]}`; send it uncompressed")
-    if request.headers.get("content-type", "").strip().lower().startswith("multipart/"):
+    if not takes_form and request.headers.get("content-type", "").strip().lower().startswith("multipart/"):
         raise UNSUPPORTED_MEDIA_TYPE("the body is a multipart form; this path accepts only JSON")
 
 

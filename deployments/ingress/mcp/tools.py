@@ -117,7 +117,7 @@ async def _chat(arguments: ChatArguments, context: RequestContext, report: Repor
         text = choice["message"].get("content") or ""
         return _chat_answer(text, model, choice["finish_reason"], answer.prompt_tokens, answer.completion_tokens)
 
-    return await chat_flow.complete(context, model, request, render)
+    return await chat_flow.complete(context, model, chat_flow.job_of(context, model, request), render)
 
 
 async def _chat_in_pieces(

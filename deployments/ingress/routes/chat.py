@@ -55,7 +55,7 @@ async def complete(admitted: Chatting) -> Response:
     def render(reply: ChatReply) -> Response:
         return JSONResponse(reply.body, headers=chat_headers(context, reply.cut_tokens, request.left_out))
 
-    return await once(admitted, partial(chat.complete, context, model, request, render))
+    return await once(admitted, partial(chat.complete, context, model, chat.job_of(context, model, request), render))
 
 
 @router.post("/completions", openapi_extra=documented(CompletionRequest, Completion, streams=True, **ACCEPTS_KEY))

@@ -41,11 +41,12 @@ async def create_embeddings(admitted: Embedding) -> Response:
     context = admitted.context
     model = context.pick(context.service.catalog.embeddings, request.model)
     job = job_of(request, model)
-    return await once(admitted, partial(_answer, context, model, job, request.encoding_format))
+    most_bytes = reply_bytes(job, model, request.encoding_format)
+    return await once(admitted, partial(_answer, context, model, job, request.encoding_format, most_bytes))
 
 
 async def _answer(
-    context: RequestContext, model: EmbeddingModel, job: EmbeddingsJob, encoding_format: EncodingFormat
+    context: RequestContext, model: EmbeddingModel, job: EmbeddingsJob, encoding_format: EncodingFormat, most_bytes: int
 ) -> Response:
     async def render(vectors: Embeddings) -> bytes:
         joined, since = [], 0
@@ -58,6 +59,6 @@ async def _answer(
                 since = 0
         return b"".join(joined)
 
-    with context.memory_for(reply_bytes(job, model, encoding_format)):
+    with context.memory_for(most_bytes):
         body = await encode(context, model, job, EmbeddingsEngine.embed, render)
     return Response(body, media_type="application/json")

@@ -48,7 +48,7 @@ async def create_message(admitted: Writing) -> Response:
         headers = chat_headers(context, reply.cut_tokens, body.left_out)
         return JSONResponse(message(reply, is_silent), headers=headers)
 
-    return await once(admitted, partial(chat.complete, context, model, request, render))
+    return await once(admitted, partial(chat.complete, context, model, chat.job_of(context, model, request), render))
 
 
 @router.post("/messages/count_tokens", openapi_extra=documented_here(Conversation, TokenCount))

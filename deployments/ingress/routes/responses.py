@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from contract.access import Scope
 from contract.catalog import ChatModel
-from contract.chat.engine import ChatBatch, ChatReply
+from contract.chat.engine import ChatBatch, ChatJob, ChatReply
 from contract.limits import CHAT_BODY_BYTES
 from contract.responses.reply import ResponseEvents, ResponseHead, ResponseReply, whole
 from contract.responses.request import ResponsesRequest
@@ -46,16 +46,18 @@ async def respond(admitted: Responding) -> Response:
         events = ResponseEvents(head, exchange_of(admitted.request.scope).hold())
         stream_format = StreamFormat(failed=events.failed, queued=events.queued)
         return await chat_stream(context, _batches(context, model, head), events, stream_format, request.left_out)
-    return await once(admitted, partial(_answer, context, model, head))
+    with translate_errors(request.places):
+        job = chat.job_of(context, model, request.chat)
+    return await once(admitted, partial(_answer, context, model, job, head))
 
 
-async def _answer(context: RequestContext, model: ChatModel, head: ResponseHead) -> Response:
+async def _answer(context: RequestContext, model: ChatModel, job: ChatJob, head: ResponseHead) -> Response:
     def render(reply: ChatReply) -> Response:
         return JSONResponse(whole(head, reply), headers=chat_headers(context, reply.cut_tokens, head.request.left_out))
 
     with translate_errors(head.request.places):
         await _check_length(context, model, head)
-        return await chat.complete(context, model, head.request.chat, render)
+        return await chat.complete(context, model, job, render)
 
 
 async def _batches(context: RequestContext, model: ChatModel, head: ResponseHead) -> AsyncGenerator[ChatBatch, None]:

@@ -19,7 +19,7 @@ from contract.transcription.transcript import PLAIN_TYPES, Transcript, Transcrip
 from deployments.ingress.context import RequestContext, exchange_of
 from deployments.ingress.flows import transcription
 from deployments.ingress.flows.transcription import TranscriptionAnswer
-from deployments.ingress.front.admission import Admitted, admit
+from deployments.ingress.front.admission import Admitted, admit, refuse_other_media
 from deployments.ingress.wire.events import enable_queue_status, event_stream
 from deployments.ingress.wire.forms import read_form
 from deployments.ingress.wire.idempotency import ACCEPTS_KEY, once
@@ -56,6 +56,7 @@ async def transcribe(admitted: Transcribing) -> Response:
 async def _request(admitted: Admitted) -> tuple[TranscriptionRequest, bytes | None]:
     """Request, with the file of a form. Exactly one of `file` and `upload_id` is there."""
     kind = admitted.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    refuse_other_media(admitted.request, takes_form=True)
     if kind == "multipart/form-data":
         form = await read_form(admitted.request, exchange_of(admitted.request.scope).hold(), "file")
         if HEADER in admitted.request.headers:

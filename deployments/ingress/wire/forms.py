@@ -42,7 +42,7 @@ async def read_form(request: Request, hold: Hold, file_field: str) -> Form:
     """The form of `request`, with one file, `file_field`. Raises INVALID_REQUEST, and what `stream_body` raises."""
     hint = "; upload longer recordings under a ticket of POST /audio/uploads"
     stream = stream_body(request, hold, RECORDING_BODY_BYTES + RECORDING_FORM_BYTES, hint)
-    parser = _InMemory(request.headers, stream, max_files=1, max_fields=MAX_FIELDS, max_part_size=RECORDING_FORM_BYTES)
+    parser = _InMemory(request.headers, stream, max_files=1, max_fields=MAX_FIELDS, max_part_size=RECORDING_BODY_BYTES)
     try:
         async with aclosing(stream):
             form = _form(await parser.parse(), file_field)
@@ -81,7 +81,7 @@ def _form(parts: FormData, file_field: str) -> Form:
             )
         else:
             pairs.append((name, part))
-    if sum(len(name) + len(text) for name, text in pairs) > RECORDING_FORM_BYTES:
+    if sum(len(f"{name}{text}".encode()) for name, text in pairs) > RECORDING_FORM_BYTES:
         raise REQUEST_TOO_LARGE(f"the fields besides `{file_field}` are longer than {RECORDING_FORM_BYTES} bytes")
     return Form(tuple(pairs), file)
 
