@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextvars import Context
 from functools import partial
 
 from ray.exceptions import RayError
@@ -66,7 +67,8 @@ class Waker:
     def warm(self) -> asyncio.Task[None]:
         """The call that wakes the engine, which serves a thundering herd of requests."""
         if not self.is_waking or self.warming is None:
-            self.warming = in_background(self._wake())
+            # A context of its own: Serve cancels what was called in that of a request when its client goes.
+            self.warming = asyncio.get_running_loop().create_task(self._wake(), context=Context())
         return self.warming
 
     def refusal(self) -> ApiError:
@@ -98,7 +100,8 @@ class Waker:
             if 0 < self.loading.model_s <= (waited_s := loop.time() - started_s):  # else it ran, or was about to
                 self.loads.add(waited_s)
                 self.last_load_s = waited_s
-            in_background(self._watch.refresh())  # forgets an earlier failure; the controller may not answer
+            if self.has_failed:
+                in_background(self._watch.refresh())  # forgets that; the controller may not answer
         except (RayError, RayServeException, views.EngineBusy) as error:  # one that is busy runs already
             log.warning("engine %s was not woken: %s", self._name, type(error).__name__)
         finally:

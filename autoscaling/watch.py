@@ -90,17 +90,16 @@ class StartWatch:
                 await self._news.wait()
         finally:
             self._waiting -= 1
-            if not self._waiting:
-                self._poller.cancel()
-                self._poller = None
 
     async def _poll(self) -> None:
-        while True:
+        # It ends by itself: cancelled, it would leave behind a thread that waits for a controller that hangs.
+        while self._waiting:
             await self.refresh()
             # Whoever waits now holds this event; the next round has one of its own.
             self._news.set()
             self._news = asyncio.Event()
             await asyncio.sleep(POLL_S)
+        self._poller = None
 
     def _read(self, status: ServeStatus) -> None:
         app = status.applications.get(self._app_name)

@@ -23,6 +23,7 @@ from contract.telemetry import SCALING_FAILURES, SCALING_REPLICAS, Metric
 from deployments.ingress.deployment import wake
 from tests.autoscaling.steps import MONDAY_S
 from tests.catalogs import chat
+from tests.waiting import cancelled
 
 pytestmark = pytest.mark.virtual
 
@@ -353,6 +354,17 @@ async def test_serve_is_not_asked_once_no_call_waits() -> None:
             task.cancel()
         await asyncio.sleep(10 * POLL_S)
     assert len(asked) == 2
+
+
+async def test_serve_is_asked_once_a_second_whatever_comes_and_goes() -> None:
+    """Each question occupies a thread until the controller answers."""
+    asked: list[SimpleNamespace] = []
+    watch = StartWatch("parlance", lambda: asked.append(status("UPSCALING", STARTING=1)) or asked[0])
+    for _ in range(8):
+        waiting = asyncio.create_task(watch.until_failed("engine"))
+        await asyncio.sleep(POLL_S / 100)
+        assert await cancelled(waiting)
+    assert len(asked) == 1
 
 
 async def test_old_failure_is_not_believed() -> None:
