@@ -131,9 +131,10 @@ class State:
         rows = (self.ledger.reap, self.ledger.forget_old, self.idempotency.forget_old, self.drafts.expire)
         remains = (self.tickets.sweep, self.drafts.sweep, blobs.drop_unfinished)
         self._loops = [
-            # Apart: a store of bytes that is slow must not let the leases of this process end.
+            # Apart: a store of bytes that is slow must hold up neither leases nor the money of processes that died.
             supervised("renew leases", *renewals, every_s=SWEEP_S),
-            supervised("clean up", *rows, *remains, every_s=SWEEP_S),
+            supervised("clean up", *rows, every_s=SWEEP_S),
+            supervised("delete what is left", *remains, every_s=SWEEP_S),
             supervised("record what open requests have used", self.ledger.mark, self.ledger.tend, every_s=MARK_S),
         ]
 

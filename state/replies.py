@@ -7,7 +7,6 @@ locked before their count.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -43,10 +42,13 @@ _same_attempt = _same_key & (replies.c.attempt == bindparam("of_attempt"))
 _size = func.coalesce(func.length(replies.c.body), 0)
 _FIND = select(replies, _size.label("size")).where(_same_key).with_for_update()
 _CHANGE = update(replies).where(_same_attempt)
-_RENEW = _CHANGE.where(replies.c.status.is_(None)).values(lease_until=NOW_S + LEASE_S)
+_FINISH = _CHANGE.where(replies.c.status.is_(None))
+_RENEW = _FINISH.values(lease_until=NOW_S + LEASE_S)
 _DROP = delete(replies).where(_same_attempt)
-_old = select(*_key).where(replies.c.created_at <= NOW_S - KEEP_S).limit(AT_ONCE)
-_FORGET = delete(replies).where(tuple_(*_key).in_(_old)).returning(replies.c.key_id, _size.label("size"))
+_is_old = replies.c.created_at <= NOW_S - KEEP_S
+_old = select(*_key).where(_is_old).limit(AT_ONCE)
+# PostgreSQL looks at this condition again, not at the list, where another transaction has just renewed a row.
+_FORGET = delete(replies).where(_is_old, tuple_(*_key).in_(_old)).returning(replies.c.key_id, _size.label("size"))
 _COUNT = select(func.count(), func.coalesce(func.sum(_size), 0)).where(replies.c.key_id == bindparam("of_key_id"))
 _quota = reply_quotas.c
 _sums = [cast(func.coalesce(func.sum(_quota[name]), 0), BigInteger) for name in ("replies", "body_bytes")]
@@ -114,8 +116,8 @@ def claim(connection: Connection, holder: Claim) -> Row[Any] | None:
 
 
 def keep(connection: Connection, holder: Claim, status: int, headers: str, body: bytes | None) -> None:
-    """Stores the answer of an attempt that still has its key; without the body where there is no room for it."""
-    stored = connection.execute(_CHANGE.values(status=status, headers=headers, body=body), holder.where).rowcount
+    """Stores the answer of an attempt that still has its key, once; without the body where there is no room for it."""
+    stored = connection.execute(_FINISH.values(status=status, headers=headers, body=body), holder.where).rowcount
     if stored and body and _add_and_sum(connection, holder, body_bytes=len(body))[1] > KEPT_REPLY_BYTES:
         connection.execute(_CHANGE.values(body=None), holder.where)
         _add(connection, holder.key_id, 0, -len(body))
@@ -136,12 +138,9 @@ def renew(connection: Connection, running: Collection[Claim]) -> None:
 def forget(connection: Connection) -> int:
     """Deletes up to AT_ONCE rows that are older than 24 hours. Returns how many."""
     gone = list(connection.execute(_FORGET))
-    rows = Counter(row.key_id for row in gone)
-    sizes: Counter[str] = Counter()
-    for row in gone:
-        sizes[row.key_id] += row.size
-    for key_id in sorted(rows):
-        _add(connection, key_id, -rows[key_id], -sizes[key_id])
+    for key_id in sorted({row.key_id for row in gone}):
+        sizes = [row.size for row in gone if row.key_id == key_id]
+        _add(connection, key_id, -len(sizes), -sum(sizes))
     return len(gone)
 
 

@@ -6,8 +6,8 @@ as if the speech had not been verified.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import time
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -43,8 +43,8 @@ class Verdicts:
     def __init__(self, redis: Any | None = None) -> None:
         self._redis = redis
         self._keep = redis.register_script(KEEP) if redis is not None else None
-        self._local: dict[int, dict[str, tuple[float, bytes]]] = {}
-        """By organisation and request, the oldest first: until when, and the text as in Redis."""
+        self._local: dict[int, dict[str, bytes]] = {}
+        """By organisation and request, the oldest first: the text as in Redis."""
 
     async def keep(self, caller: Caller, request_id: str, text: bytes) -> None:
         """Stores the verdict of a request, or that there will be one: an empty text."""
@@ -63,8 +63,7 @@ class Verdicts:
         A key without a user may see what belongs to any user of its organisation.
         """
         if self._redis is None:
-            until_s, stored = self._local.get(caller.org_id, {}).get(request_id, (0.0, b""))
-            stored = stored if time.monotonic() < until_s else b""
+            stored = self._local.get(caller.org_id, {}).get(request_id)
         else:
             try:
                 stored = await self._redis.get(_names(caller.org_id, request_id)[1])
@@ -75,7 +74,9 @@ class Verdicts:
 
     def _keep_here(self, caller: Caller, request_id: str, text: bytes) -> None:
         line = self._local.setdefault(caller.org_id, {})
-        line[request_id] = time.monotonic() + VERDICT_KEPT_S, text
+        line[request_id] = text
+        loop = asyncio.get_running_loop()
+        loop.call_later(VERDICT_KEPT_S, lambda: line.get(request_id) is text and line.pop(request_id))
         if sum(map(len, self._local.values())) > VERDICTS_KEPT:
             longest = max(self._local.values(), key=len)
             del longest[next(iter(longest))]

@@ -45,7 +45,7 @@ class ClientSecrets:
     def issue(self, caller: Caller, seconds: int, session: str, max_sessions: int) -> tuple[str, int]:
         """A secret, and its end in seconds since 1970. `session` is a JSON object."""
         expires_at = int(self._wall()) + seconds
-        content = [caller.key_id, expires_at, session, random_id(), max_sessions]
+        content = caller.key_id, expires_at, session, random_id(), max_sessions
         payload = json.dumps(content, separators=(",", ":")).encode()
         signature = self._keyring.sign(payload)
         return f"{PREFIX}{_text(payload)}.{self._keyring.kid}.{_text(signature)}", expires_at

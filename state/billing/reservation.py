@@ -285,8 +285,7 @@ class OpenBill:
 
     def _charge_on_disconnect(self, error: BaseException | None) -> Mapping[str, int]:
         # A client that leaves is no `Exception`: it cancels.
-        has_left = error is not None and not isinstance(error, Exception)
-        return self._begun() if has_left else {}
+        return self._begun() if error and not isinstance(error, Exception) else {}
 
     def _is_our_fault(self, error: BaseException | None) -> bool:
         if isinstance(error, ApiError):

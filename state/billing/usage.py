@@ -190,11 +190,10 @@ NEWEST_LINES = 100_000
 
 def last_billed_ms(connection: Connection) -> dict[str, int]:
     """Returns when each model was billed last, in milliseconds since 1970 UTC; long unused models are left out."""
-    newest = select(usage_lines.c.model, usage_lines.c.at_ms).order_by(usage_lines.c.id.desc()).limit(NEWEST_LINES)
-    line = newest.subquery()
+    lines = usage_lines.c
+    line = select(lines.model, lines.at_ms).order_by(lines.id.desc()).limit(NEWEST_LINES).subquery()
     at_ms = func.max(line.c.at_ms).label("at_ms")
-    rows = connection.execute(select(line.c.model, at_ms).group_by(line.c.model))
-    return {row.model: row.at_ms for row in rows}
+    return {row.model: row.at_ms for row in connection.execute(select(line.c.model, at_ms).group_by(line.c.model))}
 
 
 def iso(at_ms: int) -> str:

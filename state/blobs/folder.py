@@ -56,16 +56,17 @@ class FolderBlobs:
 
     async def put(self, name: str, data: bytes | AsyncIterable[bytes]) -> int:
         target, fresh, size = self._path(name), self._unfinished / secrets.token_hex(16), 0
+        file = await _in_thread(_create, fresh)
         try:
-            with await _in_thread(_create, fresh) as file:
-                async for chunk in _once(data) if isinstance(data, bytes) else data:
-                    # What the service makes itself is small, and may take the last of the space.
-                    await _in_thread(_write_all if isinstance(data, bytes) else self._write, file, chunk)
-                    size += len(chunk)
-                await _in_thread(os.fsync, file.fileno())
+            async for chunk in _once(data) if isinstance(data, bytes) else data:
+                # What the service makes itself is small, and may take the last of the space.
+                await _in_thread(_write_all if isinstance(data, bytes) else self._write, file, chunk)
+                size += len(chunk)
+            await _in_thread(os.fsync, file.fileno())
             await _in_thread(self._give_name, fresh, target)
-        finally:
-            fresh.unlink(missing_ok=True)
+        finally:  # in a thread, too: a file system across a network writes what is left when a file is closed
+            await _in_thread(file.close)
+            await _in_thread(fresh.unlink, missing_ok=True)
         return size
 
     async def free_bytes(self) -> float:

@@ -117,7 +117,9 @@ async def _run(engine: AsyncEngine, transaction: Callable[[Connection], T], wait
 
 
 def _engine(address: URL, wait_s: float, statement_s: float, synchronous_commit: str, pool_size: int) -> AsyncEngine:
-    settings = {"synchronous_commit": synchronous_commit}
+    # A machine that vanishes amid a transaction leaves its rows locked until the server notices, after hours by TCP.
+    idle_ms = f"{10_000 * statement_s:.0f}"
+    settings = {"synchronous_commit": synchronous_commit, "idle_in_transaction_session_timeout": idle_ms}
     creator = _opener(address, timeout=wait_s, command_timeout=statement_s, server_settings=settings)
     pool: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": wait_s}
     engine = create_async_engine("postgresql+asyncpg://", async_creator=creator, hide_parameters=True, **pool)

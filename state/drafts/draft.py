@@ -139,8 +139,7 @@ def new_id() -> str:
 
 def columns(draft: Draft) -> dict[str, Any]:
     """The draft as columns of its row."""
-    row = {name: getattr(draft, name) for name in COLUMNS}
-    return row | {"plan": _specs.dump_json(draft.spec).decode()}
+    return {name: getattr(draft, name) for name in COLUMNS} | {"plan": _specs.dump_json(draft.spec).decode()}
 
 
 def voice_column(voice: DesignedVoice) -> str:

@@ -79,6 +79,8 @@ async def test_the_connection_is_durable_and_strict(numbers: SqliteDatabase) -> 
 
 async def test_only_what_is_worth_nothing_without_its_process_does_not_wait_for_the_disk(postgres_url: str) -> None:
     def waits(connection: Connection) -> Any:
+        # A client whose machine vanished must not keep its locks for hours.
+        assert connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar_one() in ("10s", "10min")
         return connection.exec_driver_sql("SHOW synchronous_commit").scalar_one()
 
     async with opened(postgres_url, 1) as (database,):

@@ -31,7 +31,7 @@ from state.replies import KEEP_S, LEASE_S
 from state.retries import MAX_RETRY_S, RETRY_S
 from tests.state.books import fault_of, histories, make_caller, money, of_key, reserve, rows
 from tests.state.crashing import make
-from tests.state.doubles import InlineDatabase, VirtualTime, WatchedDatabase
+from tests.state.doubles import ForgetfulDatabase, InlineDatabase, VirtualTime, WatchedDatabase
 from tests.state.drafts import COST, PLAN
 from tests.state.servers import Postgres
 from tests.waiting import until
@@ -289,6 +289,36 @@ async def test_an_answer_is_stored_soon_after_an_outage(outage_s: float, later_s
     database.is_down = False
     await asyncio.sleep(later_s)
     assert await fault_of(begin(store)) == "IDEMPOTENCY_FINISHED"
+
+
+@pytest.mark.virtual
+async def test_an_answer_whose_commit_was_not_heard_of_stays() -> None:
+    store = Idempotency(ForgetfulDatabase(InlineDatabase(), "keep"), KEYRING)
+    await (await started(store)).finish(200, {}, b"done")
+    await asyncio.sleep(2 * RETRY_S)
+    reply = await begin(store)
+    assert isinstance(reply, StoredReply)
+    assert reply.body == b"done"
+
+
+async def test_a_key_that_is_used_again_while_old_replies_are_deleted_stays(postgres: Postgres) -> None:
+    await migrate(url := postgres.fresh())
+    database = connect(url)
+    await started(Idempotency(database, KEYRING), **await stored_key(database, "acme"))
+    await database.run(lambda c: c.execute(update(replies).values(created_at=0)) and None)
+    elsewhere = create_async_engine(url.replace("postgresql", "postgresql+asyncpg"))
+    async with elsewhere.begin() as connection:
+        await connection.execute(update(replies).values(created_at=int(time.time())))
+        forgetting = asyncio.create_task(database.run(replies_sql.forget))
+
+        async def is_waiting() -> bool:
+            sessions = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            return await database.run(lambda c: bool(c.exec_driver_sql(sessions).scalar_one()))
+
+        await until(is_waiting)
+    assert (await forgetting, await rows(database, replies)) == (0, 1)
+    await elsewhere.dispose()
+    await database.close()
 
 
 async def test_a_stored_digest_cannot_be_tried_out_without_the_secret(store: Idempotency, database: Database) -> None:

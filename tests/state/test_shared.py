@@ -302,6 +302,18 @@ async def test_an_organisation_pushes_out_its_own_verdicts_only(
     )
 
 
+@pytest.mark.virtual
+async def test_a_verdict_stays_in_memory_for_ten_minutes() -> None:
+    verdicts = Verdicts()
+    await verdicts.keep(ONE, "req_one", b"")
+    await asyncio.sleep(1)
+    await verdicts.keep(ONE, "req_one", TEXT)
+    await asyncio.sleep(599.5)
+    assert await verdicts.find(ONE, "req_one") == TEXT
+    await asyncio.sleep(1)
+    assert not any(verdicts._local.values())
+
+
 async def test_processes_share_verdicts_in_redis_for_ten_minutes(redis: Redis) -> None:
     async with Client.from_url(redis.url) as one, Client.from_url(redis.url) as other:
         await Verdicts(one).keep(ONE, "req_shared", b"")
