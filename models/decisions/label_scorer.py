@@ -21,6 +21,7 @@ from contract.decisions.engine import DecisionJob, Reading, Readings
 from contract.decisions.questions import Preset
 from contract.errors import REQUEST_TOO_LARGE, UPSTREAM_ERROR, ApiError
 from contract.limits import DECISION_IMAGES
+from models.cpu import background
 from models.decisions import calibration
 from models.decisions.measured_scorer import MeasuredScorer
 from models.decisions.prompts import PROMPT_VERSION, Batch, LabelPrompt, PromptBook
@@ -73,15 +74,16 @@ class LabelScorer(adapter.EngineAdapter, MeasuredScorer):
         self._renderer: Any = self.engine.renderer
         block_tokens = self.engine.vllm_config.cache_config.block_size
         self.book = PromptBook(self._renderer.get_tokenizer(), block_tokens, parts=model.reads_images)
-        self._decoding = asyncio.Lock()
+        self._decoding = background(1, "images")
         self._numbers = itertools.count()
 
     async def read_job(self, job: DecisionJob, temperature: float) -> Readings:
         """Raises INVALID_REQUEST for an image that cannot be read, REQUEST_TOO_LARGE and UPSTREAM_ERROR."""
         images: list[Image] = []
         if job.images:
-            async with self._decoding:  # one image at a time: in full size it takes some hundred megabytes
-                images = [await asyncio.to_thread(decode, address) for address in job.images]
+            # One image at a time, also of callers who leave: in full size it takes some hundred megabytes.
+            loop = asyncio.get_running_loop()
+            images = [await loop.run_in_executor(self._decoding, decode, address) for address in job.images]
         try:
             return await self._read_all(job, images, temperature)
         except ApiError:

@@ -14,6 +14,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
+from concurrency.background import in_background
 from contract.access import Scope
 from contract.errors import INVALID_REQUEST
 from contract.ids import random_id
@@ -95,7 +96,6 @@ class _Socket:
         self._serving: asyncio.Task[None] | None = None
         self._is_left = False
         self._timer: asyncio.TimerHandle | None = None
-        self._notice: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Accepts the upgrade."""
@@ -157,9 +157,7 @@ class _Socket:
         self._announce(why, 0 if why == "idle" else DRAIN_S)
 
     def _announce(self, why: str, closes_in_s: int) -> None:
-        self._notice = asyncio.create_task(
-            self.send("parlance.session.expiring", why=why, closes_in_s=closes_in_s), name="notice"
-        )
+        in_background(self.send("parlance.session.expiring", why=why, closes_in_s=closes_in_s))
         self._after(closes_in_s, self.session.end, why)
 
     def _after(self, seconds: float, step: Callable[..., None], *arguments: object) -> None:

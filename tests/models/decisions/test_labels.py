@@ -3,6 +3,7 @@
 import asyncio
 import io
 import math
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from tests.models.decisions import tiny_scorers
 from tests.models.decisions.tiny_scorers import job
 from tests.models.pictures import address, announced, encoded, flat
 from tests.models.refusals import refused
-from tests.waiting import is_busy, until
+from tests.waiting import cancelled, is_busy, until
 
 CATALOG = configs.load("embedded")
 PRESETS = list(CATALOG.presets.values())
@@ -274,6 +275,26 @@ async def test_the_image_decides(seeing: LabelScorer) -> None:
     assert [len(read.logprobs) for read in red.reads] == [3, 3, 2]
     assert min(apart(without, red), apart(without, blue), apart(red, blue)) > 0.01
     assert apart(red, await seeing.decide(job(images=[RED]))) == 0
+
+
+async def test_images_are_decoded_one_at_a_time_also_of_callers_who_leave(
+    seeing: LabelScorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, inside = threading.Event(), []
+
+    def slowly(address: str) -> Any:
+        inside.append(address)
+        return gate.wait(30) and decode(address)
+
+    monkeypatch.setattr("models.decisions.label_scorer.decode", slowly)
+    for _ in range(3):
+        leaving = asyncio.create_task(seeing.decide(job(images=[RED])))
+        await until(lambda: inside)
+        assert await cancelled(leaving)
+    assert inside == [RED]
+    gate.set()
+    assert (await seeing.decide(job(images=[BLUE]))).reads
+    assert inside == [RED, BLUE]
 
 
 async def test_two_images_have_an_order_and_each_is_counted_once(seeing: LabelScorer) -> None:

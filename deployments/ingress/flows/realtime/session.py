@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextvars import copy_context
 from typing import Any
 
 from audio.listener import ListenerFailed, SoundStream
@@ -51,6 +52,7 @@ class LiveSession:
         self._sound, self._pace, self._turns = SessionSound(), Pace(), TurnDetector(config.turn_detection)
         self._transcriber = TurnTranscriber(context, _plan(context, config), self._sound, self.notifier)
         self._stream: SoundStream | None = None
+        self._own = copy_context()
         self._resources = AsyncExitStack()
         self._turn_of, self._allowance = asyncio.Lock(), Allowance(REALTIME_EVENTS_PER_S, REALTIME_EVENTS_AT_ONCE)
         self._end: asyncio.Task[None] | None = None
@@ -118,7 +120,8 @@ class LiveSession:
     def end(self, reason: str = "") -> None:
         """Begins to end the session: all turns are transcribed, then the last ledger comes, then the close."""
         if self._end is None:
-            self._end = asyncio.create_task(self._finish(reason), name="end of session")
+            # Not in the context of another client, who took its place and may leave: Serve would cancel what it calls.
+            self._end = self._own.run(asyncio.create_task, self._finish(reason), name="end of session")
 
     async def _finish(self, reason: str) -> None:
         self.notifier.rate_until_s = time.monotonic() + RATE_WINDOW_S
