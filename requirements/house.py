@@ -37,7 +37,7 @@ CODE_LINES = {
     "benchmarks/capacity": 843,
 }
 BESIDE = {
-    "lines of tests": ("tests", "", 64432),
+    "lines of tests": ("tests", "", 64289),
     "lines of benchmarks": ("benchmarks", ".py", 10841),
     "words in Markdown": ("", ".md", 69740),
 }
