@@ -88,7 +88,7 @@ def test_busy_is_exact_again_and_again(server: Server) -> None:
 @pytest.mark.smoke
 def test_queue_is_bounded(server: Server) -> None:
     server.chat("queued", "say hi")
-    statuses = Counter(reply.status_code for reply in at_once(server, 6, "queued", "hold 0.5"))
+    statuses = Counter(reply.status_code for reply in at_once(server, 6, "queued", "hold 2"))
     assert statuses == {200: 3, 429: 3}  # one works, two wait
 
 
