@@ -1,4 +1,4 @@
-"""SQLite and PostgreSQL that stop, are slow or have no room, and what is durable."""
+"""SQLite and PostgreSQL that stop, are slow, have no room or serve several processes, and what is durable."""
 
 import asyncio
 import shutil
@@ -21,6 +21,7 @@ from state.database.driver import driver, journal_mode
 from state.database.open import connect, open_database
 from state.database.sqlite import SqliteDatabase
 from state.database.tables import metadata
+from state.facts import revise
 from tests.state.books import fault_of, make_caller, opened, reserve
 from tests.waiting import settled, until
 
@@ -79,7 +80,7 @@ async def test_the_connection_is_durable_and_strict(numbers: SqliteDatabase) -> 
 
 async def test_only_what_is_worth_nothing_without_its_process_does_not_wait_for_the_disk(postgres_url: str) -> None:
     def waits(connection: Connection) -> Any:
-        # A client whose machine vanished must not keep its locks for hours.
+        # The locks of a machine that vanished must not stay for hours.
         assert connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar_one() in ("10s", "10min")
         return connection.exec_driver_sql("SHOW synchronous_commit").scalar_one()
 
@@ -272,3 +273,17 @@ async def test_an_act_takes_its_time(database: Database, database_url: str, tmp_
     options = Namespace(act=lambda connection, *_: sleep(connection) or "set")
     assert await _answer(own, options, "budget set", tmp_path) == "set"
     await own.close()
+
+
+def one_more(text: str | None) -> str:
+    """One where the fact is not there yet."""
+    return str(1 if text is None else int(text) + 1)
+
+
+async def test_revisions_of_many_at_once_are_all_there(database: Database, database_url: str) -> None:
+    others = [connect(database_url) for _ in range(3)]
+    await asyncio.gather(*(revise(one, {"b": one_more, "a": one_more}) for one in [database, *others] * 5))
+    assert await revise(database, {"a": one_more}) == {"a": "21"}
+    assert await revise(database, {"b": one_more}) == {"b": "21"}
+    for one in others:
+        await one.close()

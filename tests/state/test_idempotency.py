@@ -1,4 +1,4 @@
-"""Answers that are kept, nodes whose clock is an hour off, and facts that several processes revise."""
+"""Answers that are kept for requests with an `Idempotency-Key`."""
 
 import asyncio
 import time
@@ -17,22 +17,16 @@ from contract.limits import SPARE_BYTES
 from state import replies as replies_sql
 from state.accounts import api_keys
 from state.accounts.organisations import create
-from state.billing.ledger import Ledger
-from state.blobs.base import Blobs
-from state.database.base import Clock, Database
+from state.database.base import Database
 from state.database.open import connect, migrate
 from state.database.postgres import POOL_SIZE
 from state.database.tables import organisations, replies, reply_quotas
-from state.drafts import Drafts
-from state.facts import revise
 from state.idempotency import MAX_BODY_BYTES, PURPOSE, Attempt, Idempotency, StoredReply
 from state.keys import Secrets, mint
 from state.replies import KEEP_S, LEASE_S
 from state.retries import MAX_RETRY_S, RETRY_S
-from tests.state.books import fault_of, histories, make_caller, money, of_key, reserve, rows
-from tests.state.crashing import make
+from tests.state.books import fault_of, histories, of_key, rows
 from tests.state.doubles import ForgetfulDatabase, InlineDatabase, VirtualTime, WatchedDatabase
-from tests.state.drafts import COST, PLAN
 from tests.state.servers import Postgres
 from tests.waiting import until
 
@@ -292,7 +286,7 @@ async def test_an_answer_is_stored_soon_after_an_outage(outage_s: float, later_s
 
 
 @pytest.mark.virtual
-async def test_an_answer_whose_commit_was_not_heard_of_stays() -> None:
+async def test_a_reply_stays_though_its_commit_was_not_confirmed() -> None:
     store = Idempotency(ForgetfulDatabase(InlineDatabase(), "keep"), KEYRING)
     await (await started(store)).finish(200, {}, b"done")
     await asyncio.sleep(2 * RETRY_S)
@@ -363,56 +357,3 @@ async def test_a_wrong_count_is_corrected_before_anybody_is_refused(
     # As an older version beside this one leaves it, which deletes rows without counting.
     await database.run(lambda c: c.execute(update(reply_quotas).values(replies=1000)) and None)
     await started(store, "k2")
-
-
-HOUR_S = 3600
-
-
-@pytest.mark.parametrize("off_s", [-HOUR_S, HOUR_S])
-async def test_a_node_whose_clock_is_an_hour_off_frees_and_loses_nothing(
-    database: Database, blobs: Blobs, monkeypatch: pytest.MonkeyPatch, off_s: int
-) -> None:
-    """Neither money nor drafts, which it takes from no worker."""
-    caller, about = await make_caller(database, 900), {"model": "m", "line": "l", "estimate_micro_eur": 60}
-    right, wrong = Ledger(database), Ledger(database)
-    hold = await reserve(right, caller, 30)
-    drafts = Drafts(database, blobs, await Clock.by(database))
-    draft = await drafts.order(caller, PLAN, **about, request_id="r")  # type: ignore[arg-type]
-    held = await drafts.claim(draft.id)
-    assert held is not None
-
-    real = time.time
-    monkeypatch.setattr(time, "time", lambda: real() + off_s)
-    assert await wrong.reap() == 0
-    theirs = await reserve(wrong, caller, 40)
-    clock = await Clock.by(database)
-    assert abs(clock() - real()) < 30
-    others = Drafts(database, blobs, clock)
-    await others.expire()
-    await others.sweep()
-    assert await others.waiting(9) == []
-    assert await others.claim(draft.id) is None
-    ordered = await others.order(caller, PLAN, **about, request_id="r2")  # type: ignore[arg-type]
-
-    monkeypatch.setattr(time, "time", real)
-    assert await right.reap() == 0
-    assert await money(database, caller) == (0, 70 + 2 * 60)
-    assert await hold.settle(30, 1, "tokens") == 30
-    assert await theirs.settle(40, 1, "tokens") == 40
-    assert await make(drafts, blobs, held) is not None
-    assert await drafts.claim(ordered.id) is not None
-    assert await money(database, caller) == (70 + COST, 60)
-
-
-def one_more(text: str | None) -> str:
-    """One where the fact is not there yet."""
-    return str(1 if text is None else int(text) + 1)
-
-
-async def test_revisions_of_many_at_once_are_all_there(database: Database, database_url: str) -> None:
-    others = [connect(database_url) for _ in range(3)]
-    await asyncio.gather(*(revise(one, {"b": one_more, "a": one_more}) for one in [database, *others] * 5))
-    assert await revise(database, {"a": one_more}) == {"a": "21"}
-    assert await revise(database, {"b": one_more}) == {"b": "21"}
-    for one in others:
-        await one.close()

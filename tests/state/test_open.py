@@ -1,8 +1,9 @@
-"""Opening and closing of the state, and fifty planted secrets that appear in no output."""
+"""Opening and closing of the state, the clocks of its processes, and fifty planted secrets that appear in no output."""
 
 import asyncio
 import logging
 import shutil
+import time
 import traceback
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +19,15 @@ from state.accounts import api_keys, demo, organisations
 from state.accounts.authentication import PEPPER
 from state.billing import ledger
 from state.billing.ledger import CLOSE_S, Ledger
-from state.database.base import NOW_S, Database, RowRefused
+from state.blobs.base import Blobs
+from state.database.base import NOW_S, Clock, Database, RowRefused
 from state.database.tables import api_keys as keys_table
 from state.database.tables import reservations
+from state.drafts import Drafts
 from state.idempotency import Attempt, Idempotency
 from state.keys import SECRET_VARIABLE, open_secrets, rotate
 from tests.state.books import fault_of, make_caller, money, pass_time, reserve, until_money
+from tests.state.crashing import make
 from tests.state.doubles import WatchedDatabase
 from tests.state.drafts import COST, HOLD, PLAN, Workshop
 from tests.waiting import until
@@ -334,3 +338,42 @@ def store(connection: Connection, key: keys.Key, pepper, org_id: int) -> None:
     api_keys.store(
         connection, key, pepper, org_id=org_id, user_id=None, scopes=frozenset({Scope.CHAT}), label=None, now_s=0
     )
+
+
+HOUR_S = 3600
+
+
+@pytest.mark.parametrize("off_s", [-HOUR_S, HOUR_S])
+async def test_a_node_whose_clock_is_an_hour_off_frees_and_loses_nothing(
+    database: Database, blobs: Blobs, monkeypatch: pytest.MonkeyPatch, off_s: int
+) -> None:
+    """Neither money nor drafts, which it takes from no worker."""
+    caller, about = await make_caller(database, 900), {"model": "m", "line": "l", "estimate_micro_eur": 60}
+    right, wrong = Ledger(database), Ledger(database)
+    hold = await reserve(right, caller, 30)
+    drafts = Drafts(database, blobs, await Clock.by(database))
+    draft = await drafts.order(caller, PLAN, **about, request_id="r")  # type: ignore[arg-type]
+    held = await drafts.claim(draft.id)
+    assert held is not None
+
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + off_s)
+    assert await wrong.reap() == 0
+    theirs = await reserve(wrong, caller, 40)
+    clock = await Clock.by(database)
+    assert abs(clock() - real()) < 30
+    others = Drafts(database, blobs, clock)
+    await others.expire()
+    await others.sweep()
+    assert await others.waiting(9) == []
+    assert await others.claim(draft.id) is None
+    ordered = await others.order(caller, PLAN, **about, request_id="r2")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(time, "time", real)
+    assert await right.reap() == 0
+    assert await money(database, caller) == (0, 70 + 2 * 60)
+    assert await hold.settle(30, 1, "tokens") == 30
+    assert await theirs.settle(40, 1, "tokens") == 40
+    assert await make(drafts, blobs, held) is not None
+    assert await drafts.claim(ordered.id) is not None
+    assert await money(database, caller) == (70 + COST, 60)

@@ -280,21 +280,20 @@ async def test_the_image_decides(seeing: LabelScorer) -> None:
 async def test_images_are_decoded_one_at_a_time_also_of_callers_who_leave(
     seeing: LabelScorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, inside = threading.Event(), []
+    gate, entered = threading.Event(), threading.Semaphore(0)
 
     def slowly(address: str) -> Any:
-        inside.append(address)
+        entered.release()
         return gate.wait(30) and decode(address)
 
     monkeypatch.setattr("models.decisions.label_scorer.decode", slowly)
-    for _ in range(3):
-        leaving = asyncio.create_task(seeing.decide(job(images=[RED])))
-        await until(lambda: inside)
-        assert await cancelled(leaving)
-    assert inside == [RED]
+    leaving = asyncio.create_task(seeing.decide(job(images=[RED])))
+    await asyncio.to_thread(entered.acquire)
+    assert await cancelled(leaving)
+    stays = asyncio.create_task(seeing.decide(job(images=[BLUE])))
+    assert not await asyncio.to_thread(entered.acquire, timeout=0.2)
     gate.set()
-    assert (await seeing.decide(job(images=[BLUE]))).reads
-    assert inside == [RED, BLUE]
+    assert (await stays).reads
 
 
 async def test_two_images_have_an_order_and_each_is_counted_once(seeing: LabelScorer) -> None:
