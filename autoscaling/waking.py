@@ -67,8 +67,9 @@ class Waker:
     def warm(self) -> asyncio.Task[None]:
         """The call that wakes the engine, which serves a thundering herd of requests."""
         if not self.is_waking or self.warming is None:
-            # A context of its own: Serve cancels what was called in that of a request when its client goes.
-            self.warming = asyncio.get_running_loop().create_task(self._wake(), context=Context())
+            # A context of its own, as in `in_background`: Serve cancels the calls of a request when its client goes.
+            loop, name = asyncio.get_running_loop(), f"warm {self._name}"
+            self.warming = loop.create_task(self._wake(), name=name, context=Context())
         return self.warming
 
     def refusal(self) -> ApiError:

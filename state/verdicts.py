@@ -75,8 +75,8 @@ class Verdicts:
     def _keep_here(self, caller: Caller, request_id: str, text: bytes) -> None:
         line = self._local.setdefault(caller.org_id, {})
         line[request_id] = text
-        loop = asyncio.get_running_loop()
-        loop.call_later(VERDICT_KEPT_S, lambda: line.get(request_id) is text and line.pop(request_id))
+        loop, written = asyncio.get_running_loop(), hash(text)  # a timer that held the text would outlive an eviction
+        loop.call_later(VERDICT_KEPT_S, lambda: hash(line.get(request_id)) == written and line.pop(request_id, None))
         if sum(map(len, self._local.values())) > VERDICTS_KEPT:
             longest = max(self._local.values(), key=len)
             del longest[next(iter(longest))]

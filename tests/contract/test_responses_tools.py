@@ -37,8 +37,8 @@ def called(request: ResponsesRequest, name: str) -> dict[str, Any]:
 
 def test_a_namespace_is_flat_to_the_model_described_before_its_first_tool_and_named_in_the_call() -> None:
     request = responses_request(tools=[PLAN, CRM])
-    told = [tool.function.description for tool in request.chat.offered.values()]
-    assert told == [None, "Customers.\n\nFinds one.", None]
+    descriptions = [tool.function.description for tool in request.chat.offered.values()]
+    assert descriptions == [None, "Customers.\n\nFinds one.", None]
     assert offered(request) == ["plan", "crm__find", "crm__note"]
     assert request.chat.custom_tools == {"crm__note"}
     found = called(request, "crm__find")

@@ -107,11 +107,11 @@ def test_connections_and_requests_of_an_ingress_replica() -> None:
     replica = {row[0]: row[1] for row in rows(ROOT / "docs/scaling-out.md", "limit", "one replica takes")}
     assert replica["connections of PostgreSQL"] == f"{connections} of 100"
     measured = json.loads((plots.SPEED / "unit_costs.json").read_text("utf-8"))
-    open_at_once, (ours, engines, look_ms) = plots.LOAD * plots.ANSWER_S, measured["looks"][-1]
+    open_at_once, (ingresses, engines, ms) = plots.LOAD * plots.ANSWER_S, measured["looks"][-1]
     assert replica["connections of HAProxy, of one node"] == f"{open_at_once:,} of {plots.HAPROXY_CONNECTIONS:,}"
     for limit, cost in (("settles of PostgreSQL", "settle, postgresql"), ("rates in Redis", "rate, redis")):
         assert replica[limit].startswith(f"{plots.LOAD} of {measured['costs'][cost][0]:.0f} a second")
-    assert replica["a look of the controller at one engine"].startswith(f"{1000 * look_ms / ours / engines:.1f} µs")
+    assert replica["a look of the controller at one engine"].startswith(f"{1000 * ms / ingresses / engines:.1f} µs")
 
 
 def test_speech_engines() -> None:

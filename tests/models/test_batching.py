@@ -221,7 +221,7 @@ async def test_an_item_that_did_not_fit_is_first_in_the_next_slice(model: Model,
 async def test_closing_fails_those_who_wait(model: Model) -> None:
     batcher = TokenBatcher(model, slice_tokens=10, call_tokens=3, name="test")
     held = await model.hold(batcher)
-    with batcher._changed:  # the free worker hears of the text and of the end together
+    with batcher._changed:  # the free worker sees the text and the end at the same time
         waiting = asyncio.ensure_future(batcher.submit(["aa"], "other"))
         await asyncio.sleep(0)
         batcher.is_closed = True

@@ -120,7 +120,8 @@ class LiveSession:
     def end(self, reason: str = "") -> None:
         """Begins to end the session: all turns are transcribed, then the last ledger comes, then the close."""
         if self._end is None:
-            # Not in the context of another client, who took its place and may leave: Serve would cancel what it calls.
+            # Where another client takes its place, this runs in the context of that one: Serve would cancel the calls
+            # of this session when that one leaves.
             self._end = self._own.run(asyncio.create_task, self._finish(reason), name="end of session")
 
     async def _finish(self, reason: str) -> None:
