@@ -133,10 +133,11 @@ def settle(connection: Connection, bills: Sequence[Bill]) -> list[int]:
     released |= {id: bill.covered_micro_eur for id, bill in from_purses.items()}
     charged = charges(connection, [*once.values()], released)
     earlier = _write_lines(connection, [*once.values()], charged)
-    if earlier:
-        # The first time, too, their purses have paid.
-        pay(connection, covered((bill for id, bill in from_purses.items() if id in earlier), -1))
-    move_budgets(connection, [bill.entry for id, bill in once.items() if id not in earlier], released, charged)
+    # The first time, too, their purses have paid. A row is released by who ends it, even where the line came first.
+    again = from_purses.keys() & earlier.keys()
+    pay(connection, covered((from_purses[id] for id in again), -1))
+    released |= dict.fromkeys(again, 0)
+    move_budgets(connection, [bill.entry for bill in once.values()], released, charged | dict.fromkeys(earlier, 0))
     final = charged | earlier
     return [final[bill.entry.id] for bill in bills]
 

@@ -258,6 +258,15 @@ async def test_a_batch_charges_each_bill_as_if_it_came_alone(database: Database)
     assert await money(database, caller) == (60, 0)
 
 
+async def test_a_row_that_comes_after_the_line_of_its_request_is_released_by_the_next_retry(database: Database) -> None:
+    caller = await make_caller(database, 100, 90)
+    late, other = [Bill(Entry(n, caller.org_id, caller.user_id, *"krlm"), Usage(25, 1, "tokens")) for n in ("a", "b")]
+    assert await database.run(partial(postings.settle, bills=[late])) == [25]
+    await database.run(partial(postings.reserve, entry=late.entry, amount=10))
+    assert await database.run(partial(postings.settle, bills=[late, other])) == [25, 25]
+    assert await money(database, caller) == (50, 0)
+
+
 @pytest.mark.parametrize("is_settled", [False, True])
 @pytest.mark.usefixtures("marks_at_once")
 async def test_who_needs_what_a_purse_has_free_waits_for_the_bills_that_it_pays(
