@@ -1,7 +1,7 @@
 """Voices that organisations designed.
 
-`insert_voice`, `delete_voice` and `slugs_in_use` are steps of larger transactions: a draft becomes a voice, and takes
-its voice along when it is discarded.
+Functions of a connection are steps of larger transactions: a draft becomes a voice, and takes its voice along when it
+is discarded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from sqlalchemy import Connection, Row, delete, func, select
 from contract.errors import VOICE_LIMIT_REACHED, ApiError
 from contract.limits import OWN_VOICES
 from contract.speech.voices import SLUG_CHARS, SLUG_PATTERN, SYSTEM_VOICES, Voice, checked_slug
-from state.accounts import organisations
 from state.database.base import Database, insert_new
 from state.database.tables import voices
 
@@ -78,9 +77,14 @@ class Voices:
         """An organisation's voice by slug, None if there is none."""
         if len(slug) > SLUG_CHARS[1] or not SLUG_PATTERN.fullmatch(slug):  # PostgreSQL takes no NUL
             return None
-        query = select(voices).where(voices.c.org_id == org_id, voices.c.slug == slug)
-        row = await self._database.run(lambda connection: connection.execute(query).one_or_none())
-        return None if row is None else _own_voice(row)
+        return await self._database.run(lambda connection: find_voice(connection, org_id, slug))
+
+
+def find_voice(connection: Connection, org_id: int, slug: str) -> OwnVoice | None:
+    """The voice with that slug, None if there is none."""
+    query = select(voices).where(voices.c.org_id == org_id, voices.c.slug == slug)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _own_voice(row)
 
 
 def slugs_in_use(connection: Connection, org_id: int) -> set[str]:
@@ -89,8 +93,10 @@ def slugs_in_use(connection: Connection, org_id: int) -> set[str]:
 
 
 def insert_voice(connection: Connection, org_id: int, own_voice: OwnVoice) -> None:
-    """Adds the row. Raises VOICE_LIMIT_REACHED if the slug is taken or the organisation has all voices it may have."""
-    organisations.lock(connection, org_id)
+    """Adds the row, under a lock of the organisation.
+
+    Raises VOICE_LIMIT_REACHED if the slug is taken or the organisation has all voices it may have.
+    """
     row = {name: getattr(own_voice.voice, name) for name in ABOUT} | {name: getattr(own_voice, name) for name in BESIDE}
     if not connection.execute(insert_new(connection, voices).values(org_id=org_id, **row)).rowcount:
         raise slug_taken(own_voice.voice.slug)

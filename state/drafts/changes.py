@@ -13,6 +13,7 @@ Rows are locked in the order organisation, draft, then money or voice, so transa
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Update, func, insert, select, update
@@ -25,7 +26,7 @@ from state.billing import postings
 from state.billing.usage import Bill, Usage
 from state.database.tables import drafts
 from state.drafts.draft import Adoption, DesignedVoice, Draft, DraftClaim, columns, draft_of, voice_column
-from state.voices import OwnVoice, delete_voice, insert_voice, slug_taken, slugs_in_use
+from state.voices import OwnVoice, delete_voice, find_voice, insert_voice, slug_taken, slugs_in_use
 
 UNIT = "synthesis_ms"
 """Unit of usage lines of drafts."""
@@ -83,10 +84,19 @@ def end(connection: Connection, change: Update, why: str, now_s: int, ends_at: i
         postings.void(connection, draft.entry)
 
 
-def adopt(connection: Connection, org_id: int, draft_id: str, adoption: Adoption, now_s: int) -> tuple[Draft, OwnVoice]:
-    """The draft and its voice. Raises NOT_FOUND, INVALID_REQUEST unless it is ready, VOICE_LIMIT_REACHED."""
+def adopt(
+    connection: Connection, org_id: int, draft_id: str, adoption: Adoption, now_s: int, is_again: bool
+) -> tuple[Draft, OwnVoice]:
+    """The draft and its voice; does nothing where it `is_again` tried, and has done so before.
+
+    Raises NOT_FOUND, INVALID_REQUEST unless it is ready, VOICE_LIMIT_REACHED.
+    """
     organisations.lock(connection, org_id)
     draft = _locked(connection, org_id, draft_id)
+    if is_again and draft.voice_slug:
+        wish = replace(adoption, slug=adoption.slug or draft.spec.slug or draft.voice_slug)
+        if (own := wish.voice(draft, (), now_s)) == find_voice(connection, org_id, draft.voice_slug):
+            return draft, own
     refuse_adoption(draft.state)
     own = adoption.voice(draft, slugs_in_use(connection, org_id), now_s)
     insert_voice(connection, org_id, own)

@@ -6,6 +6,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TypeVar
 
 from sqlalchemy import Update, delete, select, update
 
@@ -23,6 +24,7 @@ from state.drafts.draft import ID_PATTERN, Adoption, DesignedVoice, Draft, Draft
 from state.retries import Spawn, retried
 from state.voices import OwnVoice
 
+T = TypeVar("T")
 log = logging.getLogger(f"parlance.{__name__}")
 
 LEASE_S = 20
@@ -74,29 +76,28 @@ class Drafts:
         row = partial(changes.order, draft=draft, ends_at=now_s + DRAFT_KEPT_S, hold_micro_eur=hold)
         order = partial(self._database.run, partial(row, lease_s=DRAFT_S + HELD_LONGER_S), row=caller.org_id)
         try:
-            await self._order_with_retry(draft, order)
+            await self._twice(lambda _: self.to_the_limit(caller.org_id, order))
         except OverLimit as refused:
             raise over_limit(refused, caller, QUOTA_EXCEEDED) from None
+        except ApiError as error:
+            if error.fault is STATE_UNAVAILABLE:  # it may have been recorded all the same
+                self.spawn(retried("discard a refused draft", partial(self._drop_lost, draft), at_once=True))
+            raise
         # From here on its client gets the id, so what is made may be billed.
         name, release = "release a draft for work", partial(self.release, DraftClaim(draft, None))
         if not await attempted(name, release):
             self.spawn(retried(name, release))
         return draft
 
-    async def _order_with_retry(self, draft: Draft, order: Callable[[], Awaitable[None]]) -> None:
-        """Orders once more where the answer may have been lost: the first time may have been recorded all the same.
-
-        What a refused order may have left is discarded once the database answers.
-        """
-        for is_last in (False, True):
-            try:
-                return await self.to_the_limit(draft.org_id, order)
-            except ApiError as error:
-                if error.fault is not STATE_UNAVAILABLE:
-                    raise
-                if is_last or self._now_s() > draft.created_at + 1:  # a client waits no longer
-                    self.spawn(retried("discard a refused draft", partial(self._drop_lost, draft), at_once=True))
-                    raise
+    async def _twice(self, attempt: Callable[[bool], Awaitable[T]]) -> T:
+        """The result of `attempt`, which is made again, with True, where the answer to the first may have been lost."""
+        began_s = self._now_s()
+        try:
+            return await attempt(False)
+        except ApiError as error:
+            if error.fault is not STATE_UNAVAILABLE or self._now_s() > began_s + 1:  # a client waits no longer
+                raise
+        return await attempt(True)
 
     async def _drop_lost(self, draft: Draft) -> None:
         if await self.read(draft.id):
@@ -185,8 +186,8 @@ class Drafts:
         Raises NOT_FOUND, INVALID_REQUEST unless the draft is ready or for a malformed slug, VOICE_LIMIT_REACHED.
         """
         await self.find(org_id, draft_id)
-        now_s = self._now_s()
-        return await self._database.run(lambda c: changes.adopt(c, org_id, draft_id, adoption, now_s), row=org_id)
+        adopt = partial(changes.adopt, org_id=org_id, draft_id=draft_id, adoption=adoption, now_s=self._now_s())
+        return await self._twice(lambda is_again: self._database.run(partial(adopt, is_again=is_again), row=org_id))
 
     async def refuse(self, draft_id: str, why: str) -> None:
         """A ready draft is not adopted by itself, and says why; it stays ready."""

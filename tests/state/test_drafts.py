@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import pytest
 
-from contract.errors import ApiError
+from contract.errors import STATE_UNAVAILABLE, ApiError
 from contract.limits import DRAFT_KEPT_S, DRAFT_S, KEPT_DRAFTS, OWN_VOICES, PENDING_DRAFTS
 from contract.voice_design.draft import DRAFT_STATES, TRANSITIONS, DraftEvent, DraftState
 from state.blobs.base import Blobs
@@ -279,6 +279,20 @@ async def test_adoption_makes_the_voice_of_the_draft(workshop: Workshop) -> None
     assert (voice.primary_language, voice.provider, voice.scope) == ("de", "qwen", "org")
     assert (voice.origin, voice.from_plan) == ("designed", True)
     assert await Voices(workshop.database).find(workshop.caller.org_id, "anne") == own
+
+
+async def test_an_adoption_whose_answer_was_lost_has_succeeded_and_that_of_another_has_not(workshop: Workshop) -> None:
+    lossy = ForgetfulDatabase(workshop.database)
+    workshop.store = Drafts(lossy, workshop.blobs, workshop.clock)
+    for slug in (None, "chosen"):
+        draft, lossy.names = await workshop.ready(), ["adopt"]
+        answer = await workshop.adopt(draft, slug=slug)
+        assert answer == (await workshop.find(draft), (await workshop.voices())[-1])
+    workshop.clock.now_s += 1
+    for slug in (None, "chosen"):
+        failures = [STATE_UNAVAILABLE()]
+        lossy.fault = lambda work: failures.pop() if failures and "adopt" in str(work) else None  # noqa: B023
+        assert await fault_of(workshop.adopt(draft, slug=slug)) == "INVALID_REQUEST"
 
 
 async def test_a_round_is_bounded(workshop: Workshop) -> None:
