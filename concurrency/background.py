@@ -37,6 +37,16 @@ def start_task(work: Coroutine[Any, Any, T], tasks: set[asyncio.Task[Any]]) -> a
     return task
 
 
+async def to_its_end(work: Awaitable[T]) -> T:
+    """The result of `work`, which may not be interrupted: a caller that is cancelled waits for its end all the same."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
 async def attempted(name: str, step: Step) -> bool:
     """Returns whether `step` succeeds. Logs an error with its frames.
 

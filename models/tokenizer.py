@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from concurrency.background import to_its_end
 from concurrency.semaphore import FairSemaphore
 from contract.limits import CHARS_PER_TOKEN
 
@@ -97,13 +98,7 @@ class WindowTokenizer:
 
     async def _in_turn(self, work: Callable[[Sequence[S]], list[T]], part: Sequence[S], owner: str) -> list[T]:
         async with self._slots.of(owner):
-            working = asyncio.ensure_future(asyncio.to_thread(work, part))
-            try:
-                return await asyncio.shield(working)
-            except asyncio.CancelledError:
-                # The thread goes on: its slot is free only once it has ended.
-                await asyncio.wait([working])
-                raise
+            return await to_its_end(asyncio.to_thread(work, part))
 
     def _encode(self, texts: Sequence[str]) -> list[Tokens]:
         return [Tokens(text.ids, text.type_ids, _cut(text)) for text in self.tokenizer.encode_batch_fast(texts)]

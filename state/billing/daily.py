@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Text, case, cast, func, literal, select, text, true
 from sqlalchemy.dialects import postgresql
 
+from concurrency.background import to_its_end
 from concurrency.semaphore import FairSemaphore
 from contract.access import Caller
 from contract.usage import Position, UsageQuery, UsageRow
@@ -46,7 +47,7 @@ _NO_JIT = text("SET LOCAL jit = off")
 
 
 Turn = Callable[[], AbstractAsyncContextManager[None]]
-"""Around each transaction: organisations take turns."""
+"""Around each transaction, to its end: organisations take turns."""
 
 
 class Slice(NamedTuple):
@@ -90,7 +91,7 @@ class DailyUsage:
         while since_ms < query.until_ms and len(rows) <= query.limit:
             run = partial(_slice, owner=owner, since_ms=since_ms, until_ms=query.until_ms)
             async with turn():
-                part = await self._database.run(run)
+                part = await to_its_end(self._database.run(run))
             _add(sums, part)
             since_ms = part.end_ms
             # The day in which the next slice begins may have more.
@@ -105,7 +106,7 @@ class DailyUsage:
         while since_ms < query.until_ms:
             run = partial(_cost, owner=owner, since_ms=since_ms, until_ms=query.until_ms)
             async with turn():
-                since_ms, cost = await self._database.run(run)
+                since_ms, cost = await to_its_end(self._database.run(run))
             total += cost
         return total
 

@@ -5,11 +5,13 @@ import random
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, insert, text
 
+from concurrency.background import start_task
 from contract.access import Caller
 from contract.limits import USAGE_ROWS
 from contract.usage import UsageQuery, UsageRow, cursor_after
@@ -18,8 +20,9 @@ from state.billing import daily
 from state.billing.daily import SLICE_LINES, DailyUsage, UsagePage
 from state.database.base import Database
 from state.database.tables import usage_lines
-from tests.state.books import make_caller
+from tests.state.books import make_caller, of_key
 from tests.state.doubles import WatchedDatabase, statements
+from tests.waiting import settled, until
 
 DAY_MS = 86_400_000
 LINES = 2 * SLICE_LINES + 100
@@ -169,6 +172,28 @@ async def test_a_long_page_gives_way_to_others_between_its_slices(
     other = replace(of_user, org_id=of_user.org_id + 1000, user_id=None)
     await asyncio.gather(page("long", without_user(of_user)), page("short", other))
     assert ended == ["short", "long"]
+
+
+async def test_a_client_that_leaves_gives_up_its_turn_once_the_database_has_ended_its_slice() -> None:
+    ended, ran = asyncio.Event(), list[Any]()
+
+    async def transaction(slice: Any) -> Any:
+        await ended.wait()
+        return daily.Slice(ALL.until_ms, [], []) if slice.func is daily._slice else (ALL.until_ms, 0)
+
+    async def run(slice: Any) -> Any:
+        ran.append(slice)
+        return await asyncio.shield(start_task(transaction(slice), set()))
+
+    usage = DailyUsage(SimpleNamespace(run=run))
+    leaving, other = [asyncio.create_task(usage.page(of_key(org_id=org_id), ALL)) for org_id in (1, 2)]
+    await until(lambda: ran)
+    leaving.cancel()
+    await settled()
+    assert len(ran) == 1
+    ended.set()
+    assert (await other).rows == []
+    assert leaving.cancelled()
 
 
 async def test_an_index_leads_to_the_lines_of_organisation_and_user(database: Database) -> None:
