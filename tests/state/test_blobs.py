@@ -1,8 +1,10 @@
 import asyncio
+import io
 import os
 import re
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -10,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from contract.limits import SPARE_BYTES
+from state.blobs import folder
 from state.blobs.base import CHUNK_BYTES, MAX_NAME_CHARS, Blobs
-from state.blobs.folder import UNFINISHED, UNFINISHED_S
+from state.blobs.folder import THREADS, UNFINISHED, UNFINISHED_S, FolderBlobs
 from state.blobs.open import open_blobs
 from tests.docs.pages import ROOT
 from tests.state.books import fault_of
 from tests.state.bucket import Bucket, run_bucket
-from tests.waiting import cancelled
+from tests.waiting import cancelled, settled
 
 NAME = "samples/espeak-ng/M1-de.mp3"
 
@@ -178,6 +182,45 @@ async def test_a_folder_that_does_not_work_is_a_503(tmp_path: Path) -> None:
     (tmp_path / "bytes" / UNFINISHED).rmdir()
     for use in (blobs.put(NAME, b"x"), blobs.put("a/b/c", b"x"), blobs.find("a"), blobs.delete("a")):
         assert await fault_of(use) == "STATE_UNAVAILABLE"
+
+
+async def test_a_disk_that_hangs_holds_up_no_thread_of_others(tmp_path: Path) -> None:
+    answers, hung = threading.Event(), list[Path]()
+
+    def hang(folder: Path) -> int:
+        hung.append(folder)
+        answers.wait()
+        return SPARE_BYTES
+
+    blobs = FolderBlobs(tmp_path, hang)
+    calls = [asyncio.create_task(blobs.free_bytes()) for _ in range(THREADS + 50)]
+    await settled()
+    try:
+        assert await asyncio.wait_for(asyncio.to_thread(len, hung), 10) <= THREADS
+    finally:
+        answers.set()
+    assert set(await asyncio.gather(*calls)) == {0}
+    blobs.close()
+
+
+async def test_the_event_loop_closes_and_deletes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, unlink, blobs = list[int](), Path.unlink, open_blobs(tmp_path)
+
+    class File(io.FileIO):
+        def close(self) -> None:
+            if not self.closed:
+                threads.append(threading.get_ident())
+            super().close()
+
+    monkeypatch.setattr(folder, "_create", lambda path: File(path, "xb"))
+    monkeypatch.setattr(folder, "_open", lambda path: File(path, "rb"))
+    monkeypatch.setattr(
+        Path, "unlink", lambda *path, **how: threads.append(threading.get_ident()) or unlink(*path, **how)
+    )
+    await blobs.put(NAME, b"x")
+    assert await blobs.find(NAME) == b"x"
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads
 
 
 async def test_a_file_can_be_read_to_its_end_after_it_was_replaced_or_deleted(tmp_path: Path) -> None:
