@@ -81,10 +81,14 @@ async def test_what_works_and_waits_is_known_and_with_whose_calls_it_is(cold: Ma
     assert at.gate.free() == 2
 
 
-async def test_a_start_says_how_long_it_took(cold: Make, warm: Make) -> None:
+async def test_a_start_says_how_long_it_took(cold: Make, warm: Make, caplog: pytest.LogCaptureFixture) -> None:
     at = warm()
     at.loaded_s = 100.0
+    answers = iter([at._status()])
+    at.gate.waker._watch._ask = lambda: next(answers)
     await at.gate.waker.warm()
+    await asyncio.sleep(10)
+    assert "could not read from Serve" not in caplog.text, "it is asked at most once about an engine that runs"
     assert at.gate.view().last_load_s is None, "the model took longer than we have waited: it was about to run"
     at = cold(load_s=lambda: 7.0)
     await at.gate.ready(10, timings=Timings())

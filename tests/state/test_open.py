@@ -193,7 +193,7 @@ async def test_the_sweeper_survives_a_fault_of_the_program_and_logs_its_type_wit
     assert secret not in caplog.text
 
 
-async def test_a_store_of_bytes_that_does_not_answer_keeps_no_lease_from_being_renewed(
+async def test_a_store_of_bytes_that_does_not_answer_holds_up_neither_leases_nor_the_money_of_dead_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "SWEEP_S", 0.05)
@@ -216,6 +216,11 @@ async def test_a_store_of_bytes_that_does_not_answer_keeps_no_lease_from_being_r
         return await state.database.run(lambda connection: connection.execute(left_s).scalar_one()) > 100
 
     await until(is_renewed, within_s=10)
+    await reserve(Ledger(state.database), caller, 9)  # of a process that dies
+    await state.database.run(lambda c: c.exec_driver_sql("UPDATE reservations SET lease_until = 1") and None)
+    await hold.void()
+    await state.ledger.settle_open()
+    await until_money(state.database, caller, (0, 0))
     await state.close()
 
 
