@@ -151,7 +151,6 @@ class State:
             loop.cancel()
         await self.ledger.close()
         await asyncio.wait(self._loops, timeout=CLOSE_S)
-        self.blobs.close()
         await self.rates.close()
         await self.database.close()
 

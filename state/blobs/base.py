@@ -59,9 +59,6 @@ class Blobs(Protocol):
     async def presign(self, name: str, valid_s: int) -> str | None:
         """An address at the store to read from, valid for `valid_s`; None if this server has to serve the bytes."""
 
-    def close(self) -> None:
-        """Ends its threads once they have done their work."""
-
 
 def checked(name: str) -> str:
     """`name`, if well formed. Raises ValueError otherwise: names are made by this program, so that is a bug."""

@@ -32,8 +32,8 @@ log = logging.getLogger(f"parlance.{__name__}")
 UNFINISHED = ".unfinished"
 """Folder of files that are being written. No blob's name begins with a dot."""
 
-THREADS = 16
-"""They belong to one store, so that a disk that hangs holds up nothing else."""
+THREADS = ThreadPoolExecutor(16, "blobs")
+"""Of their own, so that a disk that hangs holds up nothing else."""
 
 UNFINISHED_S = 7200
 """Seconds without a write after which an unfinished file is taken for orphaned, and deleted."""
@@ -56,48 +56,47 @@ class FolderBlobs:
         self._folder = folder
         self._free_bytes = free_bytes
         self._unfinished = folder / UNFINISHED
-        self._threads = ThreadPoolExecutor(THREADS, "blobs")
         _make(self._unfinished)
         folder.chmod(0o700)
         _remove_orphans(self._unfinished)
 
     async def put(self, name: str, data: bytes | AsyncIterable[bytes]) -> int:
         target, fresh, size = self._path(name), self._unfinished / secrets.token_hex(16), 0
-        file = await self._in_thread(_create, fresh)
+        file = await _in_thread(_create, fresh)
         try:
             async for chunk in _once(data) if isinstance(data, bytes) else data:
                 # What the service makes itself is small, and may take the last of the space.
-                await self._in_thread(_write_all if isinstance(data, bytes) else self._write, file, chunk)
+                await _in_thread(_write_all if isinstance(data, bytes) else self._write, file, chunk)
                 size += len(chunk)
-            await self._in_thread(os.fsync, file.fileno())
-            await self._in_thread(self._give_name, fresh, target)
+            await _in_thread(os.fsync, file.fileno())
+            await _in_thread(self._give_name, fresh, target)
         finally:  # in a thread, too: a file system across a network writes what is left when a file is closed
-            await self._in_thread(file.close)
-            await self._in_thread(fresh.unlink, missing_ok=True)
+            await _in_thread(file.close)
+            await _in_thread(fresh.unlink, missing_ok=True)
         return size
 
     async def free_bytes(self) -> float:
-        return await self._in_thread(self._free_bytes, self._folder) - SPARE_BYTES
+        return await _in_thread(self._free_bytes, self._folder) - SPARE_BYTES
 
     async def find(self, name: str) -> bytes | None:
         blob = await self.stream(name)
         return None if blob is None else b"".join([chunk async for chunk in blob.chunks])
 
     async def stream(self, name: str) -> Blob | None:
-        file = await self._in_thread(_open, self._path(name))
-        return None if file is None else Blob(os.fstat(file.fileno()).st_size, self._chunks(file))
+        file = await _in_thread(_open, self._path(name))
+        return None if file is None else Blob(os.fstat(file.fileno()).st_size, _chunks(file))
 
     async def exists(self, name: str) -> bool:
-        return await self._in_thread(self._path(name).is_file)
+        return await _in_thread(self._path(name).is_file)
 
     async def delete(self, name: str) -> None:
-        await self._in_thread(self._remove, self._path(name), os.unlink)
+        await _in_thread(self._remove, self._path(name), os.unlink)
 
     async def delete_all(self, folder: str) -> None:
-        await self._in_thread(self._remove, self._path(folder), shutil.rmtree)
+        await _in_thread(self._remove, self._path(folder), shutil.rmtree)
 
     async def drop_unfinished(self) -> None:
-        await self._in_thread(_remove_orphans, self._unfinished)
+        await _in_thread(_remove_orphans, self._unfinished)
 
     async def address(self, name: str, valid_s: int) -> str:
         return self._path(name).absolute().as_uri()
@@ -105,34 +104,6 @@ class FolderBlobs:
     async def presign(self, name: str, valid_s: int) -> str | None:
         checked(name)
         return None
-
-    def close(self) -> None:
-        self._threads.shutdown(wait=False)
-
-    async def _chunks(self, file: BinaryIO) -> AsyncGenerator[bytes, None]:
-        try:
-            while chunk := await self._in_thread(file.read, CHUNK_BYTES):
-                yield chunk
-        finally:
-            await self._in_thread(file.close)
-
-    async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs to its end even if the waiter is cancelled: a file must not be closed under a thread that uses it.
-
-        A file that was opened for a waiter who is gone is closed.
-        """
-        call = partial(copy_context().run, function, *args, **kwargs)
-        work = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        try:
-            return await asyncio.shield(work)
-        except OSError as error:
-            log.error("the file store (folder) failed: %s", type(error).__name__)
-            raise STATE_UNAVAILABLE() from None
-        except asyncio.CancelledError:
-            await asyncio.wait([work])
-            if work.exception() is None and isinstance(opened := work.result(), io.IOBase):
-                await self._in_thread(opened.close)
-            raise
 
     def _write(self, file: BinaryIO, data: bytes) -> None:
         if len(data) > self._free_bytes(self._folder) - SPARE_BYTES:
@@ -195,6 +166,33 @@ def _make(folder: Path) -> None:
 
 async def _once(data: bytes) -> AsyncGenerator[bytes, None]:
     yield data
+
+
+async def _chunks(file: BinaryIO) -> AsyncGenerator[bytes, None]:
+    try:
+        while chunk := await _in_thread(file.read, CHUNK_BYTES):
+            yield chunk
+    finally:
+        await _in_thread(file.close)
+
+
+async def _in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Runs to its end even if the waiter is cancelled: a file must not be closed under a thread that uses it.
+
+    A file that was opened for a waiter who is gone is closed.
+    """
+    call = partial(copy_context().run, function, *args, **kwargs)
+    work = asyncio.get_running_loop().run_in_executor(THREADS, call)
+    try:
+        return await asyncio.shield(work)
+    except OSError as error:
+        log.error("the file store (folder) failed: %s", type(error).__name__)
+        raise STATE_UNAVAILABLE() from None
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        if work.exception() is None and isinstance(opened := work.result(), io.IOBase):
+            await _in_thread(opened.close)
+        raise
 
 
 def sync_folder(folder: Path) -> None:

@@ -85,9 +85,6 @@ class S3Blobs:
     async def presign(self, name: str, valid_s: int) -> str | None:
         return await self.address(name, valid_s)
 
-    def close(self) -> None:
-        """Nothing: it has no threads."""
-
 
 class _Counted:
     """Chunks on their way to the store, counted; keeps the exception of their source, which the store swallows."""
