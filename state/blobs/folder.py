@@ -16,17 +16,14 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import copy_context
-from functools import partial
 from pathlib import Path
-from typing import BinaryIO, ParamSpec, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from contract.errors import STATE_UNAVAILABLE, STORE_FULL
 from contract.limits import SPARE_BYTES
 from state.blobs.base import CHUNK_BYTES, Blob, checked
 
 T = TypeVar("T")
-P = ParamSpec("P")
 log = logging.getLogger(f"parlance.{__name__}")
 
 UNFINISHED = ".unfinished"
@@ -72,7 +69,7 @@ class FolderBlobs:
             await _in_thread(self._give_name, fresh, target)
         finally:  # in a thread, too: a file system across a network writes what is left when a file is closed
             await _in_thread(file.close)
-            await _in_thread(fresh.unlink, missing_ok=True)
+            await _in_thread(fresh.unlink, True)
         return size
 
     async def free_bytes(self) -> float:
@@ -176,13 +173,12 @@ async def _chunks(file: BinaryIO) -> AsyncGenerator[bytes, None]:
         await _in_thread(file.close)
 
 
-async def _in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def _in_thread(function: Callable[..., T], *args: Any) -> T:
     """Runs to its end even if the waiter is cancelled: a file must not be closed under a thread that uses it.
 
     A file that was opened for a waiter who is gone is closed.
     """
-    call = partial(copy_context().run, function, *args, **kwargs)
-    work = asyncio.get_running_loop().run_in_executor(THREADS, call)
+    work = asyncio.get_running_loop().run_in_executor(THREADS, function, *args)
     try:
         return await asyncio.shield(work)
     except OSError as error:
