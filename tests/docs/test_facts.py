@@ -4,6 +4,7 @@ import ast
 import inspect
 import json
 import re
+from math import ceil
 from pathlib import Path
 from types import ModuleType
 from typing import TypeGuard
@@ -104,7 +105,11 @@ def test_connections_and_requests_of_an_ingress_replica() -> None:
     told = dict(rows(SIZING, "", "one ingress replica"))
     assert _number(told["concurrent requests"]) == IngressArgs().max_ongoing_requests
     assert dict(rows(SIZING, "", ""))["PostgreSQL connections"].startswith(f"{connections} for each ingress replica")
-    replica = {row[0]: row[1] for row in rows(ROOT / "docs/scaling-out.md", "limit", "one replica takes")}
+    of_limits = rows(ROOT / "docs/scaling-out.md", "limit", "one replica takes")
+    for _, takes, passed_at, *_ in of_limits[:-1]:
+        taken, limit = (int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", takes)[:2])
+        assert passed_at.startswith(f"{limit // taken + 1} replicas")
+    replica = {row[0]: row[1] for row in of_limits}
     assert replica["connections of PostgreSQL"] == f"{connections} of 100"
     measured = json.loads((plots.SPEED / "unit_costs.json").read_text("utf-8"))
     open_at_once, (ingresses, engines, ms) = plots.LOAD * plots.ANSWER_S, measured["looks"][-1]
@@ -112,6 +117,14 @@ def test_connections_and_requests_of_an_ingress_replica() -> None:
     for limit, cost in (("settles of PostgreSQL", "settle, postgresql"), ("rates in Redis", "rate, redis")):
         assert replica[limit].startswith(f"{plots.LOAD} of {measured['costs'][cost][0]:.0f} a second")
     assert replica["a look of the controller at one engine"].startswith(f"{1000 * ms / ingresses / engines:.1f} µs")
+
+
+def test_replicas_for_so_many_people() -> None:
+    for people, active, hourly, per_s, each_s, concurrent, replicas in rows(SIZING, "people", "active"):
+        share = int(re.sub(r"\D", "", people)) * int(active.rstrip(" %")) * int(hourly) / 100 / 3600
+        at_once = round(share * int(each_s), 6)
+        assert per_s == f"{share:.{len(per_s.partition('.')[2])}f}"
+        assert (int(concurrent), int(replicas)) == (ceil(at_once), ceil(at_once / 64)), people
 
 
 def test_speech_engines() -> None:

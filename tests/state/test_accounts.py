@@ -353,6 +353,6 @@ async def test_me_shows_plan_limits_and_spend(authenticating: Accounts, database
     nothing = {"limit_micro_eur": None, "spent_micro_eur": 0, "held_micro_eur": 0, "in_advance_micro_eur": 0}
     nothing |= {"left_micro_eur": None, "renewal": None}
     assert shown["organisation"]["plan"] == "starter"
-    assert shown["user"] == "eve"
+    assert (shown["user"], shown["key_id"]) == ("eve", key.public_id)
     assert shown["spend"] == {"organisation": nothing, "user": nothing}
     assert shown["limits"] == {"requests_per_minute": 100, "concurrent_streams": 20}

@@ -22,6 +22,7 @@ from sqlalchemy import Connection, Row, select
 from contract.access import Caller
 from contract.errors import ApiError
 from state.accounts import organisations
+from state.accounts.authentication import Accounts
 from state.billing import audit, months
 from state.billing.ledger import Ledger
 from state.billing.months import iso_s, month_at, zone_of
@@ -32,6 +33,7 @@ from state.database.open import open_database
 from state.database.tables import usage_lines
 from tests.state.books import SLACK_S, fault_of, line_count, make_caller, money, opened, refusal, reserve, set_limit
 from tests.state.doubles import VirtualTime
+from tests.state.test_accounts import pepper
 
 Faults = dict[tuple[int | None, int | None, int], str | None]
 
@@ -250,8 +252,9 @@ async def test_what_was_spent_counts_up_to_the_first_moment_of_the_next_month_of
     # Nobody asked for anything in the months between.
     await time.set(at("2026-12-31T12:00:00"))
     assert await spent(time, caller) == (0, 0)
-    row = (await budget_rows(time.database, caller))[None]
-    assert iso_s(month_at(row.now_s, zone_of(BERLIN))[1], zone_of(BERLIN)) == "2027-01-01T00:00:00+01:00"
+    renewal = (await Accounts(time.database, pepper()).describe(caller))["spend"]["organisation"]["renewal"]
+    month = {"since": "2026-11-30T23:00:00Z", "until": "2026-12-31T23:00:00Z"}
+    assert renewal == {"every": "month", "time_zone": BERLIN} | month
 
 
 async def test_a_budget_that_is_made_to_renew_counts_this_month_from_its_usage_lines(time: VirtualTime) -> None:
