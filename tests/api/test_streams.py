@@ -21,7 +21,7 @@ from deployments.ingress.wire.replies import StreamedReply, byte_stream
 from deployments.replicas import MOST_JOINED, joined
 from tests.api.asgi import exchange, http_scope
 from tests.scripted import MODEL, Call, Script
-from tests.waiting import cancelled, until
+from tests.waiting import cancelled, run, until
 
 # --- what is joined --------------------------------------------------------------------------------------------------
 
@@ -179,16 +179,19 @@ class Engine:
             self.is_closed = True
 
 
-async def test_silence_is_filled_before_between_and_after_events() -> None:
-    engine, client = Engine(), Client()
-    getting = client.get(await event_stream(EXCHANGE, engine.events(), keepalive_s=0.01))
-    await client.until(KEEP_ALIVE)
-    engine.items.put_nowait(b"first")
-    await client.until(b"first" + KEEP_ALIVE)
-    for item in (b"second", None):
-        engine.items.put_nowait(item)
-    await getting
-    assert client.body.replace(KEEP_ALIVE, b"") == b"firstsecond"
+def test_each_15_s_of_silence_are_filled_before_between_and_after_events() -> None:
+    async def events() -> AsyncGenerator[bytes, None]:
+        for silent_s, item in ((15.5, b"first"), (14.5, b"second"), (31, b"third"), (15.5, b"")):
+            await asyncio.sleep(silent_s)
+            yield item
+
+    async def play() -> Client:
+        client = Client()
+        await client.get(await event_stream(EXCHANGE, events()))
+        return client
+
+    client = run(play())
+    assert client.body == KEEP_ALIVE + b"firstsecond" + 2 * KEEP_ALIVE + b"third" + KEEP_ALIVE
     assert [message.get("more_body") for message in client.messages][-2:] == [True, False]
 
 

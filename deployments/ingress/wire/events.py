@@ -126,6 +126,8 @@ async def _body(
 ) -> AsyncGenerator[bytes, None]:
     try:
         yield b""
+        if not (first.done() or ((watch := exchange.timings.watch) and watch.begun.done())):
+            yield stream_format.keep_alive  # it has been silent for as long as that takes
         if watch := exchange.timings.watch:
             async for status in _statuses(watch, first):
                 yield stream_format.queued(status)
@@ -155,11 +157,9 @@ def enable_queue_status(admitted: Admitted) -> None:
 
 async def _statuses(watch: WaitWatch, first: asyncio.Future[bytes]) -> AsyncIterator[QueueStatus]:
     """Yields reports of a wait until `first` is there: as it begins, as it changes, and before silence is long."""
-    clock = asyncio.get_running_loop().time
-    news: set[asyncio.Future[Any]] = {first, watch.begun}
-    await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
+    clock, last_s = asyncio.get_running_loop().time, 0.0
+    await asyncio.wait((first, watch.begun), return_when=asyncio.FIRST_COMPLETED)
     last: Wait | None = None
-    last_s = 0.0
     while not first.done():
         wait, now_s = watch.look(), clock()
         silent_s = now_s - last_s
