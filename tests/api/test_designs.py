@@ -17,7 +17,7 @@ from contract.access import Scope
 from contract.errors import BUSY, STATE_UNAVAILABLE, WARMING_UP
 from contract.limits import PENDING_DRAFTS
 from deployments.ingress import draft_worker
-from deployments.ingress.draft_worker import TRIES, DraftWorker
+from deployments.ingress.draft_worker import DraftWorker
 from state.drafts import Drafts
 from state.drafts.store import LEASE_S
 from tests.api.conftest import Api, refused
@@ -208,7 +208,7 @@ async def test_a_designer_that_always_fails_ends_the_draft_and_nothing_is_billed
     draft = await made(api, instruct=instruct)
     assert (draft["status"], draft["error"], draft["cost_micro_eur"]) == ("failed", draft_worker.FAILED, 0)
     assert "secret" not in json.dumps(draft)
-    assert (len(designer(api).jobs), await api.usage()) == (TRIES, [])
+    assert (len(designer(api).jobs), await api.usage()) == (3, [])
     assert (await order(api)).status_code == 202  # nothing is held any more
 
 
@@ -223,7 +223,7 @@ async def test_a_failure_that_the_database_did_not_count_ends_no_draft(
 
 async def test_a_busy_or_cold_designer_is_waited_for(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = api.engine(DEPLOYMENT)
-    faults, call = [BUSY("busy"), *(WARMING_UP() for _ in range(2 * TRIES))], engine.call
+    faults, call = [BUSY("busy"), *(WARMING_UP() for _ in range(6))], engine.call
 
     async def moody(*arguments: Any, **options: Any) -> Any:
         if faults:

@@ -90,7 +90,8 @@ async def test_times_in_replies_are_by_the_clock_of_the_database(api: Api) -> No
     api.state.clock.now_s = 2e9  # type: ignore[attr-defined]
     responded = await api.send("POST", "/v1/responses", json={"model": "obedient", "input": "hi"})
     assert responded.json()["created_at"] == 2e9
-    assert (await ask_for_secret(api)).json()["session"]["expires_at"] == 2e9 + REALTIME_SESSION_S
+    made = (await ask_for_secret(api)).json()
+    assert (made["expires_at"], made["session"]["expires_at"]) == (2e9 + 600, 2e9 + REALTIME_SESSION_S)
     async with listening(api) as live:
         assert (await live.update())["expires_at"] == 2e9 + REALTIME_SESSION_S
 
@@ -100,6 +101,8 @@ async def test_bounds_of_a_client_secret(api: Api) -> None:
     beyond = (lasting(9), lasting(601), {"max_sessions": 0}, {"max_sessions": 11})
     for bodies, status in ((taken, 200), (beyond, 400)):
         assert [(await ask_for_secret(api, **body)).status_code for body in bodies] == [status] * 4
+    caller, _ = await api.state.client_secrets.open(await secret(api))
+    assert caller.rate_owners[0].requests_per_minute == 30
     reply = await ask_for_secret(api, **of_input(transcription={"language": "klingon"}))
     refused(reply, 400, "invalid_request_error", "language")
     reply = await ask_for_secret(api, **of_input(transcription={"prompt": "x" * 2000}))

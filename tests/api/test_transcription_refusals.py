@@ -139,6 +139,10 @@ async def test_what_an_engine_cannot_do_is_refused_before_ticket_and_engine(api:
         for stream in (False, True):
             refused(await poor.send("POST", PATH, json=upload | fields | {"stream": stream}), 400, code, param)
         assert (engine.warmed, engine.callers) == (before, [])
+    await api.limit(0)
+    for scopes, status, code in (([Scope.CHAT], 403, "missing_scope"), (list(Scope), 402, "org_spend_limit")):
+        refused(await poor.send("POST", PATH, await api.key(*scopes), json=upload), status, code, None)
+    await api.limit(100)
     terms = {"context_bias": ["two words"]}  # which are none
     assert body_of(await poor.send("POST", PATH, json=upload | terms)) == {"text": "hello"}
 

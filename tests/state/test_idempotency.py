@@ -23,7 +23,7 @@ from state.database.postgres import POOL_SIZE
 from state.database.tables import organisations, replies, reply_quotas
 from state.idempotency import MAX_BODY_BYTES, PURPOSE, Attempt, Idempotency, StoredReply
 from state.keys import Secrets, mint
-from state.replies import KEEP_S, LEASE_S
+from state.replies import LEASE_S
 from state.retries import MAX_RETRY_S, RETRY_S
 from tests.state.books import fault_of, histories, of_key, rows
 from tests.state.doubles import ForgetfulDatabase, InlineDatabase, VirtualTime, WatchedDatabase
@@ -33,7 +33,7 @@ from tests.waiting import until
 KEYRING = Secrets((b"s" * 32,)).derive(PURPOSE)
 ROUTE = "POST /audio/voices/designs"
 
-NOW_S = 1_800_000_000
+NOW_S, KEEP_S = 1_800_000_000, 24 * 3600
 MOST_REPLIES, MOST_BYTES = 3, 20
 """Kept for an organisation."""
 
