@@ -17,6 +17,7 @@ from contract.catalog import ChatModel
 from contract.catalog.base import likely_tokens, most_tokens, utf8_bytes
 from contract.chat import sampling
 from contract.chat.usage import ChatUsage
+from contract.errors import INVALID_REQUEST
 
 MAX_COMPLETIONS = 128
 """Prompts of one request times `n`, the answers to each."""
@@ -77,6 +78,12 @@ class CompletionRequest(Lenient):
     @property
     def include_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
+
+
+def check_suffix(request: CompletionRequest, model: ChatModel) -> None:
+    """Raises INVALID_REQUEST for a `suffix` if `model` cannot fill a gap."""
+    if request.suffix is not None and not model.fill_in:
+        raise INVALID_REQUEST(f"`{model.id}` cannot fill a gap before a `suffix`; leave it out", param="suffix")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from contract.base import Items, Lenient
 from contract.catalog import ChatModel
 from contract.catalog.base import utf8_bytes
 from contract.chat.request import ChatRequest
+from contract.chat.thinking import check_fits_model
 from contract.errors import INVALID_REQUEST
 from contract.limits import DETOKENIZE_IDS, TOKENIZE_BYTES_PER_TOKEN
 
@@ -137,8 +138,10 @@ def _text_bytes(job: TokenizeJob) -> int:
     return utf8_bytes(job.request.texts() if job.request else [job.text or ""])
 
 
-def check_length(job: TokenizeJob, model: ChatModel) -> None:
-    """Raises INVALID_REQUEST for far more text than fits the window of `model`: it takes time, and is not billed."""
+def check_job(job: TokenizeJob, model: ChatModel) -> None:
+    """Raises as `check_fits_model`, and INVALID_REQUEST for far more text than fits the window: it is not billed."""
+    if job.request:
+        check_fits_model(job.request, model)
     most = TOKENIZE_BYTES_PER_TOKEN * model.context_window
     length = _text_bytes(job)
     if length > most:

@@ -1,4 +1,4 @@
-"""Reasoning settings of a request, in the terms of one model.
+"""Images and reasoning settings of a request, in the terms of one model.
 
 reasoning_effort       one scale for all models; a model uses its nearest level, and ignores the field if it has none
 chat_template_kwargs   variables of the template of the model, as far as its stanza allows them
@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from contract.catalog.chat import Allowed, ReasoningEffort, ThinkingOptions
+from contract.catalog.chat import Allowed, ChatModel, ReasoningEffort, ThinkingOptions
 from contract.chat.request import ChatRequest
-from contract.errors import INVALID_REQUEST, ApiError
+from contract.errors import IMAGES_UNSUPPORTED, INVALID_REQUEST, ApiError
 
 EFFORTS: tuple[ReasoningEffort, ...] = get_args(ReasoningEffort)
 """Every effort, the lowest first."""
@@ -33,6 +33,15 @@ class ReasoningSettings:
     variables: dict[str, Any] = field(default_factory=dict)
     level: ReasoningEffort | None = None
     budget_tokens: int | None = None
+
+
+def check_fits_model(request: ChatRequest, model: ChatModel) -> None:
+    """Raises IMAGES_UNSUPPORTED, and what `reasoning_settings` raises, before an engine starts or money is reserved."""
+    for index, message in enumerate(request.messages):
+        if message.images and not model.vision:
+            sentence = f"model `{model.id}` does not read images, but message {index} has one"
+            raise IMAGES_UNSUPPORTED(sentence, param=f"messages[{index}].content")
+    reasoning_settings(request, model.thinking)
 
 
 def reasoning_settings(request: ChatRequest, thinking: ThinkingOptions | None) -> ReasoningSettings:

@@ -16,8 +16,8 @@ from contract.body import validated
 from contract.catalog import ChatModel, DecisionModel, EmbeddingModel, RerankModel
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
-from contract.chat.thinking import reasoning_settings
-from contract.completions import CompletionJob, CompletionReply, CompletionRequest
+from contract.chat.thinking import check_fits_model
+from contract.completions import CompletionJob, CompletionReply, CompletionRequest, check_suffix
 from contract.decisions.answers import Answer, expand_orders, to_answers
 from contract.decisions.engine import DecisionEngine, DecisionJob, Measurement
 from contract.decisions.native import DecisionRequest
@@ -25,7 +25,7 @@ from contract.decisions.questions import State, named
 from contract.embeddings import MAX_INPUTS, Embeddings, EmbeddingsEngine, EmbeddingsRequest, job_of
 from contract.errors import IMAGES_UNSUPPORTED, INVALID_REQUEST
 from contract.rerank import Ranking, RerankEngine, RerankJob, RerankRequest
-from contract.tokens import DetokenizeJob, DetokenizeRequest, Tokenized, TokenizeMessages, TokenizeText, check_length
+from contract.tokens import DetokenizeJob, DetokenizeRequest, Tokenized, TokenizeMessages, TokenizeText, check_job
 from deployments.client.calls import Call, Handle, Stream
 
 if TYPE_CHECKING:
@@ -71,9 +71,8 @@ class ChatHandle(Handle[ChatModel]):
             request = validated(TokenizeText, {"model": self.model.id, "prompt": text, **fields})
         else:
             request = validated(TokenizeMessages, {"model": self.model.id, "messages": text, **fields})
-            reasoning_settings(request, self.model.thinking)
         job = request.job()
-        check_length(job, self.model)
+        check_job(job, self.model)
         return self._call(ChatEngine.tokenize, job).result()
 
     def detokenize(self, ids: Sequence[int]) -> str:
@@ -92,11 +91,13 @@ class ChatHandle(Handle[ChatModel]):
                 "`images` can only be sent with a question that is a string; otherwise put them into the messages"
             )
         request = validated(ChatRequest, body | fields | {"model": self.model.id})
-        reasoning_settings(request, self.model.thinking)  # what it refuses starts no engine
+        check_fits_model(request, self.model)
         return ChatJob(request)
 
     def _prompts(self, prompt: str | list[str], fields: dict[str, Any]) -> CompletionJob:
-        return CompletionJob(validated(CompletionRequest, {"prompt": prompt, **fields, "model": self.model.id}))
+        request = validated(CompletionRequest, {"prompt": prompt, **fields, "model": self.model.id})
+        check_suffix(request, self.model)
+        return CompletionJob(request)
 
 
 class EmbedderHandle(Handle[EmbeddingModel]):

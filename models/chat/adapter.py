@@ -16,11 +16,12 @@ from pydantic import field_validator
 from contract.catalog import ChatModel
 from contract.chat.engine import COUNT_S, ChatBatch, ChatEngine, ChatJob, ChatReply
 from contract.chat.request import ChatRequest
+from contract.chat.thinking import check_fits_model
 from contract.completions import CompletionJob, CompletionReply, CompletionRequest
 from contract.errors import BUSY, ApiError
 from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob
 from models import Imports
-from models.chat.request import engine_fields, refuse_images
+from models.chat.request import engine_fields
 from models.llm import adapter, engine, grammars
 from models.llm.arguments import EngineOptions
 from models.options import read
@@ -138,7 +139,7 @@ class VllmChat(adapter.EngineAdapter, ChatEngine):
         if job.request is not None:
             from models.chat.tokens import rendered_ids
 
-            refuse_images(job.request, self._model)
+            check_fits_model(job.request, self._model)
             # One at a time: the same thread makes tokens of chats, which so wait for one of these at most.
             async with self._tokenizing:
                 ids = await rendered_ids(self._serving.online_renderer, self._model, job, job.request)
@@ -163,7 +164,7 @@ class VllmChat(adapter.EngineAdapter, ChatEngine):
         from models.chat.serving import EngineRequest
 
         request = job.request.model_copy(update={"stream": stream})
-        refuse_images(request, self._model)
+        check_fits_model(request, self._model)
         try:
             fields = engine_fields(request, job.owner, self._model.thinking)
             engine_request = EngineRequest(model=self._model.id, **fields)

@@ -144,10 +144,7 @@ class Completions:
     async def _around(self, suffix: str | None) -> tuple[list[int], list[int]]:
         if suffix is None:
             return [], []
-        if self._frame is None:
-            raise INVALID_REQUEST(
-                f"`{self._model.id}` cannot fill a gap before a `suffix`; leave it out", param="suffix"
-            )
+        assert self._frame  # else `check_suffix` has refused it
         if len(suffix) > self._model.context_window * CHARS_PER_TOKEN:
             raise _too_long(self._model.context_window)
         before, between, after = self._frame

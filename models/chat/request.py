@@ -10,13 +10,12 @@ from itertools import takewhile
 from typing import Any
 
 from contract.base import Lenient
-from contract.catalog import ChatModel, ThinkingOptions
+from contract.catalog import ThinkingOptions
 from contract.chat.request import ChatRequest, Message, Part
 from contract.chat.schemas import resolvable
 from contract.chat.thinking import reasoning_settings
 from contract.chat.tools import NOTHING, AllowedChoice, NamedCustomTool, NamedTool
 from contract.completions import CompletionRequest
-from contract.errors import IMAGES_UNSUPPORTED
 
 COPIED = (
     "min_p", "n", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty", "stop", "parallel_tool_calls",
@@ -56,14 +55,6 @@ def engine_fields(request: ChatRequest, owner: str = "", thinking: ThinkingOptio
         if "json_schema" in form:
             form["json_schema"]["schema"] = resolvable(form["json_schema"]["schema"])
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def refuse_images(request: ChatRequest, model: ChatModel) -> None:
-    """Raises IMAGES_UNSUPPORTED if a message has an image and `model` reads none."""
-    for index, message in enumerate(request.messages):
-        if message.images and not model.vision:
-            sentence = f"model `{model.id}` does not read images, but message {index} has one"
-            raise IMAGES_UNSUPPORTED(sentence, param=f"messages.{index}.content")
 
 
 def drawing(request: ChatRequest | CompletionRequest, answers: int) -> dict[str, Any]:

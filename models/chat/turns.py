@@ -126,7 +126,7 @@ def named(messages: list[Any], salt: str | None) -> list[Any]:
     Raises INVALID_REQUEST for images that are too large.
     """
     images = [
-        (f"messages.{index}.content", part["image_url"]["url"])
+        (f"messages[{index}].content", part["image_url"]["url"])
         for index, message in enumerate(messages)
         for part in _parts(message)
         if part["type"] == "image_url"

@@ -22,7 +22,7 @@ from state import State, keys
 from state.database.tables import metadata
 from state.rates import Rates
 from tests.api.asgi import Answer, ask
-from tests.api.bodies import BINARY, BODIES, OURS
+from tests.api.bodies import ADDRESS, BINARY, BODIES, OURS
 from tests.api.conftest import Api, app_over
 from tests.api.designs import DESIGNS, adopt, discard, made, ordered, poll
 from tests.api.engines import LocalEngine
@@ -40,6 +40,9 @@ FIRST = {
     **{(path, "model", "repeated"): (404, "model_not_found") for path in WITH_MODEL},
     **{(path, "repeated", "budget"): (409, "idempotency_in_progress") for path in WITH_MODEL},
     ("/chat/completions", "chat_template_kwargs", "repeated"): (400, "invalid_request_error"),
+    **{("/chat/completions", "messages", fault): (400, "images_unsupported") for fault in ("repeated", "budget")},
+    **{("/completions", "suffix", fault): (400, "invalid_request_error") for fault in ("repeated", "budget")},
+    ("/tokenize", "messages", "budget"): (400, "images_unsupported"),
     ("/audio/uploads", "mime", "repeated"): (415, "unsupported_media_type"),
     ("/audio/uploads", "repeated", "budget"): (409, "idempotency_in_progress"),
     (ADOPTIONS, "draft", "plan"): (404, "not_found"),
@@ -49,7 +52,8 @@ FIRST = {
     (ORDERS, "repeated", "budget"): (409, "idempotency_in_progress"),
 }
 """Answers where two things are wrong: the first one decides."""
-WRONG = {"model": "unknown", "mime": "text/plain", "chat_template_kwargs": {"x": 1}}
+WRONG: dict[str, Any] = {"model": "unknown", "mime": "text/plain", "chat_template_kwargs": {"x": 1}, "suffix": "s"}
+WRONG["messages"] = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": ADDRESS}}]}]
 """Fields that are wrong."""
 
 

@@ -16,7 +16,7 @@ from docs.made.reference import replies
 from tests.api.bodies import ADOPTION, BODIES, SAMPLES, TRANSCRIPTION
 from tests.api.bodies import ORDER as ORDERS
 from tests.api.conftest import Api, refused
-from tests.api.test_request_bodies import let_decisions_see
+from tests.api.test_request_bodies import let_models_see
 from tests.docs.pages import ROOT
 from tests.waiting import until
 
@@ -120,7 +120,7 @@ async def test_every_route_is_called_here(document: dict[str, Any]) -> None:
 
 
 async def test_replies_are_as_documented(api: Api, document: dict[str, Any]) -> None:
-    let_decisions_see(api)
+    let_models_see(api)
     wrong = {}
     for call in JSON_CALLS:
         reply = await api.send(call.method, call.filled, json=call.body)

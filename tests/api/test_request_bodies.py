@@ -116,15 +116,16 @@ def schema_of(document: dict[str, Any], path: str) -> dict[str, Any]:
     return node
 
 
-def let_decisions_see(api: Api) -> None:
-    models = api.service.catalog.decisions
+def let_models_see(api: Api) -> None:
+    models, chats = api.service.catalog.decisions, api.service.catalog.chat
     for id, model in models.items():
         models[id] = with_serving(model, options={"images": True})
+    chats["obedient"] = chats["obedient"].model_copy(update={"vision": True})
 
 
 @pytest.mark.parametrize("path", SAMPLES)
 async def test_null_is_absent(api: Api, document: dict[str, Any], path: str) -> None:
-    let_decisions_see(api)
+    let_models_see(api)
     wrong = {}
     for body in SAMPLES[path]:
         for (schema, field), place in holes(body, schema_of(document, path), document["components"]["schemas"]):

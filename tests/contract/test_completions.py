@@ -12,7 +12,7 @@ from contract.completions import MAX_COMPLETIONS, CompletionJob, CompletionReque
 from contract.errors import TOO_MUCH_AT_ONCE
 from contract.limits import DETOKENIZE_IDS, LOGPROB_TOKENS, TOKENIZE_BYTES_PER_TOKEN, most_with_logprobs
 from contract.responses.reply import ResponseEvents, ResponseHead
-from contract.tokens import DetokenizeRequest, TokenizeBody, check_length
+from contract.tokens import DetokenizeRequest, TokenizeBody, check_job
 from contract.wires import event
 from tests.catalogs import chat
 from tests.contract.bodies import Row, chat_request, check_refused, refusal, responses_request
@@ -100,9 +100,9 @@ def test_far_more_text_than_the_window_holds_is_not_made_tokens() -> None:
         for field, value in {"prompt": text, "messages": [{"role": "user", "content": text}]}.items():
             job = validated(TokenizeBody, {"model": "small", field: value}).root.job()
             if surplus <= 0:
-                check_length(job, MODEL)
+                check_job(job, MODEL)
             else:
-                error = refusal(check_length, job, MODEL)
+                error = refusal(check_job, job, MODEL)
                 assert (error.param, "8001 bytes of text" in error.message) == (field, True)
 
 

@@ -19,12 +19,12 @@ from typing import Any, TypeVar, cast
 from contract.catalog import ChatModel
 from contract.chat.engine import ChatBatch, ChatEngine, ChatJob, ChatReply, check_logprobs
 from contract.chat.request import ChatRequest
-from contract.chat.thinking import reasoning_settings
+from contract.chat.thinking import check_fits_model
 from contract.completions import CompletionJob, CompletionReply
 from contract.errors import CONTEXT_LENGTH_EXCEEDED, UPSTREAM_ERROR, UPSTREAM_TIMEOUT, ApiError
 from contract.limits import STREAM_SLICE_OUTPUT_TOKENS
 from contract.telemetry import CACHED_TOKENS, OUTPUT_TOKEN
-from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob, check_length, reply_bytes
+from contract.tokens import DetokenizeJob, Tokenized, TokenizeJob, check_job, reply_bytes
 from deployments.ingress.context import RequestContext
 from state.billing.reservation import OpenBill
 
@@ -137,8 +137,8 @@ def _report_cached(context: RequestContext, model: ChatModel, tokens: int) -> No
 
 
 def job_of(context: RequestContext, model: ChatModel, request: ChatRequest) -> ChatJob:
-    """The job of `request`. Raises INVALID_REQUEST: what is refused here starts no engine."""
-    reasoning_settings(request, model.thinking)
+    """The job of `request`. Raises INVALID_REQUEST, IMAGES_UNSUPPORTED: what is refused here starts no engine."""
+    check_fits_model(request, model)
     job = ChatJob(request, context.owner)
     if request.logprobs:
         others = request.top_logprobs or 0
@@ -182,9 +182,7 @@ async def tokenize(context: RequestContext, model: ChatModel, job: TokenizeJob) 
 
     Raises INVALID_REQUEST for too much text, TOO_MUCH_AT_ONCE, and a spend limit.
     """
-    check_length(job, model)
-    if job.request:
-        reasoning_settings(job.request, model.thinking)  # what it refuses starts no engine
+    check_job(job, model)
     await context.service.state.ledger.require_funds(context.caller)
     with context.memory_for(reply_bytes(job)):
         return await context.engine(model).call(ChatEngine.tokenize, job, context=context.call)

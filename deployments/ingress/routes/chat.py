@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from contract.access import Scope
 from contract.chat.engine import ChatCompletion, ChatEngine, ChatReply
 from contract.chat.request import ChatRequest
-from contract.completions import Completion, CompletionJob, CompletionReply, CompletionRequest
+from contract.completions import Completion, CompletionJob, CompletionReply, CompletionRequest, check_suffix
 from contract.limits import CHAT_BODY_BYTES, JSON_NUMBERS
 from contract.tokens import (
     DetokenizeJob,
@@ -67,6 +67,7 @@ async def create_completions(admitted: WithIds) -> Response:
     request = await admitted.body(CompletionRequest)
     context = admitted.context
     model = context.pick(context.service.catalog.chat, request.model)
+    check_suffix(request, model)
     job = CompletionJob(request, context.owner)
     if request.stream:
         enable_queue_status(admitted)

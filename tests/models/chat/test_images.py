@@ -200,7 +200,7 @@ def test_an_image_that_could_not_fit_alone_is_refused() -> None:
 
 
 def sized(*sizes: tuple[int, int]) -> list[tuple[str, str]]:
-    return [(f"messages.{number}.content", announced(*size)) for number, size in enumerate(sizes)]
+    return [(f"messages[{number}].content", announced(*size)) for number, size in enumerate(sizes)]
 
 
 def test_an_image_of_as_many_pixels_as_are_allowed_is_taken_and_a_larger_one_is_refused() -> None:
@@ -209,10 +209,10 @@ def test_an_image_of_as_many_pixels_as_are_allowed_is_taken_and_a_larger_one_is_
         refuse_large(sized(size))
     for width, height in ((1, 25_000_001), (5000, 5001), (9000, 9000)):
         says = f"{width} x {height} pixels was sent; at most 25000000 pixels are allowed"
-        with refused(400, says, param="messages.1.content"):
+        with refused(400, says, param="messages[1].content"):
             refuse_large(sized((1, 1), (width, height)))
     for side in (13_000, 60_000):  # which the decoder itself would refuse
-        with refused(400, "25000000 pixels was sent", param="messages.0.content"):
+        with refused(400, "25000000 pixels was sent", param="messages[0].content"):
             refuse_large(sized((side, side)))
     with pytest.raises(ApiError, match="png, jpeg, gif, webp"):  # vLLM would read forty kinds, whatever an address says
         refuse_large([("messages", address(encoded(flat("red"), "tiff")))])
@@ -231,7 +231,7 @@ async def test_a_bomb_is_refused_before_it_is_decoded_by_chats_and_by_counts_of_
     bomb = {"type": "image_url", "image_url": {"url": announced(9_000, 9_000)}}
     job = ask(image("red"), bomb)
     for asked in (sees.complete(job), sees.tokenize(TokenizeJob(job.request)), anext(sees.stream(job))):
-        with refused(400, "9000 x 9000 pixels was sent", param="messages.0.content"):
+        with refused(400, "9000 x 9000 pixels was sent", param="messages[0].content"):
             await asked
     assert (await sees.complete(ask(image("red")))).completion_tokens
 
