@@ -9,12 +9,16 @@ a status or a code. Rows with a `text` are service faults: their text is fixed a
 
 from __future__ import annotations
 
+import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
+
+QUOTED = re.compile(r"`([^`]{1,200})`")
+"""Name of a field inside a sentence."""
 
 INVALID_TYPE = "invalid_request_error"
 TYPES = {
@@ -89,6 +93,12 @@ class ApiError(Exception):
 
     def __str__(self) -> str:
         return f"{self.fault.status} {self.fault.code}: {self.message}"
+
+    def renamed(self, rename: Callable[[str], str]) -> ApiError:
+        """Returns the same error with the names of another wire, for `param` and for what the sentence quotes."""
+        message = QUOTED.sub(lambda quoted: f"`{rename(quoted[1])}`", self.message)
+        param = rename(self.param) if self.param else self.param
+        return ApiError(self.fault.name, message, param, self.retry_after_s, self.extra)
 
     def body(self) -> dict[str, Any]:
         """Returns the JSON body: `{"error": {message, type, param, code, ...}}`."""

@@ -95,9 +95,24 @@ class MessagesErrorReply(TypedDict):
     request_id: str
 
 
+NAMES = (
+    (re.compile(r"^response_format(\.json_schema)?\b"), "output_config.format"),
+    (re.compile(r"^reasoning_effort\b"), "output_config.effort"),
+    (re.compile(r"^(tools\[\d+\])\.function\.parameters\b"), r"\1.input_schema"),
+    (re.compile(r"^(tools\[\d+\])\.function\b"), r"\1"),
+)
+"""Fields of a chat, and their names on Anthropic's wire."""
+
+
+def _here(field: str) -> str:
+    for chat, name in NAMES:
+        field = chat.sub(name, field)
+    return field
+
+
 def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
-    """Returns the JSON body of `error`."""
-    fault = error.fault
+    """Returns the JSON body of `error`, which names fields of a chat where chat has raised it."""
+    fault, error = error.fault, error.renamed(_here)
     content: MessagesErrorObject = {
         "type": fault.types[1],
         "message": error.message,

@@ -92,8 +92,6 @@ NAMES = (
 """Fields of a chat, and their names on this wire."""
 TOOL = re.compile(r"^tools\[(\d+)\](\.(function|custom)\b)?")
 """Path of a tool in a chat, which has no namespaces."""
-QUOTED = re.compile(r"`([^`]{1,200})`")
-"""Name of a field inside a sentence."""
 
 
 @contextmanager
@@ -102,13 +100,7 @@ def translate_errors(tools: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        raise ApiError(
-            error.fault.name,
-            QUOTED.sub(lambda quoted: f"`{here(quoted[1], tools)}`", error.message),
-            here(error.param, tools) if error.param else error.param,
-            error.retry_after_s,
-            error.extra,
-        ) from error
+        raise error.renamed(lambda field: here(field, tools)) from error
 
 
 def here(field: str, tools: Sequence[str]) -> str:
@@ -143,7 +135,6 @@ class ClientTool(Lenient):
         return members | ({"format": self.format} if self.format else {})
 
 
-# Tags are not identifiers, so that the path of an error omits them.
 CLIENT, NAMESPACE = "a tool", "a namespace"
 
 
