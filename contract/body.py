@@ -15,9 +15,11 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from contract.errors import INVALID_JSON, INVALID_REQUEST, ApiError
 from contract.limits import JSON_DEPTH, JSON_ESCAPES, JSON_VALUES, VALUE_BYTES
@@ -38,15 +40,15 @@ def parse(model: type[M], raw: bytes, most_values: int = JSON_VALUES, hold: Hold
     return validated(model, data)
 
 
-def validated(model: type[M], data: Mapping[str, Any]) -> M:
-    """Returns the fields `data` of a body as an instance of `model`.
+def validated(model: type[M], data: Mapping[str, Any], at: tuple[str, ...] = ()) -> M:
+    """Returns the fields `data` of a body, or of its part `at`, as an instance of `model`.
 
     Raises INVALID_REQUEST or the ApiError of a validator.
     """
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise explain(error) from None
+        raise explain(error, data, at) from None
 
 
 def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None) -> Any:
@@ -84,28 +86,35 @@ def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None)
     return value
 
 
-def explain(error: ValidationError) -> ApiError:
-    """Returns the first finding of pydantic as a sentence that names the field, or the ApiError of a validator.
+def explain(error: ValidationError, data: Any, at: tuple[str, ...] = ()) -> ApiError:
+    """Returns the first finding about `data` as a sentence that names the field, or the ApiError of a validator.
 
-    Of a union, it is the deepest: it lies in the branch that the client meant.
+    Of a union, it is the deepest: it lies in the branch that the client meant. `at` is the path of `data` in the body.
     """
-    findings = error.errors(include_url=False, include_input=False)
-    first = findings[0]
-    *place, branch = first["loc"] or ("",)
-    if place and branch in _BRANCHES:
-        of_union = (finding for finding in findings if list(finding["loc"][: len(place)]) == place)
-        first = max(of_union, key=lambda finding: len(finding["loc"]))
+    findings = error.errors(include_url=False)
+    places = [_place(finding, data) for finding in findings]
+    # A branch of the union is the first part of the location that is not in the body.
+    parts = zip(findings[0]["loc"], places[0], strict=False)
+    shared = tuple(part for part, _ in takewhile(lambda pair: pair[0] == pair[1], parts))
+    of_union = [index for index, finding in enumerate(findings) if finding["loc"][: len(shared)] == shared]
+    place = max((places[index] for index in of_union), key=len)
+    alike = [findings[index] for index in of_union if places[index] == place]
+    first = next((finding for finding in alike if finding["type"] not in _TYPES), alike[0])
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ApiError):
         return cause
-    field = _path(first["loc"])
-    if first["type"] == "missing":
-        return INVALID_REQUEST(f"`{field}` is missing", param=field)
-    if first["type"] == "extra_forbidden":
-        return INVALID_REQUEST(f"`{field}` is not a field of this request", param=field)
-    if first["type"] in ("too_long", "too_short"):
-        return INVALID_REQUEST(f"`{field}`: {_miscounted(first['ctx'])}", param=field)
-    reason = str(cause) if cause else first["msg"][:1].lower() + first["msg"][1:]
+    field = _joined((*at, *place))
+    match first["type"]:
+        case "missing" | "union_tag_not_found":
+            return INVALID_REQUEST(f"`{field}` is missing", param=field)
+        case "extra_forbidden":
+            return INVALID_REQUEST(f"`{field}` is not a field of this request", param=field)
+        case "too_long" | "too_short":
+            reason = _miscounted(first["ctx"])
+        case type if type in _TYPES:
+            reason = _mistyped(first.get("ctx", {}).get("tag", first["input"]), alike)
+        case _:
+            reason = str(cause) if cause else first["msg"][:1].lower() + first["msg"][1:]
     return INVALID_REQUEST(f"`{field}`: {reason}" if field else reason, param=field or None)
 
 
@@ -114,13 +123,26 @@ def _miscounted(context: Mapping[str, Any]) -> str:
     return f"{context['actual_length']} items were sent; send {bound}"
 
 
-def _path(loc: tuple[int | str, ...]) -> str:
-    """Returns `messages[2].content` for `("messages", 2, "content")`, without union branches, which are never first."""
-    return _joined(
-        part
-        for index, part in enumerate(loc)
-        if isinstance(part, int) or (part.isidentifier() and (part not in _BRANCHES or not index))
-    )
+def _mistyped(value: Any, findings: Iterable[ErrorDetails]) -> str:
+    """Returns what was sent, and all that the `findings` about it allow."""
+    named = [_TYPES[finding["type"]].format_map(finding.get("ctx", {})).replace("'", "`") for finding in findings]
+    *others, last = dict.fromkeys(named)
+    sent = f"`{value[:64]}`" if isinstance(value, str) and "`" in "".join(named) else _kind(value)
+    return f"{sent} was sent; send {', '.join(others)}{' or ' if others else ''}{last}"
+
+
+def _place(finding: ErrorDetails, data: Any) -> tuple[int | str, ...]:
+    """Returns the path of a finding in `data`: its location without the branches of unions."""
+    place: list[int | str] = []
+    for part in finding["loc"]:
+        if isinstance(part, int) if isinstance(data, list) else isinstance(data, dict) and part in data:
+            data = data[part]
+            place.append(part)
+    if finding["type"] == "missing":
+        place.append(finding["loc"][-1])
+    elif finding["type"].startswith("union_tag_"):
+        place.append("type")
+    return tuple(place)
 
 
 def _joined(parts: Iterable[int | str]) -> str:
@@ -130,10 +152,24 @@ def _joined(parts: Iterable[int | str]) -> str:
     return path
 
 
-_BRANCHES = frozenset(
-    {"str", "int", "float", "bool", "list", "dict", "system", "user", "assistant", "tool", "developer"}
-)
-"""Tags that pydantic adds to the path of a finding inside a union."""
+_TYPES = {
+    "string_type": "a string",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "bool_type": "a boolean",
+    "list_type": "an array",
+    "tuple_type": "an array",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "string_or_list_type": "a string or an array",
+    "string_or_model_type": "a string or an object",
+    "none_required": "null",
+    "literal_error": "{expected}",
+    "union_tag_invalid": "{expected_tags}",
+}
+"""Wrong types and words: pydantic's name of the error, and what is allowed."""
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -239,5 +275,5 @@ def _check_depth(value: Any) -> None:
 
 
 def _kind(value: Any) -> str:
-    names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    names = {list: "an array", dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

@@ -28,9 +28,6 @@ from contract.transcription.request import Prompt, TranscriptionRequest
 REPLACED = ("format", "turn_detection")
 """Members of `audio.input` that are replaced as a whole."""
 
-FORMATS = ("audio/pcm", "audio/pcmu", "audio/pcma")
-
-
 NAME_CHARS = 200
 
 
@@ -81,6 +78,18 @@ class ServerVad(Lenient):
     silence_duration_ms: int = Field(500, ge=REALTIME_SILENCE_MS[0], le=REALTIME_SILENCE_MS[1])
 
 
+class AudioChanges(Lenient):
+    """Changes of the settings of a session's sound."""
+
+    input: dict[str, Any] = {}
+
+
+class SessionChanges(Lenient):
+    """The `session` of an update."""
+
+    audio: AudioChanges = AudioChanges()
+
+
 class AudioInput(Lenient):
     """All settings of a session. None is optional: an update is merged into the current ones."""
 
@@ -99,16 +108,6 @@ class AudioInput(Lenient):
             )
         return detection
 
-    @field_validator("format", mode="before")
-    @classmethod
-    def _named(cls, format: Any) -> Any:
-        if isinstance(format, dict) and format.get("type") not in FORMATS:
-            raise INVALID_REQUEST(
-                f"`format.type` is `{str(format.get('type'))[:40]}`; send {', '.join(FORMATS)}",
-                param="session.audio.input.format.type",
-            )
-        return format
-
     def updated(self, session: Mapping[str, Any]) -> AudioInput:
         """Returns the settings with the changes in the `session` of an update. Raises INVALID_REQUEST."""
         if session.get("type") != "transcription":
@@ -116,14 +115,14 @@ class AudioInput(Lenient):
                 f"`session.type` is `{str(session.get('type'))[:40]}`; this server has `transcription` sessions only",
                 param="session.type",
             )
-        changes = _member(_member(session, "audio"), "input", "audio.")
+        changes = validated(SessionChanges, session, ("session",)).audio.input
         merged = self.model_dump()
         for name, value in changes.items():
             if name in REPLACED:
                 merged[name] = merged[name] if value is None and name == "format" else value
             elif name == "transcription" and value is not None:
-                merged[name] = merged[name] | dict(_member(changes, name, "audio.input."))
-        return validated(AudioInput, merged)
+                merged[name] = merged[name] | value if isinstance(value, dict) else value
+        return validated(AudioInput, merged, ("session", "audio", "input"))
 
     def object(self) -> dict[str, Any]:
         """Returns the settings in the form for clients."""
@@ -133,18 +132,6 @@ class AudioInput(Lenient):
             "noise_reduction": None,
             "turn_detection": self.turn_detection.model_dump() if self.turn_detection else None,
         }
-
-
-def _member(parent: Mapping[str, Any], name: str, path: str = "") -> Mapping[str, Any]:
-    """Returns an object inside an object, empty if it is missing. Raises INVALID_REQUEST for other types."""
-    value = parent.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise INVALID_REQUEST(
-            f"`session.{path}{name}` is {type(value).__name__}; send an object", param=f"session.{path}{name}"
-        )
-    return value
 
 
 DEFAULT = AudioInput(

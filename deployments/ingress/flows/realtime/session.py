@@ -261,4 +261,8 @@ def _named(config: AudioInput, plan: TranscriptionPlan) -> AudioInput:
 
 def _plan(context: RequestContext, config: AudioInput) -> TranscriptionPlan:
     """Raises NOT_CONFIGURED, LANGUAGE_NOT_SUPPORTED."""
-    return prepare(context, config.transcription.request())
+    try:
+        return prepare(context, config.transcription.request())
+    except ApiError as error:
+        fields, path = type(config.transcription).model_fields, "session.audio.input.transcription"
+        raise error.renamed(lambda name: f"{path}.{name}" if name in fields else name) from error
