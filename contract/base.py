@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, model_validator
-from pydantic_core import CoreSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WrapValidator, model_validator
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from contract.errors import INVALID_REQUEST
 
@@ -24,7 +24,7 @@ class Items:
     most: int
     least: int = 0
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         """Returns the schema of the list, bounded."""
         schema: Any = handler(source)
         if schema["type"] not in ("list", "dict"):
@@ -34,9 +34,19 @@ class Items:
         return bounded
 
 
-def from_text(made_of: Callable[[str], Any], forms: Any) -> BeforeValidator:
+def from_text(made_of: Callable[[str], Any], forms: Any) -> WrapValidator:
     """Returns a validator that replaces a text by what `made_of` makes of it; `forms` are all types that it takes."""
-    return BeforeValidator(lambda v: made_of(v) if isinstance(v, str) else v, json_schema_input_type=forms)
+
+    def read(value: Any, handler: Callable[[Any], Any]) -> Any:
+        try:
+            return handler(made_of(value) if isinstance(value, str) else value)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            if first["loc"] or first["type"] not in ("list_type", "model_type"):
+                raise
+            raise PydanticCustomError(f"string_or_{first['type']}", "") from None
+
+    return WrapValidator(read, json_schema_input_type=forms)
 
 
 def needs(kind: str, *fields: str, fault: str) -> Any:
@@ -141,7 +151,8 @@ def _texts(value: Any, most: int, called: str) -> tuple[Text, ...]:
 
 def _text(value: Any, name: str) -> Text:
     if not isinstance(value, str) and not _is_ids(value):
-        raise ValueError(f"{name} is neither a string nor an array of token ids")
+        items = "strings or token ids" if name == "it" else "token ids"
+        raise ValueError(f"{name} is neither a string nor an array of {items}")
     if not value:
         raise ValueError(f"{name} is empty")
     if isinstance(value, str):

@@ -72,8 +72,6 @@ class TokenizeBody(
 ):
     """A body of POST /tokenize: a `prompt`, or `messages`."""
 
-    # Tags are not identifiers, so that no error names them.
-
 
 class DetokenizeRequest(Lenient):
     """A body of POST /detokenize."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, WrapValidator, model_validator
 
 from contract.base import Items, Lenient, from_text
 from contract.body import count_values
@@ -31,7 +31,7 @@ from contract.images import ImageUrl
 from contract.limits import JSON_VALUES, MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, most_with_logprobs
 
 
-def or_text(parts: Any) -> BeforeValidator:
+def or_text(parts: Any) -> WrapValidator:
     """Returns a validator of `parts`, a type of lists, that takes a text as a list of one text part."""
     return from_text(lambda text: [{"type": "text", "text": text}], str | parts)
 

@@ -143,7 +143,7 @@ def is_built_in(kind: Any) -> bool:
 
 FUNCTION, CUSTOM, BUILT_IN = "a function", "a custom tool", "a built-in tool"
 ALLOWED, WORD = "allowed tools", "a word"
-"""Branches of the unions below. They are not identifiers, so that the path of an error omits them."""
+"""Branches of the unions below."""
 BRANCHES = {"function": FUNCTION, "custom": CUSTOM, "allowed_tools": ALLOWED}
 
 

@@ -123,9 +123,9 @@ def translated(
         raise ValueError(f"{len(addresses)} images were sent; at most {DECISION_IMAGES} are allowed")
     images = [Image.model_construct(data_url=check_image(address)) for address in addresses]
     try:
-        valid = _QUESTIONS.validate_python(dict(questions))
+        valid = _QUESTIONS.validate_python(listed := dict(questions))
     except ValidationError as error:
-        raise explain(error) from None
+        raise explain(error, listed, ("questions",)) from None
     return DecisionRequest.model_construct(state=text, questions=valid, model=model, images=images)
 
 

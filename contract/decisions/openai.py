@@ -272,5 +272,3 @@ class DecisionBody(
     ]
 ):
     """A body of POST /decisions: in the native shape, or with `input` in OpenAI's shape."""
-
-    # Tags are not identifiers, so that no error names them.

@@ -16,7 +16,7 @@ import re
 from itertools import chain
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import BeforeValidator, Field, Tag, field_validator, model_validator
 
 from contract.base import Items, Lenient, needs, type_of
 from contract.chat.request import or_text
@@ -108,12 +108,7 @@ def _only(*types: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-# A tag is not an identifier, so that the path of an error omits it.
-_Text = Annotated[TextBlock, Tag("(text)")]
-_Image = Annotated[ImageBlock, Tag("(image)")]
-_BY_TYPE = Discriminator(lambda block: f"({type_of(block)})")
-
-ResultPart = Annotated[_Text | _Image, _BY_TYPE, _only("text", "image")]
+ResultPart = Annotated[TextBlock | ImageBlock, Field(discriminator="type"), _only("text", "image")]
 
 
 class ToolResultBlock(Lenient):
@@ -126,14 +121,8 @@ class ToolResultBlock(Lenient):
 
 
 Block = Annotated[
-    _Text
-    | _Image
-    | Annotated[ToolUseBlock, Tag("(tool_use)")]
-    | Annotated[ToolResultBlock, Tag("(tool_result)")]
-    | Annotated[ThinkingBlock, Tag("(thinking)")]
-    | Annotated[UnreadBlock, Tag("(redacted_thinking)")]
-    | Annotated[UnreadBlock, Tag("(server_tool_use)")],
-    _BY_TYPE,
+    TextBlock | ImageBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock | UnreadBlock,
+    Field(discriminator="type"),
     _only("text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"),
 ]
 
@@ -154,7 +143,6 @@ class ServerTool(BuiltInTool):
     name: str | None = None
 
 
-# Tags are not identifiers, so that the path of an error omits them.
 CLIENT, SERVER = "(a tool)", "(a tool of a server)"
 
 

@@ -259,7 +259,7 @@ def _message(place: str, fields: dict[str, Any]) -> Message:
     try:
         return Message.model_validate(fields)
     except ValidationError as error:
-        cause = explain(error)
+        cause = explain(error, fields)
         # The field of the chat's message does not exist on this wire, and the sentence is clear without it.
         reason = cause.message.removeprefix(f"`{cause.param}`: ")
         raise INVALID_REQUEST(f"`{place}`: {reason}", param=place) from None

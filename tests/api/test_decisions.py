@@ -308,7 +308,7 @@ async def test_bounds_of_bodies(api: Api) -> None:
         assert status == 200 or reply.json()["error"]["message"]
     for part, field, says in (
         (IMAGE | {"image_url": "https://example.org/a.png"}, "input[0].content[0]", "the server fetches none"),
-        ({"type": "picture"}, "input[0].content[0].type", "'input_image'"),
+        ({"type": "picture"}, "input[0].content[0].type", "`input_image`"),
         ({"type": "input_text"}, "input[0].content[0]", "empty"),
     ):
         body = LISTED | {"input": [{"role": "user", "content": [part]}]}

@@ -61,10 +61,10 @@ NO_TOOL: list[Row] = [
     ({"tool_choice": {"type": "file_search"}}, "tool_choice", "this server runs none"),
     ({"tools": [SEARCH], "tool_choice": "required"}, None, "built-in, and this server runs no built-in tools"),
     ({"tools": [SEARCH, CODE], "tool_choice": OF_NONE_HERE}, None, "built-in, and this server runs no built-in tools"),
-    ({"tool_choice": "sometimes"}, "tool_choice", "'required'"),
+    ({"tool_choice": "sometimes"}, "tool_choice", "`required`"),
     ({"tool_choice": {"type": "function", "function": {"name": "code"}}}, None, "`code` (function)"),
     ({"tool_choice": {"type": "custom", "custom": {"name": "weather"}}}, None, "`weather` (custom)"),
-    ({"tool_choice": allowed("sometimes", "code")}, "tool_choice.allowed_tools.mode", "'auto' or 'required'"),
+    ({"tool_choice": allowed("sometimes", "code")}, "tool_choice.allowed_tools.mode", "`auto` or `required`"),
     ({"tool_choice": allowed("auto")}, "tool_choice.allowed_tools.tools", "at least 1"),
     ({"tools": [WEATHER], "tool_choice": allowed("auto", "code")}, None, "`code` (custom)"),
     *(

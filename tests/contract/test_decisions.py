@@ -12,13 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from contract.body import validated
 from contract.decisions.answers import Distribution, answer, to_answers
 from contract.decisions.decision import check_body
 from contract.decisions.engine import Reading, Readings
 from contract.decisions.native import DecisionRequest, timing_ms, usage
+from contract.decisions.openai import DecisionBody
 from contract.decisions.questions import Policy, Question
 from contract.errors import REQUEST_TOO_LARGE, UPSTREAM_ERROR
-from tests.contract.bodies import read, refusal
+from tests.contract.bodies import Row, check_refused, read, refusal
 
 CHOICE = {"type": "choice", "instructions": "Which?", "options": [{"id": "a"}, {"id": "b"}]}
 SCORE = {"type": "score", "instructions": "How much?", "levels": ["low", "high"]}
@@ -56,6 +58,21 @@ def test_options_levels_and_questions_are_counted_and_keep_their_order() -> None
             refusal(decision, questions=questions(count))
     assert list(decision(questions=binaries(16)).questions or ()) == [f"q{index}" for index in range(15, -1, -1)]
     assert (decision(questions=options(26)).questions or {})["q"].labels == tuple(f"o{index}" for index in range(26))
+
+
+WRONG: list[Row] = [
+    ({"state": 7}, "state", "a number was sent; send a string, an object or an array"),
+    ({"questions": {"my q": CHOICE | {"options": [{"id": 1}]}}}, "questions.my q.options[0].id", "send a string"),
+    ({"questions": {"choice": CHOICE | {"options": []}}}, "questions.choice.options", "0 items were sent"),
+    ({"questions": {"q": {"type": "x"}}}, "questions.q.type", "`x` was sent; send `choice`, `score`, `binary`"),
+    ({"questions": {"q": {}}}, "questions.q.type", "is missing"),
+    ({"questions": {"q": True}}, "questions.q", "a boolean was sent; send an object"),
+    ({"messages": [7]}, "messages[0]", "a number was sent; send an object"),
+]
+
+
+def test_a_fault_names_its_path_in_the_body_and_all_that_is_allowed_there() -> None:
+    check_refused(lambda **fields: validated(DecisionBody, body(**fields)), WRONG)
 
 
 USER_OF_5 = {"role": "assistant", "content": "yes ?"}

@@ -7,12 +7,12 @@ import pytest
 from contract.body import validated
 from contract.chat.engine import ChatBatch
 from contract.chat.request import ChatRequest
-from contract.errors import ApiError
+from contract.errors import INVALID_REQUEST, ApiError
 from contract.limits import MAX_IMAGES, MAX_STOPS
 from contract.messages.reply import MessageEvents
 from contract.messages.request import Conversation, MessagesRequest
 from contract.messages.translation import FAILED, chat_request
-from contract.wires import event
+from contract.wires import error_body, event
 from tests.contract.bodies import Row, check_refused, turns_of
 from tests.scripted import MODEL
 from tests.sdk import added_up
@@ -32,6 +32,17 @@ BODY: dict[str, Any] = {"model": MODEL, "max_tokens": 50, "messages": [USER]}
 
 def asked(**fields: Any) -> ChatRequest:
     return chat_request(validated(MessagesRequest, BODY | fields))
+
+
+def test_errors_of_the_chat_name_the_fields_of_this_wire() -> None:
+    for chat, here in (
+        ("tools[12].function.parameters", "tools[12].input_schema"),
+        ("tools[0].function.name", "tools[0].name"),
+        ("response_format", "output_config.format"),
+        ("messages[0].content", "messages[0].content"),
+    ):
+        error = error_body(INVALID_REQUEST(f"`{chat}` is bad", param=chat), "req_1")["error"]
+        assert (error["param"], error["message"]) == (here, f"`{here}` is bad")
 
 
 def text(value: str) -> dict[str, Any]:
@@ -58,10 +69,14 @@ REFUSED: dict[str, Row] = {
     "no max_tokens": ({"max_tokens": None}, "max_tokens", "integer"),
     "less than no answer": ({"max_tokens": -1}, "max_tokens", "greater"),
     "no messages": ({"messages": []}, "messages", "at least 1"),
-    "another role": ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role", "'assistant'"),
+    "another role": ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role", "`assistant`"),
     "no content": ({"messages": [{"role": "user"}]}, "messages[0].content", "missing"),
     "empty content": ({"messages": [{"role": "user", "content": []}]}, "messages[0]", "empty"),
-    "content of another kind": ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content", "list"),
+    "content of another kind": (
+        {"messages": [{"role": "user", "content": 3}]},
+        "messages[0].content",
+        "number was sent; send a string or an array",
+    ),
     "a prefilled answer": ({"messages": [USER, {"role": "assistant", "content": "x"}]}, None, "does not continue"),
     "temperature above 1": ({"temperature": 1.01}, "temperature", "less"),
     "temperature below 0": ({"temperature": -0.01}, "temperature", "greater"),
@@ -95,11 +110,11 @@ REFUSED: dict[str, Row] = {
     "any of no tools": ({"tool_choice": {"type": "any"}}, None, "`tools` is empty"),
     "a tool that is not there": ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "x"}}, None, "`x`"),
     "a tool without a name": ({"tools": [TOOL], "tool_choice": {"type": "tool"}}, "tool_choice", "`name`"),
-    "a choice as a string": ({"tools": [TOOL], "tool_choice": "auto"}, "tool_choice", "dictionary"),
+    "a choice as a string": ({"tools": [TOOL], "tool_choice": "auto"}, "tool_choice", "send an object"),
     "thinking without a budget": ({"thinking": {"type": "enabled"}}, "thinking", "budget_tokens"),
     "too small a budget": ({"max_tokens": 5000} | thinks(1023), "thinking.budget_tokens", "1024"),
     "a budget as large as the answer": ({"max_tokens": 1024} | thinks(1024), None, "less than `max_tokens`"),
-    "another effort": ({"output_config": {"effort": "huge"}}, "output_config.effort", "'low'"),
+    "another effort": ({"output_config": {"effort": "huge"}}, "output_config.effort", "`low`"),
     "an answer in XML": ({"output_config": {"format": {"type": "xml"}}}, "output_config.format.type", "json_schema"),
     "a schema that costs too much": (
         {"output_config": {"format": {"type": "json_schema", "schema": {"enum": ["x" * 10**6]}}}},
