@@ -19,7 +19,7 @@ from benchmarks.capacity.replicas import Cluster, SimulatedCall
 from benchmarks.capacity.traces import SimulatedTrace
 
 AT_ONCE = 20_000
-"""Requests that are made Python's numbers at one time, and between two looks at the progress."""
+"""Requests that are made Python's numbers at one time."""
 
 LOOKS = 240
 """Points of a series over the whole time."""
@@ -61,12 +61,10 @@ def simulate(
     ingresses: int = 1,
     seed: int = 1,
     grace_s: float = 60.0,
-    progress: Callable[[int], None] = lambda count: None,
 ) -> Result:
     """Plays `trace` on its engines, and for `grace_s` after the last request.
 
-    `room` is what there is of each resource that engines share; a replica that starts waits for it. `progress` gets
-    the number of requests that have come since its last call.
+    `room` is what there is of each resource that engines share; a replica that starts waits for it.
     """
     clock, draw = SimulatedClock(), random.Random(seed)
     controller = Controller(clock, trace.epoch_s, policy, draw)
@@ -85,7 +83,7 @@ def simulate(
     controller.watch(dict(zip(trace.engines, engines, strict=True)))
     end_s = (float(trace.at_s[-1]) if len(trace) else 0.0) + grace_s
     looks = _looks(engines, clock, end_s / LOOKS)
-    _play(trace, engines, clock, progress)
+    _play(trace, engines, clock)
     clock.run_until(end_s)
     return Result(
         name, end_s, outcome, wait_s, [_result(engine, series) for engine, series in zip(engines, looks, strict=True)]
@@ -107,16 +105,13 @@ def _looks(
     return looks
 
 
-def _play(
-    trace: SimulatedTrace, engines: Sequence[SimulatedEngine], clock: SimulatedClock, progress: Callable[[int], None]
-) -> None:
+def _play(trace: SimulatedTrace, engines: Sequence[SimulatedEngine], clock: SimulatedClock) -> None:
     columns = (trace.at_s, trace.engine, trace.owner, trace.work_s)
     for first in range(0, len(trace), AT_ONCE):
         rows = zip(*(column[first : first + AT_ONCE].tolist() for column in columns), strict=True)
         for number, (at_s, engine, owner, work_s) in enumerate(rows, first):
             clock.run_until(at_s)
             engines[engine].take(SimulatedCall(number, owner, at_s, work_s))
-        progress(min(AT_ONCE, len(trace) - first))
 
 
 def _starts(setup: Setup, draw: random.Random) -> Callable[[], float]:

@@ -2,10 +2,11 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import benchmarks.attacks.__main__  # noqa: F401  # fills the list
 from benchmarks.attacks.attack import ATTACKS
-from contract.realtime.session import FORMATS
+from contract.realtime.session import AudioFormat
 from contract.transcription.uploads import RECORDING_TYPES
 from tests.docs.pages import FENCE, PAGES, ROOMS, ROOT, anchors, prose, tables
 
@@ -13,7 +14,13 @@ LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 FOLDERS = (*ROOMS, "cluster", "requirements", "tests")
 FILE = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*|[\w-]+\.(?:py|toml|md|yaml|lock)|Makefile|LICENSE)`")
 MADE_LATER = {"var/", "clips.toml", "weights.toml", "models/letters.py"}
-MEDIA_TYPES = {*RECORDING_TYPES, *FORMATS, "text/event-stream", "text/plain", "text/vtt"}
+MEDIA_TYPES = {
+    *RECORDING_TYPES,
+    *get_args(AudioFormat.model_fields["type"].annotation),
+    "text/event-stream",
+    "text/plain",
+    "text/vtt",
+}
 """They look like files of the folders `audio` and `text`."""
 PICTURE = re.compile(
     r'<picture>\n  <source media="\(prefers-color-scheme: dark\)" srcset="(\S+)-dark\.(?:svg|png)">\n'
