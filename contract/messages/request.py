@@ -20,7 +20,7 @@ from pydantic import BeforeValidator, Field, Tag, field_validator, model_validat
 
 from contract.base import Items, Lenient, needs, type_of
 from contract.chat.request import or_text
-from contract.chat.sampling import StopSequences, TopK, TopP
+from contract.chat.sampling import StopSequences, TopP
 from contract.chat.tools import MAX_TOOLS, BuiltInTool, Name, as_text, is_built_in, one_of
 from contract.images import decoded_bytes
 from contract.limits import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS
@@ -291,7 +291,7 @@ class MessagesRequest(Conversation):
     max_tokens: Annotated[int, Field(ge=0)]
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
     top_p: TopP | None = None
-    top_k: TopK | None = None
+    top_k: Annotated[int, Field(ge=0)] | None = None
     stop_sequences: StopSequences | None = None
     stream: bool | None = None
 

@@ -80,6 +80,7 @@ REFUSED: dict[str, Row] = {
     "a prefilled answer": ({"messages": [USER, {"role": "assistant", "content": "x"}]}, None, "does not continue"),
     "temperature above 1": ({"temperature": 1.01}, "temperature", "less"),
     "temperature below 0": ({"temperature": -0.01}, "temperature", "greater"),
+    "fewer than no tokens to draw from": ({"top_k": -1}, "top_k", "greater"),
     "top_p below 0": ({"top_p": -0.01}, "top_p", "greater"),
     "too many stop sequences": ({"stop_sequences": ["x"] * (MAX_STOPS + 1)}, "stop_sequences", str(MAX_STOPS)),
     "an empty stop sequence": ({"stop_sequences": [""]}, "stop_sequences[0]", "at least 1"),
