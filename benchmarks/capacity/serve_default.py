@@ -18,25 +18,8 @@ def default_decision(
     """
     least, most = config.min_replicas, config.max_replicas
     name = DeploymentID("simulated", "simulated")
-    ctx = AutoscalingContext(
-        name,
-        name.name,
-        name.app_name,
-        running,
-        target,
-        [],
-        calls,
-        0.0,
-        {},
-        {},
-        least,
-        most,
-        state,
-        None,
-        None,
-        now_s,
-        config,
-    )
+    seen: tuple[Any, ...] = (name, name.name, name.app_name, running, target, [], calls, 0.0, {}, {})
+    ctx = AutoscalingContext(*seen, least, most, state, None, None, now_s, config)
     wanted, _ = serve.replica_queue_length_autoscaling_policy(ctx)
     if not running and calls:
         return max(least, min(most, int(wanted))), state
