@@ -15,7 +15,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -86,7 +86,7 @@ def decode(raw: bytes, most_values: int = JSON_VALUES, hold: Hold | None = None)
     return value
 
 
-def explain(error: ValidationError, data: Any, at: tuple[str, ...] = ()) -> ApiError:
+def explain(error: ValidationError, data: Any, at: tuple[int | str, ...] = ()) -> ApiError:
     """Returns the first finding about `data` as a sentence that names the field, or the ApiError of a validator.
 
     Of a union, it is the deepest: it lies in the branch that the client meant. `at` is the path of `data` in the body.
@@ -112,7 +112,8 @@ def explain(error: ValidationError, data: Any, at: tuple[str, ...] = ()) -> ApiE
         case "too_long" | "too_short":
             reason = _miscounted(first["ctx"])
         case type if type in _TYPES:
-            reason = _mistyped(first.get("ctx", {}).get("tag", first["input"]), alike)
+            sent = first["input"]
+            reason = _mistyped(sent["type"] if type == "union_tag_invalid" else sent, alike)
         case _:
             reason = str(cause) if cause else first["msg"][:1].lower() + first["msg"][1:]
     return INVALID_REQUEST(f"`{field}`: {reason}" if field else reason, param=field or None)
@@ -134,7 +135,9 @@ def _mistyped(value: Any, findings: Iterable[ErrorDetails]) -> str:
 def _place(finding: ErrorDetails, data: Any) -> tuple[int | str, ...]:
     """Returns the path of a finding in `data`: its location without the branches of unions."""
     place: list[int | str] = []
-    for part in finding["loc"]:
+    for part, after in zip_longest(finding["loc"], finding["loc"][1:]):
+        if isinstance(data, dict) and data.get("type") == part == after:
+            continue  # a branch that has the name of the field in it, such as `text`
         if isinstance(part, int) if isinstance(data, list) else isinstance(data, dict) and part in data:
             data = data[part]
             place.append(part)
@@ -276,4 +279,4 @@ def _check_depth(value: Any) -> None:
 
 def _kind(value: Any) -> str:
     names = {list: "an array", dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")
+    return names.get(type(value), "a number" if isinstance(value, int | float) else f"`{type(value).__name__}`")

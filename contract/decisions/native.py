@@ -108,11 +108,11 @@ class DecisionRequest(Strict):
         return tuple(image.data_url for image in self.images)
 
 
-_QUESTIONS: TypeAdapter[dict[str, Question]] = TypeAdapter(Questions)
+_QUESTION: TypeAdapter[Question] = TypeAdapter(Question)
 
 
 def translated(
-    text: str, addresses: Sequence[str], questions: Iterable[tuple[str, dict[str, Any]]], model: str | None
+    text: str, addresses: Sequence[str], questions: Iterable[tuple[int | str, dict[str, Any]]], model: str | None
 ) -> DecisionRequest:
     """Returns a decision of another wire. `questions` are those of this wire by name, in source order.
 
@@ -122,10 +122,12 @@ def translated(
     if len(addresses) > DECISION_IMAGES:
         raise ValueError(f"{len(addresses)} images were sent; at most {DECISION_IMAGES} are allowed")
     images = [Image.model_construct(data_url=check_image(address)) for address in addresses]
-    try:
-        valid = _QUESTIONS.validate_python(listed := dict(questions))
-    except ValidationError as error:
-        raise explain(error, listed, ("questions",)) from None
+    valid: dict[str, Question] = {}
+    for name, question in questions:
+        try:
+            valid[f"{name}"] = _QUESTION.validate_python(question)
+        except ValidationError as error:
+            raise explain(error, question, ("questions", name)) from None
     return DecisionRequest.model_construct(state=text, questions=valid, model=model, images=images)
 
 

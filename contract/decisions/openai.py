@@ -151,7 +151,7 @@ class OpenAIDecisionRequest(Lenient):
     @model_validator(mode="after")
     def _check(self) -> OpenAIDecisionRequest:
         text = self.input if isinstance(self.input, str) else "\n\n".join(item.words() for item in self.input)
-        questions = ((f"{index}", question.native()) for index, question in enumerate(self.questions))
+        questions = enumerate(question.native() for question in self.questions)
         self._native = translated(text, self._addresses(), questions, self.model)
         return self
 

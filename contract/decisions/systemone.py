@@ -17,7 +17,7 @@ from contract.base import Items, Lenient
 from contract.decisions.answers import Answer, Diagnostics
 from contract.decisions.decision import FAILS, HOLDS, DecisionResult, NoPolicy, confidence
 from contract.decisions.native import DecisionRequest, translated
-from contract.decisions.questions import Question, ScoreQuestion, State, state_text
+from contract.decisions.questions import Question, QuestionName, ScoreQuestion, State, state_text
 from contract.limits import DECISION_IMAGES, DECISION_LEVELS, DECISION_OPTIONS, DECISION_QUESTIONS
 
 Content = str | dict[str, Any] | list[Any]
@@ -70,7 +70,7 @@ class SystemOneRequest(Lenient):
     """A body of POST /systemone."""
 
     state: State
-    questions: Annotated[dict[str, SystemOneQuestion], Items(DECISION_QUESTIONS, least=1)]
+    questions: Annotated[dict[QuestionName, SystemOneQuestion], Items(DECISION_QUESTIONS, least=1)]
     model: str | None = None
     images: Annotated[list[str], Items(DECISION_IMAGES)] | None = None
     assets: Annotated[dict[str, SystemOneAsset], Items(DECISION_IMAGES)] | None = None

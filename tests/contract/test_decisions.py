@@ -65,9 +65,12 @@ WRONG: list[Row] = [
     ({"questions": {"my q": CHOICE | {"options": [{"id": 1}]}}}, "questions.my q.options[0].id", "send a string"),
     ({"questions": {"choice": CHOICE | {"options": []}}}, "questions.choice.options", "0 items were sent"),
     ({"questions": {"q": {"type": "x"}}}, "questions.q.type", "`x` was sent; send `choice`, `score`, `binary`"),
+    ({"questions": {"q": {"type": [1]}}}, "questions.q.type", "an array was sent; send `choice`, `score`, `binary`"),
     ({"questions": {"q": {}}}, "questions.q.type", "is missing"),
     ({"questions": {"q": True}}, "questions.q", "a boolean was sent; send an object"),
     ({"messages": [7]}, "messages[0]", "a number was sent; send an object"),
+    ({"messages": ()}, "messages", "`tuple` was sent; send an array"),
+    ({"input": "x", "questions": [{"type": "predicate", "instructions": ""}]}, "questions[0].instructions", "empty"),
 ]
 
 

@@ -87,6 +87,7 @@ REFUSED: dict[str, Row] = {
     "a document": (user({"type": "document", "source": {}}), "messages[0].content[0]", "`document`"),
     "a block without a type": (user({"text": "x"}), "messages[0].content[0]", "without a type"),
     "no block at all": (user("x"), "messages[0].content[0]", "without a type"),
+    "text in text": (user({"type": "text", "text": {"text": "x"}}), "messages[0].content[0].text", "an object"),
     "text without text": (user({"type": "text"}), "messages[0].content[0].text", "missing"),
     "a system without text": ({"system": [{"type": "text"}]}, "system[0].text", "missing"),
     "an image elsewhere": (user(FAR), SOURCE, "not fetched"),
