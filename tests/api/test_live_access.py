@@ -104,7 +104,7 @@ async def test_bounds_of_a_client_secret(api: Api) -> None:
     caller, _ = await api.state.client_secrets.open(await secret(api))
     assert caller.rate_owners[0].requests_per_minute == 30
     reply = await ask_for_secret(api, **of_input(transcription={"language": "klingon"}))
-    refused(reply, 400, "invalid_request_error", "language")
+    refused(reply, 400, "invalid_request_error", "session.audio.input.transcription.language")
     reply = await ask_for_secret(api, **of_input(transcription={"prompt": "x" * 2000}))
     refused(reply, 400, "invalid_request_error", "session")
     refused(await ask_for_secret(api, await api.key(Scope.CHAT)), 403, "missing_scope")
