@@ -37,10 +37,9 @@ class ReasoningSettings:
 
 def check_fits_model(request: ChatRequest, model: ChatModel) -> None:
     """Raises IMAGES_UNSUPPORTED, and what `reasoning_settings` raises, before an engine starts or money is reserved."""
-    for index, message in enumerate(request.messages):
-        if message.images and not model.vision:
-            sentence = f"model `{model.id}` does not read images, but message {index} has one"
-            raise IMAGES_UNSUPPORTED(sentence, param=f"messages[{index}].content")
+    # Without the place of the image: other wires have other messages than the chat that is made of them.
+    if not model.vision and any(message.images for message in request.messages):
+        raise IMAGES_UNSUPPORTED(f"model `{model.id}` does not read images; send none", param="messages")
     reasoning_settings(request, model.thinking)
 
 

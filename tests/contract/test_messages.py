@@ -7,13 +7,15 @@ import pytest
 from contract.body import validated
 from contract.chat.engine import ChatBatch
 from contract.chat.request import ChatRequest
-from contract.errors import INVALID_REQUEST, ApiError
+from contract.chat.thinking import check_fits_model
+from contract.errors import IMAGES_UNSUPPORTED, INVALID_REQUEST, ApiError
 from contract.limits import MAX_IMAGES, MAX_STOPS
 from contract.messages.reply import MessageEvents
 from contract.messages.request import Conversation, MessagesRequest
 from contract.messages.translation import FAILED, chat_request
 from contract.wires import error_body, event
-from tests.contract.bodies import Row, check_refused, turns_of
+from tests.contract.bodies import Row, check_refused, refusal, turns_of
+from tests.contract.test_chat_tools import stanza
 from tests.scripted import MODEL
 from tests.sdk import added_up
 
@@ -43,6 +45,8 @@ def test_errors_of_the_chat_name_the_fields_of_this_wire() -> None:
     ):
         error = error_body(INVALID_REQUEST(f"`{chat}` is bad", param=chat), "req_1")["error"]
         assert (error["param"], error["message"]) == (here, f"`{here}` is bad")
+    shown = asked(system="be kind", **user(image()))  # as the second message of the chat
+    assert refusal(check_fits_model, shown, stanza(), fault=IMAGES_UNSUPPORTED).param == "messages"
 
 
 def text(value: str) -> dict[str, Any]:
