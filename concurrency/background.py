@@ -6,6 +6,7 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context
 from typing import Any, TypeVar
 
@@ -38,12 +39,14 @@ def start_task(work: Coroutine[Any, Any, T], tasks: set[asyncio.Task[Any]]) -> a
 
 
 async def to_its_end(work: Awaitable[T]) -> T:
-    """The result of `work`, which may not be interrupted: a caller that is cancelled waits for its end all the same."""
+    """The result of `work`, which may not be interrupted: a caller that is cancelled, even twice, waits for its end."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task])
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
         raise
 
 

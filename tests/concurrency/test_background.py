@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from concurrency.background import MAX_PAUSE_S, PAUSE_S, attempted, supervised
+from concurrency.background import MAX_PAUSE_S, PAUSE_S, attempted, supervised, to_its_end
 from concurrency.stalls import FACTOR, RECENT, StallDetector, Stalled
 from tests.waiting import ManualClock, cancelled, run
 
@@ -230,3 +230,17 @@ def test_an_error_finishes_an_operation_and_leaving_it_does_not(
         raise error
     assert stalls.progressed_s == (stalls.clock.now_s if finished else float("-inf"))
     assert not stalls.started_s
+
+
+async def test_a_caller_that_is_cancelled_twice_waits_for_the_end_of_what_may_not_be_interrupted() -> None:
+    end = asyncio.get_running_loop().create_future()
+    caller = asyncio.create_task(to_its_end(end))
+    for _ in range(2):
+        await asyncio.sleep(0)
+        caller.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not caller.done()
+    end.set_result(None)
+    await asyncio.wait([caller])
+    assert caller.cancelled()
