@@ -91,14 +91,13 @@ def explain(error: ValidationError, data: Any, at: tuple[int | str, ...] = ()) -
 
     Of a union, it is the deepest: it lies in the branch that the client meant. `at` is the path of `data` in the body.
     """
-    findings = error.errors(include_url=False)
-    places = [_place(finding, data) for finding in findings]
+    placed = [(finding, _place(finding, data)) for finding in error.errors(include_url=False)]
     # A branch of the union is the first part of the location that is not in the body.
-    parts = zip(findings[0]["loc"], places[0], strict=False)
+    parts = zip(placed[0][0]["loc"], placed[0][1], strict=False)
     shared = tuple(part for part, _ in takewhile(lambda pair: pair[0] == pair[1], parts))
-    of_union = [index for index, finding in enumerate(findings) if finding["loc"][: len(shared)] == shared]
-    place = max((places[index] for index in of_union), key=len)
-    alike = [findings[index] for index in of_union if places[index] == place]
+    of_union = [(finding, place) for finding, place in placed if finding["loc"][: len(shared)] == shared]
+    place = max((place for _, place in of_union), key=len)
+    alike = [finding for finding, its_place in of_union if its_place == place]
     first = next((finding for finding in alike if finding["type"] not in _TYPES), alike[0])
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ApiError):
