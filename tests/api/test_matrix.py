@@ -207,26 +207,11 @@ def test_nothing_can_be_put_beside_the_routes(route: Any) -> None:
 # --- tricks ----------------------------------------------------------------------------------------------------------
 
 PATH_TRICKS = (
-    "/{path}",
-    "{path}/",
-    "{path}/.",
-    "{path}//",
-    "{path}\0",
-    "{path}%00",
-    "{path};x=1",
-    "{path} ",
-    "{path}.json",
-    "/healthz/..{path}",
-    "/x/../{path}",
-    "/v1{path}",
-    "/v2{path}",
-    "http://127.0.0.1{path}",
+    *(f"{{path}}{end}" for end in ("/", "/.", "//", "\0", "%00", ";x=1", " ", ".json")),
+    *(f"{start}{{path}}" for start in ("/", "/healthz/..", "/x/../", "/v1", "/v2", "http://127.0.0.1")),
 )
 HEADER_TRICKS = (
-    (b"host", b""),
-    (b"host", b"a/?x="),
-    (b"host", b"/healthz?"),
-    (b"host", b"\xff\x00"),
+    *((b"host", name) for name in (b"", b"a/?x=", b"/healthz?", b"\xff\x00")),
     (b"x-forwarded-host", b"127.0.0.1"),
     (b"x-forwarded-for", b"127.0.0.1"),
     (b"x-forwarded-prefix", b"/healthz"),

@@ -11,6 +11,7 @@ import pytest
 from autoscaling.engine import NOBODY
 from contract.limits import DOCS_QUERY_CHARS, DOCS_RESULTS, KEYLESS_BODY_BYTES, MCP_BODY_BYTES
 from tests.api.conftest import Api, refused
+from tests.api.test_mcp import META
 
 KEYED, OPEN = "/mcp/mcp", "/mcp/docs/mcp"
 PATHS = (KEYED, OPEN)
@@ -49,24 +50,14 @@ def public(api: Api) -> Api:
 
 
 OURS = (
-    "api.example.org",
-    "API.example.org:443",
-    "127.0.0.1:8000",
-    "[::1]:8000",
-    "10.1.2.3",
-    "localhost:9000",
-    "parlance",
+    *("api.example.org", "API.example.org:443", "127.0.0.1:8000", "[::1]:8000", "10.1.2.3"),
+    *("localhost:9000", "parlance"),
 )
 """The public host, and those that no page can take."""
 FOREIGN = ("evil.example", "evil.example:8000", "api.example.org.evil.example", "", "a b", "[::")
 FOREIGN_ORIGINS = (
-    "http://evil.example",
-    "https://evil.example:8000",
-    "null",
-    "",
-    "http://127.0.0.2",
-    "file://",
-    "http://[x",
+    *("http://evil.example", "https://evil.example:8000", "http://127.0.0.2", "http://[x"),
+    *("file://", "null", ""),
 )
 
 
@@ -195,16 +186,7 @@ async def test_a_client_that_takes_no_events_gets_json_though_it_sent_a_progress
 
 # --- tools -----------------------------------------------------------------------------------------------------------
 
-LISTENING = LIST | {
-    "method": "subscriptions/listen",
-    "params": {
-        "_meta": {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
-        },
-        "notifications": {},
-    },
-}
+LISTENING = LIST | {"method": "subscriptions/listen", "params": {"_meta": META, "notifications": {}}}
 NO_CALLS: list[tuple[str, Any, dict[str, str], int]] = [
     *((path, calling(tool, {}), {}, -32602) for path in PATHS for tool in ("nothing", "", "x" * 5000, "Chat")),
     *((KEYED, calling("chat", arguments), {}, -32602) for arguments in ([], "x", 7)),

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -130,22 +131,19 @@ async def test_what_no_engine_sees_is_refused_in_this_shape(api: Api) -> None:
         check(reply, status, code)
 
 
-async def test_a_full_process_is_503_before_any_route(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(is_vital: bool) -> Any:
-        raise FAULTS["OVERLOADED"]()
+async def test_an_error_of_our_own_is_500_and_tells_nothing_and_a_full_process_is_503_before_any_route(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, error: Exception, **__: object) -> Any:
+        raise error
 
-    monkeypatch.setattr(api.service.concurrency, "request", full)
-    assert check(await send(api), 503, "overloaded")["type"] == "overloaded_error"
-
-
-async def test_an_error_of_our_own_is_500_and_tells_nothing(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(body: Any) -> Any:
-        raise RuntimeError("a secret detail of the inside")
-
-    monkeypatch.setattr(route, "chat_request", broken)
+    secret = RuntimeError("a secret detail of the inside")
+    monkeypatch.setattr(route, "chat_request", partial(fail, error=secret))
     reply = await send(api)
     check(reply, 500, "internal_error")
     assert "secret" not in reply.text
+    monkeypatch.setattr(api.service.concurrency, "request", partial(fail, error=FAULTS["OVERLOADED"]()))
+    assert check(await send(api), 503, "overloaded")["type"] == "overloaded_error"
 
 
 async def test_silence_is_filled_with_pings(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

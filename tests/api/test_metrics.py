@@ -97,16 +97,9 @@ async def test_a_refusal_is_counted_by_its_code(api: Api, told: Told) -> None:
     await api.send("POST", "/v1/chat/completions", json={"model": "nobody-has-it", "messages": []})
     await api.send("POST", "/v1/chat/completions", key="wrong", json={})
     await api.send("GET", "/v1/nothing-here")
-    assert refusals(api) == {
-        (NO_MODEL, "invalid_request_error"): 1,
-        (NO_MODEL, "invalid_api_key"): 1,
-        (NO_MODEL, "not_found"): 1,
-    }
-    assert told.of(REQUEST_DURATION) == [
-        ("chat", NO_MODEL, "refused"),
-        ("chat", NO_MODEL, "refused"),
-        (NO_MODEL, NO_MODEL, "refused"),
-    ]
+    codes = ("invalid_request_error", "invalid_api_key", "not_found")
+    assert refusals(api) == {(NO_MODEL, code): 1 for code in codes}
+    assert told.of(REQUEST_DURATION) == [(route, NO_MODEL, "refused") for route in ("chat", "chat", NO_MODEL)]
 
 
 async def test_a_failed_tool_is_no_success(api: Api, told: Told) -> None:

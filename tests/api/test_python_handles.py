@@ -54,35 +54,30 @@ ONE = {"a": {"type": "choice", "instructions": "Which?", "options": [{"id": "a"}
 MANY = ["d"] * (MAX_DOCUMENTS + 1)
 LONG = "word " * 10_000
 OPUS = {"response_format": "opus"}
-PNG = "data:image/png;base64,iVBORw0KGgoAAAAAAAAAAA=="
+PNG, IMAGES = (
+    b"\x89PNG\r\n\x1a\n" + bytes(8),
+    {"images": [{"data_url": "data:image/png;base64,iVBORw0KGgoAAAAAAAAAAA=="}]},
+)
+DECIDED = {"state": "a", "questions": {"a": YES}}
+POLICY: dict[str, Any] = {"policy": {"mode": "threshold"}}
+TEMPLATE: dict[str, Any] = {"chat_template_kwargs": {"x": 1}}
+KIND: dict[str, Any] = {"input_type": "x"}
 ORDER = {"gender": "f", "age_years": 30}
-TERMS = ["Ray"] * (CONTEXT_TERMS + 1)
+TERMS = {"context_bias": ["Ray"] * (CONTEXT_TERMS + 1)}
 
 
 REFUSED: list[tuple[str, dict[str, Any], Ask]] = [
     ("/chat/completions", said("a", max_tokens=0), lambda g: g.chat[CHAT].complete("a", max_tokens=0)),
     ("/chat/completions", said("refuse"), lambda g: g.chat[CHAT].complete("refuse")),
-    (
-        "/chat/completions",
-        said("a", chat_template_kwargs={"x": 1}),
-        lambda g: g.chat[CHAT].complete("a", chat_template_kwargs={"x": 1}),
-    ),
+    ("/chat/completions", said("a", **TEMPLATE), lambda g: g.chat[CHAT].complete("a", **TEMPLATE)),
     ("/completions", {"model": CHAT, "prompt": []}, lambda g: g.chat[CHAT].write([])),
     ("/tokenize", {"model": CHAT, "prompt": 40 * LONG}, lambda g: g.chat[CHAT].tokenize(40 * LONG)),
-    (
-        "/tokenize",
-        said("a", chat_template_kwargs={"x": 1}),
-        lambda g: g.chat[CHAT].tokenize(said("a")["messages"], chat_template_kwargs={"x": 1}),
-    ),
+    ("/tokenize", said("a", **TEMPLATE), lambda g: g.chat[CHAT].tokenize(said("a")["messages"], **TEMPLATE)),
     ("/detokenize", {"model": CHAT, "tokens": [1, -1]}, lambda g: g.chat[CHAT].detokenize([1, -1])),
     ("/embeddings", {"model": EMBEDDER, "input": []}, lambda g: g.embeddings[EMBEDDER].embed([])),
     ("/embeddings", {"model": EMBEDDER, "input": ["a", ""]}, lambda g: g.embeddings[EMBEDDER].embed(["a", ""])),
     ("/embeddings", {"model": EMBEDDER, "input": ""}, lambda g: g.embeddings[EMBEDDER].submit("")),
-    (
-        "/embeddings",
-        {"model": EMBEDDER, "input": "a", "input_type": "x"},
-        lambda g: g.embeddings[EMBEDDER].embed("a", input_type="x"),
-    ),
+    ("/embeddings", {"model": EMBEDDER, "input": "a", **KIND}, lambda g: g.embeddings[EMBEDDER].embed("a", **KIND)),
     ("/rerank", {"model": RERANKER, "query": "", "documents": ["d"]}, lambda g: g.rerank[RERANKER].rerank("", ["d"])),
     ("/rerank", {"model": RERANKER, "query": "q", "documents": []}, lambda g: g.rerank[RERANKER].rerank("q", [])),
     ("/rerank", {"model": RERANKER, "query": "q", "documents": "d"}, lambda g: g.rerank[RERANKER].rerank("q", "d")),
@@ -95,11 +90,7 @@ REFUSED: list[tuple[str, dict[str, Any], Ask]] = [
     ("/audio/speech", spoken("a", language="xx"), lambda g: mouth(g).speak("a", "xx")),
     ("/audio/transcriptions", heard(b"a", language="x"), lambda g: voxtral(g).transcribe(b"a", language="x")),
     ("/audio/transcriptions", heard(b"unreadable"), lambda g: voxtral(g).transcribe(b"unreadable")),
-    (
-        "/audio/transcriptions",
-        heard(b"a", context_bias=TERMS),
-        lambda g: voxtral(g).transcribe(b"a", context_bias=TERMS),
-    ),
+    ("/audio/transcriptions", heard(b"a", **TERMS), lambda g: voxtral(g).transcribe(b"a", **TERMS)),
     ("/audio/transcriptions", heard(b"a", **OPUS), lambda g: voxtral(g).transcribe(b"a", **OPUS)),
     ("/audio/voices/designs", {"gender": "f"}, lambda g: artist(g).design("f")),
     ("/audio/voices/designs", ORDER | {"timbre": "x"}, lambda g: artist(g).design("f", age_years=30, timbre="x")),
@@ -111,16 +102,8 @@ REFUSED: list[tuple[str, dict[str, Any], Ask]] = [
     ("/decisions", {"state": "a", "questions": {}}, lambda g: g.decisions[SCORER].decide("a", {})),
     ("/decisions", {"state": "a", "questions": ONE}, lambda g: g.decisions[SCORER].decide("a", ONE)),
     ("/decisions", {"state": LONG, "questions": {"a": YES}}, lambda g: g.decisions[SCORER].decide(LONG, {"a": YES})),
-    (
-        "/decisions",
-        {"state": "a", "questions": {"a": YES}, "policy": {"mode": "threshold"}},
-        lambda g: g.decisions[SCORER].decide("a", {"a": YES}, policy={"mode": "threshold"}),
-    ),
-    (
-        "/decisions",
-        {"state": "a", "questions": {"a": YES}, "images": [{"data_url": PNG}]},
-        lambda g: g.decisions[SCORER].decide("a", {"a": YES}, [b"\x89PNG\r\n\x1a\n" + bytes(8)]),
-    ),
+    ("/decisions", DECIDED | POLICY, lambda g: g.decisions[SCORER].decide("a", {"a": YES}, **POLICY)),
+    ("/decisions", DECIDED | IMAGES, lambda g: g.decisions[SCORER].decide("a", {"a": YES}, [PNG])),
 ]
 
 

@@ -149,7 +149,9 @@ def test_what_is_no_address_stops_the_start() -> None:
         Proxies.of_environment({"PARLANCE_PROXIES": "proxy.example"})
 
 
-async def test_behind_a_proxy_addresses_say_https_and_keep_its_path(api: Api) -> None:
+async def test_behind_a_proxy_addresses_say_https_and_keep_its_path_and_else_are_those_of_the_request(api: Api) -> None:
+    ticket = await ticket_of(api.changed("http://10.0.0.7:8000"))
+    assert ticket["upload_url"].startswith("http://10.0.0.7:8000/files/uploads/upl_")
     public = "https://api.example.org/voice"
     behind = api.changed("http://10.0.0.7:8000", public_url=public)
     ticket = await ticket_of(behind)
@@ -159,19 +161,9 @@ async def test_behind_a_proxy_addresses_say_https_and_keep_its_path(api: Api) ->
     assert (await behind.client.put(inside, content=SOUND, headers=WEBM)).status_code == 200
 
 
-async def test_without_one_addresses_are_those_of_the_request(api: Api) -> None:
-    ticket = await ticket_of(api.changed("http://10.0.0.7:8000"))
-    assert ticket["upload_url"].startswith("http://10.0.0.7:8000/files/uploads/upl_")
-
-
 def test_public_addresses() -> None:
-    whole = (
-        "https://api.example.org",
-        "http://127.0.0.1:8000",
-        "https://[::1]:8443/a/b",
-        "https://api.example.org/voice",
-    )
-    for address in whole:
+    here = ("http://127.0.0.1:8000", "https://[::1]:8443/a/b")
+    for address in ("https://api.example.org", "https://api.example.org/voice", *here):
         assert [public_address(told) for told in (address, f"{address}/")] == [address, address]
     for told in (
         *("", "api.example.org", "//api.example.org", "ftp://api.example.org", "https://", "https:///voice"),
@@ -230,8 +222,13 @@ async def test_without_tracing_logs_and_engines_know_the_trace_of_a_client(api: 
 async def test_a_line_for_each_request_names_its_route_and_never_its_path(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
+    with caplog.at_level(logging.INFO, "parlance"):
+        await api.send("POST", "/v1/chat/completions", headers={"traceparent": CALLER}, json=CHAT)
+    ours = "parlance.deployments.ingress"
+    assert [record for record in caplog.records if record.name.startswith(ours)] == [], "not without the switch"
+    caplog.clear()
     api = api.changed(observation=Observation(has_access_log=True))
-    with caplog.at_level(logging.INFO, "parlance.deployments.ingress.traces"):
+    with caplog.at_level(logging.INFO, f"{ours}.traces"):
         reply = await api.chat("say umbrella")
         await api.send("GET", "/v1/models/obedient")
         await api.send("GET", "/v1/umbrella")
@@ -249,12 +246,6 @@ async def test_a_line_for_each_request_names_its_route_and_never_its_path(
     assert 1000 * sum(parts_s) >= total_ms - 1
     assert fields[0]["message"].startswith("POST /v1/chat/completions 200 ok obedient, ms: gateway ")
     assert "umbrella" not in caplog.text
-
-
-async def test_without_the_switch_no_request_is_a_line(api: Api, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "parlance"):
-        await api.send("POST", "/v1/chat/completions", headers={"traceparent": CALLER}, json=CHAT)
-    assert [record for record in caplog.records if record.name.startswith("parlance.deployments.ingress")] == []
 
 
 async def test_with_lines_of_json_an_engine_knows_the_request(api: Api) -> None:

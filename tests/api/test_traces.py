@@ -99,15 +99,6 @@ async def traced(state: State) -> AsyncIterator[Traced]:
         yield traced
 
 
-@pytest.fixture
-async def seldom_traced(state: State, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Traced]:
-    """Begins no traces, and goes on with those that are recorded."""
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0")
-    async with traced_api(state) as traced:
-        yield traced
-
-
 def span_id(span: ReadableSpan) -> int:
     assert span.context
     return int(span.context.span_id)
@@ -235,16 +226,12 @@ def test_a_tracestate_is_read_at_once_whatever_it_is() -> None:
         assert incoming([(b"traceparent", CALLER.encode()), (b"tracestate", state)])
 
 
-async def test_a_later_version_is_read_as_far_as_it_is_known(traced: Traced) -> None:
-    reply = await sent(traced.api, (b"traceparent", b"cc" + CALLER[2:].encode() + b"-more"))
-    assert reply.headers["traceparent"].startswith(f"00-{TRACE_ID}-")
-
-
-async def test_a_trace_that_is_not_recorded_is_not(traced: Traced) -> None:
-    reply = await sent(traced.api, (b"traceparent", CALLER.encode()[:-2] + b"00"))
-    assert reply.headers["traceparent"].startswith(f"00-{TRACE_ID}-")
-    assert reply.headers["traceparent"].endswith("-00")
-    assert traced.spans() == []
+async def test_a_later_version_is_read_as_far_as_it_is_known_and_what_is_not_recorded_is_not(traced: Traced) -> None:
+    for parent, end in ((CALLER.encode()[:-2] + b"00", "-00"), (b"cc" + CALLER[2:].encode() + b"-more", "-01")):
+        reply = await sent(traced.api, (b"traceparent", parent))
+        assert reply.headers["traceparent"].startswith(f"00-{TRACE_ID}-")
+        assert reply.headers["traceparent"].endswith(end)
+        assert (traced.spans() == []) == (end == "-00")
 
 
 @pytest.mark.parametrize(("share", "is_recorded"), [("0", False), ("1", True)])
@@ -265,12 +252,15 @@ async def test_clients_choose_neither_what_is_recorded_nor_its_trace(
                 assert operation.parent is None
 
 
-async def test_of_the_traces_that_begin_here_a_share_is_recorded(seldom_traced: Traced) -> None:
-    reply = await sent(seldom_traced.api)
-    assert reply.headers["traceparent"].endswith("-02")  # a random id, not recorded
-    assert seldom_traced.spans() == []
-    await sent(seldom_traced.api, (b"traceparent", CALLER.encode()))
-    assert seldom_traced.operation().name == "chat obedient"
+async def test_of_the_traces_that_begin_here_a_share_is_recorded(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0")
+    async with traced_api(state) as traced:
+        reply = await sent(traced.api)
+        assert reply.headers["traceparent"].endswith("-02")  # a random id, not recorded
+        assert traced.spans() == []
+        await sent(traced.api, (b"traceparent", CALLER.encode()))
+        assert traced.operation().name == "chat obedient"
 
 
 async def test_what_is_no_operation_has_no_span(traced: Traced) -> None:
@@ -336,19 +326,16 @@ async def test_what_is_billed_by_other_units_says_so(traced: Traced) -> None:
     assert [name for name in traced.attributes() if name.startswith("gen_ai.usage.")] == []
 
 
-async def test_a_load_has_phases_where_its_replica_has_told_them(traced: Traced) -> None:
+async def test_a_load_has_phases_where_its_replica_has_told_them_and_else_none(traced: Traced) -> None:
+    trace_of_load(traced, None)
+    assert set(LOAD_PHASES) & {span.name for span in traced.spans()} == set()
+    assert "load" in {span.name for span in traced.spans()}
     trace_of_load(traced, Loading(1800.0, 3600.0, 600.0, "fork"))
     spans = {span.name: span for span in traced.spans()}
     phases = [spans[name] for name in LOAD_PHASES]
     assert {parent_id(phase) for phase in phases} == {span_id(spans["load"])}
     assert sum(map(seconds, phases)) == pytest.approx(seconds(spans["load"]))
     assert [dict(phase.attributes or {}).get("parlance.way") for phase in phases] == [None, "fork", None, None]
-
-
-async def test_a_load_whose_phases_nobody_knows_has_none(traced: Traced) -> None:
-    trace_of_load(traced, None)
-    assert set(LOAD_PHASES) & {span.name for span in traced.spans()} == set()
-    assert "load" in {span.name for span in traced.spans()}
 
 
 def trace_of_load(traced: Traced, loading: Loading | None) -> None:
