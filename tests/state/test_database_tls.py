@@ -74,11 +74,8 @@ async def test_each_mode_means_what_it_means_to_psql(encrypted: Postgres, certif
     assert said.stdout.strip() == ("t" if mode in ENCRYPTED else "f")
 
 
-async def test_without_a_mode_it_is_encrypted_where_the_server_can(encrypted: Postgres) -> None:
+async def test_without_a_mode_it_is_encrypted_where_the_server_can_and_a_schema_is_made_so(encrypted: Postgres) -> None:
     assert await asked(encrypted.url)
-
-
-async def test_a_schema_is_made_over_an_encrypted_connection(encrypted: Postgres) -> None:
     await migrate(f"{encrypted.fresh()}?sslmode=require")
 
 

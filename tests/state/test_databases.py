@@ -108,23 +108,19 @@ async def test_transactions_that_wait_together_share_a_commit(numbers: SqliteDat
     assert 1 <= len(commits) <= 50
 
 
-async def test_one_that_fails_does_not_take_the_others_along(numbers: SqliteDatabase, tmp_path: Path) -> None:
+async def test_one_that_fails_leaves_nothing_and_does_not_take_the_others_along(
+    numbers: SqliteDatabase, tmp_path: Path
+) -> None:
+    for number, is_durable in ((-1, True), (-2, False)):
+        with pytest.raises(ZeroDivisionError):
+            await numbers.run(insert(number), durable=is_durable)
+    assert rows(tmp_path / "numbers.db") == []
     results = await asyncio.gather(*(numbers.run(insert(n)) for n in (1, -2, 3, 1, 4)), return_exceptions=True)
     assert results[0] == 1
     assert isinstance(results[1], ZeroDivisionError)
     assert isinstance(results[3], RowRefused)
     assert (results[2], results[4]) == (3, 4)
     assert rows(tmp_path / "numbers.db") == [1, 3, 4]
-
-
-async def test_one_that_fails_alone_leaves_nothing_and_the_next_works(numbers: SqliteDatabase, tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError):
-        await numbers.run(insert(-1))
-    with pytest.raises(ZeroDivisionError):
-        await numbers.run(insert(-2), durable=False)
-    assert rows(tmp_path / "numbers.db") == []
-    assert await numbers.run(insert(1)) == 1
-    assert rows(tmp_path / "numbers.db") == [1]
 
 
 async def test_a_cancelled_waiter_does_not_stop_its_transaction(numbers: SqliteDatabase, tmp_path: Path) -> None:

@@ -74,17 +74,14 @@ async def test_a_row_that_somebody_holds_refuses_soon_and_recovers(counter: Data
     await other.dispose()
 
 
-async def test_after_a_restart_the_first_transaction_works(counter: Database, postgres: Postgres) -> None:
-    assert await counter.run(count) == 1
-    await asyncio.to_thread(postgres.stop, crash=True)
-    assert await fault_of(counter.run(count)) == "STATE_UNAVAILABLE"
-    await asyncio.to_thread(postgres.restart)
-    assert await counter.run(count) == 2
-
-
-async def test_a_server_that_was_restarted_unnoticed_is_not_noticed(counter: Database, postgres: Postgres) -> None:
+@pytest.mark.parametrize("is_noticed", [False, True])
+async def test_after_a_restart_the_first_transactions_work(
+    counter: Database, postgres: Postgres, is_noticed: bool
+) -> None:
     await asyncio.gather(*(counter.run(count) for _ in range(8)))
-    await asyncio.to_thread(postgres.stop)
+    await asyncio.to_thread(postgres.stop, crash=is_noticed)
+    if is_noticed:
+        assert await fault_of(counter.run(count)) == "STATE_UNAVAILABLE"
     await asyncio.to_thread(postgres.restart)
     # Every pooled connection is dead now.
     assert await asyncio.gather(*(counter.run(count, row=1) for _ in range(8))) == list(range(9, 17))

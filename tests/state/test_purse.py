@@ -183,7 +183,7 @@ async def test_a_purse_whose_row_was_lost_pays_for_no_mark_and_no_stream_is_lost
     # What a commit that failed after an early answer looks like.
     caller, ledger = await make_caller(database, LIMIT), Ledger(database)
     streams = [await reserve(ledger, caller, 10, f"r{n}") for n in range(2)]
-    await database.run(lambda connection: _lose_purse(connection))
+    await database.run(lose_purse)
     for stream in streams:
         stream.note(8, 3, "tokens")
     await ledger.mark()
@@ -193,7 +193,7 @@ async def test_a_purse_whose_row_was_lost_pays_for_no_mark_and_no_stream_is_lost
     assert await money(database, caller) == (18, 10 * REQUESTS)
 
 
-def _lose_purse(connection: Connection) -> None:
+def lose_purse(connection: Connection) -> None:
     is_purse = (reservations.c.line == PURSE) & (reservations.c.state == "held")
     (held,) = connection.execute(delete(reservations).where(is_purse).returning(reservations.c.held_micro_eur)).one()
     connection.execute(update(budgets).values(held_micro_eur=budgets.c.held_micro_eur - held))

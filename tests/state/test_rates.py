@@ -80,19 +80,22 @@ async def test_two_replicas_share_one_limit_in_redis(open_rates: Open, redis: Re
     assert await allowed(first, of, 6) + await allowed(second, of, 6) == 10
 
 
-async def test_without_redis_each_replica_allows_its_share_and_comes_back(
+async def test_without_redis_each_replica_allows_its_share_of_requests_and_streams_and_comes_back(
     open_rates: Open, redis: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rates_module, "REDIS_PAUSE_S", 0.05)
     rates, of = open_rates(redis.url, replicas=2), caller(10, "alone")
     assert await allowed(rates, of, 2) == 2
-    redis.stop()
-    try:
-        assert await allowed(rates, of, 20) == 5
-        assert rates.fallbacks == 20
-        assert "Redis does not answer" in caplog.text
-    finally:
-        redis.restart()
+    async with rates.stream(of):
+        redis.stop()
+        try:
+            assert await allowed(rates, of, 20) == 5
+            assert rates.fallbacks == 20
+            assert "Redis does not answer" in caplog.text
+            async with rates.stream(of):
+                await refusal(rates.stream(of).__aenter__())
+        finally:
+            redis.restart()
 
     async def counted_in_redis() -> bool:
         before = rates.fallbacks
@@ -194,17 +197,6 @@ async def test_streams_refused_after_redis_forgot_what_is_open_take_no_place_for
     await rates.renew()
     async with rates.stream(of):
         pass
-
-
-async def test_without_redis_each_replica_allows_its_share_of_streams(open_rates: Open, redis: Redis) -> None:
-    rates, of = open_rates(redis.url, replicas=2), caller(key_id="no redis", streams=4)
-    async with rates.stream(of):
-        redis.stop()
-        try:
-            async with rates.stream(of):
-                await refusal(rates.stream(of).__aenter__())
-        finally:
-            redis.restart()
 
 
 async def test_old_counters_are_swept(open_rates: Open, monkeypatch: pytest.MonkeyPatch) -> None:
