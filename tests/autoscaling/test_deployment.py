@@ -8,7 +8,8 @@ import pytest
 from ray.serve.config import AutoscalingConfig
 
 from autoscaling.deployment import IDLE_VARIABLE, NOT_HERE, DeploymentTableError, deployment_options, merged
-from contract.catalog import ChatModel, Serving
+from contract.catalog import ChatModel
+from tests.catalogs import chat
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -33,13 +34,7 @@ SCALING = {
 
 
 def model(table: dict[str, Any] | None = None, **serving: Any) -> ChatModel:
-    return ChatModel(
-        id="x",
-        owned_by="tests",
-        tier="default",
-        context_window=1000,
-        serving=Serving(adapter="tests.engines:ObedientChat", runtime="x", deployment=table or {}, **serving),
-    )
+    return chat("x", deployment=table or {}, **serving)
 
 
 def options(table: dict[str, Any] | None = None, **serving: Any) -> dict[str, Any]:

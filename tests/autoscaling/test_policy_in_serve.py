@@ -169,13 +169,6 @@ def test_one_engine_that_fails_leaves_the_others_to_the_policy(controller: Contr
     assert (SCALING_FAILURES, "right", 1) not in sent
 
 
-def test_decisions_are_not_delayed_again_by_serve(controller: Controller) -> None:
-    controller.deploy("left", idle_s=5)
-    controller.look({"left": 1}, {"left": 1})
-    controller.look({}, {"left": 1}, times=8)
-    assert controller.targets["left"] == 0
-
-
 def test_a_policy_that_fails_leaves_it_to_serves_default_and_counts(
     controller: Controller, sent: list[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -324,7 +317,10 @@ async def test_waits_until_the_application_is_deployed(end: str) -> None:
     assert list(answers) == [], "it did not wait until Serve was done"
 
 
-async def test_a_controller_that_was_gone_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_controller_that_was_gone_is_asked_again_unless_nothing_is_to_be_woken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await wake([], StartWatch("parlance", ask=lambda: pytest.fail("Serve was asked")))
     woken: list[str] = []
     engine = SimpleNamespace(warm=lambda: woken.append("engine"))
     answers = iter([RayServeException("a secret of the inside"), deployed("RUNNING")])
@@ -338,10 +334,6 @@ async def test_a_controller_that_was_gone_is_asked_again(caplog: pytest.LogCaptu
     await wake([engine], StartWatch("parlance", ask))
     assert woken == ["engine"]
     assert "a secret of the inside" not in caplog.text
-
-
-async def test_where_nothing_is_to_be_woken_serve_is_not_asked() -> None:
-    await wake([], StartWatch("parlance", ask=lambda: pytest.fail("Serve was asked")))
 
 
 async def test_serve_is_not_asked_once_no_call_waits() -> None:

@@ -260,22 +260,20 @@ def test_where_ports_may_be_open_nothing_is_replaced(serve: ModuleType, monkeypa
     hardening.keep_replica_port_local()
 
 
-def _taken_and_read(**environment: str) -> list[int]:
-    """Messages that Serve takes from the network while nobody reads, and those that are read in the end."""
-    found = subprocess.check_output([sys.executable, "-c", SCRIPT], env=os.environ | environment, text=True)
-    return [int(number) for number in found.split()]
-
-
-def test_a_body_that_nobody_reads_stays_in_the_network() -> None:
-    taken, read = _taken_and_read(RAY_SERVE_THROUGHPUT_OPTIMIZED="1")
-    # One more is in the hand of whoever waits for room.
-    assert taken == hardening.MESSAGES["http"] + 1
-    assert read == 999
-
-
-def test_where_routes_have_an_event_loop_of_their_own_all_is_as_serve_has_it() -> None:
-    taken, read = _taken_and_read(RAY_SERVE_THROUGHPUT_OPTIMIZED="0", RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD="1")
-    assert (taken, read) == (1000, 999)
+@pytest.mark.parametrize(
+    ("settings", "taken"),
+    [
+        # One more is in the hand of whoever waits for room.
+        ({"THROUGHPUT_OPTIMIZED": "1"}, hardening.MESSAGES["http"] + 1),
+        ({"THROUGHPUT_OPTIMIZED": "0", "RUN_USER_CODE_IN_SEPARATE_THREAD": "1"}, 1000),  # as Serve has it
+    ],
+)
+def test_a_body_that_nobody_reads_stays_in_the_network_unless_routes_have_an_event_loop_of_their_own(
+    settings: dict[str, str], taken: int
+) -> None:
+    environment = os.environ | {f"RAY_SERVE_{name}": value for name, value in settings.items()}
+    printed = subprocess.check_output([sys.executable, "-c", SCRIPT], env=environment, text=True)
+    assert printed.split() == [str(taken), "999"], "taken while nobody reads, and read in the end"
 
 
 async def test_a_replica_that_is_told_to_go_says_so_before_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:

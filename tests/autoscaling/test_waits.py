@@ -311,15 +311,12 @@ def test_nine_answers_in_ten_begin_when_they_were_promised_to(slots: int, sigma:
     assert statistics.median(statistics.median(errors(promises)) for promises in stories) <= 0.25
 
 
-def test_the_first_promises_of_a_gate_that_knows_nothing_name_a_place_only() -> None:
-    async def first() -> list[Promise]:
-        with world(**PATIENT) as at:
-            people = Crowd(at, lambda: 5.0)
-            at.run_replica()
-            await asyncio.sleep(0.01)
-            people.come(1, 2)
-            await people.all_ended()
-            return people.promises
-
-    promises = run(first())
-    assert promises[0].wait == Wait(1, 1, None, None, "queue")
+@pytest.mark.virtual
+async def test_the_first_promises_of_a_gate_that_knows_nothing_name_a_place_only() -> None:
+    with world(**PATIENT) as at:
+        people = Crowd(at, lambda: 5.0)
+        at.run_replica()
+        await asyncio.sleep(0.01)
+        people.come(1, 2)
+        await people.all_ended()
+    assert people.promises[0].wait == Wait(1, 1, None, None, "queue")

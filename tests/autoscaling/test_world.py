@@ -27,7 +27,9 @@ from contract.limits import COLD_RETRY_AFTER_MAX_S
 from tests.autoscaling.replicas import Job, Some
 from tests.autoscaling.world import World, world
 from tests.state.books import seeds
-from tests.waiting import cancelled, run
+from tests.waiting import cancelled
+
+pytestmark = pytest.mark.virtual
 
 FAULTS_S = 120.0
 MAY_RETRY = {
@@ -177,28 +179,25 @@ def drawn(draw: random.Random) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", seeds(8))
-def test_whatever_fails_requests_end_as_they_may_and_in_the_end_all_is_well(seed: int) -> None:
-    async def story() -> None:
-        with world(seed, **drawn(random.Random(seed))) as at:
-            clients = Clients(at)
-            for number in range(2 * len(KINDS)):
-                clients.live(KINDS[number % len(KINDS)], 1 + number % 4)
-            breaking = asyncio.create_task(faults(at, FAULTS_S))
-            await asyncio.wait({breaking, *clients.tasks}, return_when=asyncio.FIRST_COMPLETED)
-            clients.is_open = False
-            at.heal()
-            _, late = await asyncio.wait({breaking, *clients.tasks}, timeout=10 * (at.serving.wait_s + 110))
-            assert not late, "some never end"
-            await asyncio.gather(breaking, *clients.tasks)
-            await until_census_is_empty(at)
-            await all_slots_work(at, clients)
-            if at.serving.when_busy == "queue" and len(at.running) * at.serving.max_ongoing_requests >= 4:
-                await nobody_waits_for_a_flood(at, clients, FLOOD)
-            await until_census_is_empty(at)
-            await asyncio.sleep(120.0)
-            assert (at.running, at.starting, at.leaving) == ({}, {}, {}), "an engine that nobody calls"
-
-    run(story())
+async def test_whatever_fails_requests_end_as_they_may_and_in_the_end_all_is_well(seed: int) -> None:
+    with world(seed, **drawn(random.Random(seed))) as at:
+        clients = Clients(at)
+        for number in range(2 * len(KINDS)):
+            clients.live(KINDS[number % len(KINDS)], 1 + number % 4)
+        breaking = asyncio.create_task(faults(at, FAULTS_S))
+        await asyncio.wait({breaking, *clients.tasks}, return_when=asyncio.FIRST_COMPLETED)
+        clients.is_open = False
+        at.heal()
+        _, late = await asyncio.wait({breaking, *clients.tasks}, timeout=10 * (at.serving.wait_s + 110))
+        assert not late, "some never end"
+        await asyncio.gather(breaking, *clients.tasks)
+        await until_census_is_empty(at)
+        await all_slots_work(at, clients)
+        if at.serving.when_busy == "queue" and len(at.running) * at.serving.max_ongoing_requests >= 4:
+            await nobody_waits_for_a_flood(at, clients, FLOOD)
+        await until_census_is_empty(at)
+        await asyncio.sleep(120.0)
+        assert (at.running, at.starting, at.leaving) == ({}, {}, {}), "an engine that nobody calls"
 
 
 async def until_census_is_empty(at: World) -> None:
@@ -251,67 +250,55 @@ async def nobody_waits_for_a_flood(at: World, clients: Clients, *floods: int) ->
     ("ingresses", "slots", "floods"),
     [*((ingresses, slots, 1) for ingresses in (1, 2, 3) for slots in (4, 5, 64)), (2, 64, 2)],
 )
-def test_who_was_here_a_moment_ago_waits_for_no_call_of_a_flood(ingresses: int, slots: int, floods: int) -> None:
-    async def story() -> None:
-        with world(ingresses=ingresses, slots=slots, max_queued=1000) as at:
-            at.run_replica()
-            await asyncio.sleep(0.01)
-            await nobody_waits_for_a_flood(at, Clients(at), *range(1, floods + 1))
-
-    run(story())
+async def test_who_was_here_a_moment_ago_waits_for_no_call_of_a_flood(ingresses: int, slots: int, floods: int) -> None:
+    with world(ingresses=ingresses, slots=slots, max_queued=1000) as at:
+        at.run_replica()
+        await asyncio.sleep(0.01)
+        await nobody_waits_for_a_flood(at, Clients(at), *range(1, floods + 1))
 
 
 @pytest.mark.parametrize("ingresses", [1, 2])
 @pytest.mark.parametrize("is_alone", [True, False])
-def test_all_that_waits_counts_for_serve_and_one_organisation_alone_has_every_slot(
+async def test_all_that_waits_counts_for_serve_and_one_organisation_alone_has_every_slot(
     ingresses: int, is_alone: bool
 ) -> None:
-    async def story() -> None:
-        with world(ingresses=ingresses, slots=4, max_queued=1000) as at:
-            replica, clients = at.run_replica(), Clients(at)
-            await asyncio.sleep(0.01)
-            for ingress in range(0 if is_alone else ingresses):
-                await clients.ask(HEALTHY, 0.0, ingress=ingress)
-            began_s = time.monotonic()
-            asked = [asyncio.create_task(clients.ask(FLOOD, 1.0, ingress=n % ingresses)) for n in range(24)]
-            await asyncio.sleep(0.5)
-            queued = sum(ingress.metrics.queued for ingress in at.ingresses)
-            assert queued + len(replica.calls) == 24, "so the engine grows, whoever holds its slots"
-            assert len(replica.calls) == 4 or not is_alone
-            await asyncio.wait(asked)
-            assert time.monotonic() - began_s < 6.5 or not is_alone
-            assert at.census() == {}, "and what went away is forgotten"
-
-    run(story())
+    with world(ingresses=ingresses, slots=4, max_queued=1000) as at:
+        replica, clients = at.run_replica(), Clients(at)
+        await asyncio.sleep(0.01)
+        for ingress in range(0 if is_alone else ingresses):
+            await clients.ask(HEALTHY, 0.0, ingress=ingress)
+        began_s = time.monotonic()
+        asked = [asyncio.create_task(clients.ask(FLOOD, 1.0, ingress=n % ingresses)) for n in range(24)]
+        await asyncio.sleep(0.5)
+        queued = sum(ingress.metrics.queued for ingress in at.ingresses)
+        assert queued + len(replica.calls) == 24, "so the engine grows, whoever holds its slots"
+        assert len(replica.calls) == 4 or not is_alone
+        await asyncio.wait(asked)
+        assert time.monotonic() - began_s < 6.5 or not is_alone
+        assert at.census() == {}, "and what went away is forgotten"
 
 
-def test_an_engine_that_refuses_does_so_too_where_another_ingress_has_its_slots() -> None:
-    async def story() -> None:
-        with world(ingresses=2, slots=1, when_busy="refuse") as at:
-            at.run_replica()
-            clients = Clients(at)
-            first = asyncio.create_task(clients.ask(1, 10.0, ingress=0))
-            await asyncio.sleep(1.0)
-            refusal = await clients.ask(2, 0.0, ingress=1)
-            assert refusal is not None
-            assert (refusal.fault, first.done()) == (BUSY, False)
-            await first
-
-    run(story())
+async def test_an_engine_that_refuses_does_so_too_where_another_ingress_has_its_slots() -> None:
+    with world(ingresses=2, slots=1, when_busy="refuse") as at:
+        at.run_replica()
+        clients = Clients(at)
+        first = asyncio.create_task(clients.ask(1, 10.0, ingress=0))
+        await asyncio.sleep(1.0)
+        refusal = await clients.ask(2, 0.0, ingress=1)
+        assert refusal is not None
+        assert (refusal.fault, first.done()) == (BUSY, False)
+        await first
 
 
 @pytest.mark.parametrize("is_hung", [False, True])
-def test_a_call_that_waits_before_a_full_replica_asks_it_a_few_times_a_second(is_hung: bool) -> None:
-    async def story() -> None:
-        with world(ingresses=2, slots=1, deadline_s=60) as at:
-            replica = at.run_replica()
-            clients = Clients(at)
-            asked = [asyncio.create_task(clients.ask(1, 10.0, ingress=number)) for number in range(2)]
-            await asyncio.sleep(1.0)
-            if is_hung:
-                replica.goes_on.clear()
-                asyncio.get_running_loop().call_later(20.0, replica.goes_on.set)
-            await asyncio.gather(*asked)
-            assert 10 <= replica.asked <= 250, "each waits up to a tenth of a second between two looks"
-
-    run(story())
+async def test_a_call_that_waits_before_a_full_replica_asks_it_a_few_times_a_second(is_hung: bool) -> None:
+    with world(ingresses=2, slots=1, deadline_s=60) as at:
+        replica = at.run_replica()
+        clients = Clients(at)
+        asked = [asyncio.create_task(clients.ask(1, 10.0, ingress=number)) for number in range(2)]
+        await asyncio.sleep(1.0)
+        if is_hung:
+            replica.goes_on.clear()
+            asyncio.get_running_loop().call_later(20.0, replica.goes_on.set)
+        await asyncio.gather(*asked)
+        assert 10 <= replica.asked <= 250, "each waits up to a tenth of a second between two looks"
