@@ -3,10 +3,9 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from functools import wraps
 from itertools import pairwise
 from typing import Any
 
@@ -28,7 +27,7 @@ from deployments.ingress.console.picture import (
 )
 from tests.api.asgi import exchange, http_scope
 from tests.api.conftest import Api, app_over, refused
-from tests.waiting import cancelled, run, until
+from tests.waiting import cancelled, until
 
 ACME = Caller(1, "acme", "key", TARIFFS["pro"], frozenset({Scope.CHAT}))
 OPERATOR = replace(ACME, key_id="operator", scopes=frozenset(Scope))
@@ -38,16 +37,6 @@ ABOUT = {name: {"capability": "chat", "models": [name]} for name in ("chat-a", "
 
 def fields(state: str = "cold", **changes: Any) -> dict[str, Any]:
     return {"state": state, "used": 0, "slots": 0} | changes
-
-
-def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Runs a test in virtual time."""
-
-    @wraps(test)
-    def runs(**fixtures: Any) -> None:
-        run(test(**fixtures))
-
-    return runs
 
 
 class Graph:
@@ -91,7 +80,7 @@ def names(data: dict[str, Any]) -> dict[str, Any]:
     return {engine.pop("name"): engine for engine in engines}
 
 
-@virtual
+@pytest.mark.virtual
 async def test_a_snapshot_comes_first_and_another_one_whenever_something_has_changed() -> None:
     graph = Graph()
     async with aclosing(graph.watch()) as events:
@@ -105,7 +94,7 @@ async def test_a_snapshot_comes_first_and_another_one_whenever_something_has_cha
         assert names(read(await anext(events))) == expected
 
 
-@virtual
+@pytest.mark.virtual
 async def test_at_most_one_snapshot_is_sent_in_a_second() -> None:
     graph, clock = Graph(), asyncio.get_running_loop().time
     times_s: list[float] = []
@@ -128,7 +117,7 @@ async def test_at_most_one_snapshot_is_sent_in_a_second() -> None:
     assert min(after - before for before, after in pairwise(times_s)) >= 1 - 1e-6
 
 
-@virtual
+@pytest.mark.virtual
 async def test_while_nothing_changes_nothing_is_told_or_made(monkeypatch: pytest.MonkeyPatch) -> None:
     made = counted(monkeypatch)
     graph = Graph()
@@ -158,7 +147,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-@virtual
+@pytest.mark.virtual
 async def test_an_event_is_made_once_for_all_who_may_see_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, made = Graph(), counted(monkeypatch)
     graph.picture = replace(graph.picture, traffic={"org-1": (1, 0, 0), "org-2": (2, 1, 0), EVERYBODY: (3, 1, 0)})
@@ -175,7 +164,7 @@ async def test_an_event_is_made_once_for_all_who_may_see_the_same(monkeypatch: p
         await events.aclose()
 
 
-@virtual
+@pytest.mark.virtual
 async def test_calls_of_others_are_shown_to_operators_alone() -> None:
     graph = Graph()
     acme, operator = graph.watch(ACME), graph.watch()
@@ -194,7 +183,7 @@ async def test_calls_of_others_are_shown_to_operators_alone() -> None:
     await acme.aclose(), await operator.aclose()
 
 
-@virtual
+@pytest.mark.virtual
 async def test_who_reads_slowly_gets_the_newest_snapshot_and_holds_up_nobody() -> None:
     graph = Graph()
     slow, quick = graph.watch(), graph.watch()
@@ -206,7 +195,7 @@ async def test_who_reads_slowly_gets_the_newest_snapshot_and_holds_up_nobody() -
     await slow.aclose(), await quick.aclose()
 
 
-@virtual
+@pytest.mark.virtual
 async def test_a_key_that_ended_ends_the_feed_though_nothing_changes() -> None:
     ends_s = 100
 
@@ -222,7 +211,7 @@ async def test_a_key_that_ended_ends_the_feed_though_nothing_changes() -> None:
     assert asyncio.get_running_loop().time() <= ends_s + 6
 
 
-@virtual
+@pytest.mark.virtual
 async def test_a_process_that_is_to_end_ends_all_feeds() -> None:
     graph = Graph()
     streams = [graph.watch() for _ in range(3)]
@@ -291,7 +280,7 @@ async def test_a_feed_is_one_of_the_streams_of_its_key(api: Api, open_feed: Call
     assert api.state.rates.open_streams == 3
 
 
-@virtual
+@pytest.mark.virtual
 async def test_single_calls_do_not_show_in_the_state_of_an_engine_with_one_slot() -> None:
     graph, states = Graph(), list[str]()
     graph.set("chat-a", state="ready", slots=1)
