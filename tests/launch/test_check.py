@@ -297,41 +297,39 @@ def test_a_profile_that_can_work_shows_what_its_policy_will_do_unless_serve_deci
     assert printed.endswith("embedded can work.\n")
     assert list(home.iterdir()) == []
     assert cells(printed, "chat-smollm2-135m-instruct ", table=1) == ["~7", "s", "-", "30-300", "s", "-"]
-    config = yaml.safe_load((configs.FOLDER / "embedded.yaml").read_text("utf-8"))
-    config["applications"][0]["args"]["scaling"] = {"by": "serve"}
-    file = home / "plain.yaml"
-    file.write_text(yaml.safe_dump(config))
-    main([str(file)])
+    main([config_file(home, scaling={"by": "serve"})])
     assert "a start" not in capsys.readouterr().out
 
 
-def test_a_profile_that_cannot_work_shows_what_it_takes_and_why(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+def config_file(home: Path, **args: Any) -> str:
+    """The embedded profile's, with these arguments as well."""
     config = yaml.safe_load((configs.FOLDER / "embedded.yaml").read_text("utf-8"))
-    config["applications"][0]["args"]["ingress"] = {"replicas": 2}
-    file = home / "two.yaml"
+    config["applications"][0]["args"] |= args
+    file = home / "changed.yaml"
     file.write_text(yaml.safe_dump(config))
+    return str(file)
+
+
+def test_a_profile_that_cannot_work_shows_what_it_takes_and_why(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    file = config_file(home, ingress={"replicas": 2})
     with pytest.raises(SystemExit) as caught:
-        main([str(file)])
+        main([file])
     assert f"{file}: 2 ingress replicas cannot share SQLite" in str(caught.value)
     assert "at most" in capsys.readouterr().out
 
 
-def test_a_cluster_is_judged_by_what_is_said_of_it() -> None:
-    with pytest.raises(SystemExit, match="set PARLANCE_SECRET"):
-        main(["embedded", "--nodes", "2"])
+def test_a_cluster_is_judged_by_what_is_said_of_it_and_has_a_machine_and_a_profile_exists() -> None:
+    for words, says in (
+        ("embedded --nodes 2", "set PARLANCE_SECRET"),
+        *((f"embedded --nodes {nodes}", "2") for nodes in ("0", "-1", "x")),
+        *(("moon", "the profiles are cpu, embedded"), ("moon.yaml", "No such file")),
+    ):
+        with pytest.raises(SystemExit, match=says):
+            main(words.split())
     with pytest.raises(SystemExit) as caught:
         main(["production", "--nodes", "2", "--gpus", "0.1"])
     assert "GPU, but there are 0.1" in str(caught.value)
     assert "does not exist, but it must run" not in str(caught.value)
-
-
-def test_a_cluster_has_a_machine_and_a_profile_exists() -> None:
-    for nodes in ("0", "-1", "x"):
-        with pytest.raises(SystemExit, match="2"):
-            main(["embedded", "--nodes", nodes])
-    for profile, says in (("moon", "the profiles are cpu, embedded"), ("moon.yaml", "No such file")):
-        with pytest.raises(SystemExit, match=says):
-            main([profile])
 
 
 def test_weights_that_several_models_share_are_counted_once() -> None:

@@ -252,7 +252,7 @@ def test_two_graphs_share_no_sqlite_file_and_an_older_schema_is_migrated_first(
     cli.require_shared_state()
 
 
-def test_other_code_is_another_runtime_environment(tmp_path: Path) -> None:
+def test_other_code_is_another_runtime_environment_and_a_config_file_has_one_graph(tmp_path: Path) -> None:
     config = tmp_path / "graph.yaml"
     config.write_text(yaml.safe_dump({"applications": [CONFIG]}))
     options = cli.command_line().parse_args([str(config), "--code", str(tmp_path), "--python", "/opt/new/bin/python"])
@@ -263,10 +263,6 @@ def test_other_code_is_another_runtime_environment(tmp_path: Path) -> None:
     assert environment["py_executable"] == "/opt/new/bin/python"
     assert environment["env_vars"]["PYTHONPATH"].split(":")[0] == str(tmp_path)
     assert "runtime_env" not in cli.application(cli.command_line().parse_args([str(config)]))
-
-
-def test_a_config_file_with_two_graphs_is_refused(tmp_path: Path) -> None:
-    config = tmp_path / "graph.yaml"
     config.write_text(yaml.safe_dump({"applications": [CONFIG, OTHER]}))
     with pytest.raises(UpgradeError, match="2 applications"):
         cli.application(cli.command_line().parse_args([str(config)]))
