@@ -4,26 +4,14 @@
 everything. `pyproject.toml` explains the markers.
 """
 
-MARKERS = {
-    "tests/cluster/": "cluster",
-    "tests/console/": "browser",
-    "tests/fork_server/": "forks",
-    "tests/models/chat/": "engines",
-    "tests/models/decisions/": "engines",
-    "tests/models/llm/": "engines",
-    "tests/models/speech/test_conformance.py": "engines",
-    "tests/models/speech/test_cosyvoice.py": "engines",
-    "tests/models/speech/test_kokoro.py": "engines",
-    "tests/models/speech/test_marks.py": "engines",
-    "tests/models/speech/test_supertonic.py": "engines",
-    "tests/models/test_embeddings.py": "engines",
-    "tests/models/test_qwen.py": "engines",
-    "tests/models/test_rerank.py": "engines",
-    "tests/models/transcription/test_voxtral.py": "engines",
-    "tests/models/transcription/test_whisper.py": "engines",
-    "tests/models/voice_design/test_kokoro.py": "engines",
-    "tests/twins/": "engines",
-}
+ENGINES = (
+    *("chat/", "decisions/", "llm/", "test_embeddings.py", "test_qwen.py", "test_rerank.py"),
+    *(f"speech/test_{name}.py" for name in ("conformance", "cosyvoice", "kokoro", "marks", "supertonic")),
+    *("transcription/test_voxtral.py", "transcription/test_whisper.py", "voice_design/test_kokoro.py"),
+)
+MARKERS = {"tests/cluster/": "cluster", "tests/console/": "browser", "tests/fork_server/": "forks"} | dict.fromkeys(
+    ("tests/twins/", *(f"tests/models/{place}" for place in ENGINES)), "engines"
+)
 
 FIRST = (
     "tests/cluster/test_idle.py",

@@ -94,11 +94,8 @@ def test_every_autoscaling_field_of_ray_can_be_set() -> None:
 
 def test_tables_are_merged_at_every_depth_and_lists_are_replaced() -> None:
     defaults = {"a": {"b": {"c": 1, "d": 2}, "e": [1, 2]}, "f": 3}
-    assert merged(defaults, {"a": {"b": {"c": 4}, "e": [5]}, "g": {"h": 6}}) == {
-        "a": {"b": {"c": 4, "d": 2}, "e": [5]},
-        "f": 3,
-        "g": {"h": 6},
-    }
+    expected = {"a": {"b": {"c": 4, "d": 2}, "e": [5]}, "f": 3, "g": {"h": 6}}
+    assert merged(defaults, {"a": {"b": {"c": 4}, "e": [5]}, "g": {"h": 6}}) == expected
     assert defaults == {"a": {"b": {"c": 1, "d": 2}, "e": [1, 2]}, "f": 3}
 
 

@@ -166,19 +166,16 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float, dict[str, s
 async def test_what_is_measured_goes_out_in_one_go_and_nothing_is_lost(taken: list[Any]) -> None:
     count, state = Counter("count", "", ("of",)), Gauge("state", "", ("of",))
     seconds = Histogram("seconds", "", [0.1, 1.0], ("of",))
+    a, b = {"of": "a"}, {"of": "b"}
     for number in range(3):
-        count.inc(2, {"of": "a"})
-        state.set(number, {"of": "a"})
-        seconds.observe(number, {"of": "a"})
-    count.inc(5, {"of": "b"})
+        count.inc(2, a)
+        state.set(number, a)
+        seconds.observe(number, a)
+    count.inc(5, b)
     assert taken == []
     await ray_metrics.hand_over_records()
     assert [value for name, value, _ in taken if name == "seconds"] == [0, 1, 2]
-    assert [entry for entry in taken if entry[0] != "seconds"] == [
-        ("count", 6, {"of": "a"}),
-        ("state", 2, {"of": "a"}),
-        ("count", 5, {"of": "b"}),
-    ]
+    assert [entry for entry in taken if entry[0] != "seconds"] == [("count", 6, a), ("state", 2, a), ("count", 5, b)]
     taken.clear()
     await ray_metrics.hand_over_records()
     assert taken == []

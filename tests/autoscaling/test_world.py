@@ -32,13 +32,8 @@ from tests.waiting import cancelled
 pytestmark = pytest.mark.virtual
 
 FAULTS_S = 120.0
-MAY_RETRY = {
-    "BUSY": True,
-    "WARMING_UP": True,
-    "ENGINE_FAILED": False,
-    "UPSTREAM_ERROR": False,
-    "UPSTREAM_TIMEOUT": False,
-}
+FINAL = ("ENGINE_FAILED", "UPSTREAM_ERROR", "UPSTREAM_TIMEOUT")
+MAY_RETRY = {"BUSY": True, "WARMING_UP": True} | dict.fromkeys(FINAL, False)
 """Errors that a request may end with, and whether they say when to come again."""
 
 HEALTHY, FLOOD = 9, 8

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 
@@ -10,7 +9,9 @@ import pytest
 
 from concurrency.background import MAX_PAUSE_S, PAUSE_S, attempted, supervised, to_its_end
 from concurrency.stalls import FACTOR, RECENT, StallDetector, Stalled
-from tests.waiting import ManualClock, cancelled, run
+from tests.waiting import ManualClock, cancelled
+
+pytestmark = pytest.mark.virtual
 
 SECRET = "planted-text"
 
@@ -30,15 +31,10 @@ class Work:
             raise ValueError(SECRET)
 
 
-def began(work: Work, until_s: float, start: Callable[[], asyncio.Task[None]]) -> list[float]:
+async def began(work: Work, until_s: float, task: asyncio.Task[None]) -> list[float]:
     """When the work began, until then."""
-
-    async def watched() -> None:
-        task = start()
-        await asyncio.sleep(until_s)
-        await cancelled(task)
-
-    run(watched())
+    await asyncio.sleep(until_s)
+    await cancelled(task)
     return [round(at_s, 6) for at_s in work.began_s]
 
 
@@ -46,20 +42,20 @@ def began(work: Work, until_s: float, start: Callable[[], asyncio.Task[None]]) -
     ("every_s", "at_once", "times"),
     [(5.0, False, [5, 10, 15]), (5.0, True, [0, 5, 10, 15]), (None, False, [0]), (None, True, [0])],
 )
-def test_work_is_done_when_it_is_due(every_s: float | None, at_once: bool, times: list[float]) -> None:
+async def test_work_is_done_when_it_is_due(every_s: float | None, at_once: bool, times: list[float]) -> None:
     work = Work()
-    assert began(work, 19, lambda: supervised("work", work.step, every_s=every_s, at_once=at_once)) == times
+    assert await began(work, 19, supervised("work", work.step, every_s=every_s, at_once=at_once)) == times
 
 
 @pytest.mark.parametrize(
     ("every_s", "pauses"),
     [(None, [1, 2, 4, 8, 16, 32, 60, 60]), (5.0, [1, 2, 4, 5, 5]), (0.5, [1, 1, 1]), (100.0, [1, 2, 4, 8, 16, 32, 60])],
 )
-def test_work_that_fails_is_done_again_after_longer_and_longer_pauses(
+async def test_work_that_fails_is_done_again_after_longer_and_longer_pauses(
     every_s: float | None, pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     work = Work(faults=len(pauses))
-    times = began(work, 1000, lambda: supervised("try", work.step, every_s=every_s, at_once=True))
+    times = await began(work, 1000, supervised("try", work.step, every_s=every_s, at_once=True))
     assert [after - before for before, after in pairwise(times)][: len(pauses)] == pauses
     failures = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(failures) == len(pauses)
@@ -71,15 +67,15 @@ def test_work_that_fails_is_done_again_after_longer_and_longer_pauses(
 
 
 @pytest.mark.parametrize(("lasts_s", "pause_s"), [(MAX_PAUSE_S - 1, 2 * PAUSE_S), (MAX_PAUSE_S + 1, PAUSE_S)])
-def test_a_loop_that_went_well_for_long_is_soon_begun_again(lasts_s: float, pause_s: float) -> None:
+async def test_a_loop_that_went_well_for_long_is_soon_begun_again(lasts_s: float, pause_s: float) -> None:
     work = Work(faults=2, lasts_s=lasts_s)
-    times = began(work, 1000, lambda: supervised("loop", work.step))
+    times = await began(work, 1000, supervised("loop", work.step))
     assert times[2] - times[1] == lasts_s + pause_s
 
 
-def test_a_step_that_fails_keeps_no_other_from_being_done() -> None:
+async def test_a_step_that_fails_keeps_no_other_from_being_done() -> None:
     broken, fine = Work(faults=3), Work()
-    assert began(fine, 19, lambda: supervised("steps", broken.step, fine.step, every_s=5.0)) == [5, 6, 8, 12, 17]
+    assert await began(fine, 19, supervised("steps", broken.step, fine.step, every_s=5.0)) == [5, 6, 8, 12, 17]
 
 
 async def test_a_step_says_whether_it_succeeded_and_a_cancellation_is_none_of_its_errors() -> None:
