@@ -131,9 +131,7 @@ async def test_what_no_engine_sees_is_refused_in_this_shape(api: Api) -> None:
         check(reply, status, code)
 
 
-async def test_an_error_of_our_own_is_500_and_tells_nothing_and_a_full_process_is_503_before_any_route(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_error_of_our_own_is_500_and_tells_nothing(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, error: Exception, **__: object) -> Any:
         raise error
 
@@ -142,6 +140,7 @@ async def test_an_error_of_our_own_is_500_and_tells_nothing_and_a_full_process_i
     reply = await send(api)
     check(reply, 500, "internal_error")
     assert "secret" not in reply.text
+    # A full process is a 503 before any route.
     monkeypatch.setattr(api.service.concurrency, "request", partial(fail, error=FAULTS["OVERLOADED"]()))
     assert check(await send(api), 503, "overloaded")["type"] == "overloaded_error"
 

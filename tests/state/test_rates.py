@@ -80,7 +80,7 @@ async def test_two_replicas_share_one_limit_in_redis(open_rates: Open, redis: Re
     assert await allowed(first, of, 6) + await allowed(second, of, 6) == 10
 
 
-async def test_without_redis_each_replica_allows_its_share_of_requests_and_streams_and_comes_back(
+async def test_without_redis_each_replica_allows_its_share_and_comes_back(
     open_rates: Open, redis: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rates_module, "REDIS_PAUSE_S", 0.05)
