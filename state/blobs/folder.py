@@ -19,7 +19,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from concurrency.background import to_its_end
 from contract.errors import STATE_UNAVAILABLE, STORE_FULL
 from contract.limits import SPARE_BYTES
 from state.blobs.base import CHUNK_BYTES, Blob, checked
@@ -181,11 +180,12 @@ async def _in_thread(function: Callable[..., T], *args: Any) -> T:
     """
     work = asyncio.get_running_loop().run_in_executor(THREADS, function, *args)
     try:
-        return await to_its_end(work)
+        return await asyncio.shield(work)
     except OSError as error:
         log.error("the file store (folder) failed: %s", type(error).__name__)
         raise STATE_UNAVAILABLE() from None
     except asyncio.CancelledError:
+        await asyncio.wait([work])
         if work.exception() is None and isinstance(opened := work.result(), io.IOBase):
             await _in_thread(opened.close)
         raise
