@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WrapValidator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    ValidationError,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from contract.errors import INVALID_REQUEST
@@ -24,7 +32,7 @@ class Items:
     most: int
     least: int = 0
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Returns the schema of the list, bounded."""
         schema: Any = handler(source)
         if schema["type"] not in ("list", "dict"):
@@ -44,6 +52,7 @@ def from_text(made_of: Callable[[str], Any], forms: Any) -> WrapValidator:
             first = error.errors(include_url=False)[0]
             if first["loc"] or first["type"] not in ("list_type", "model_type"):
                 raise
+            # `contract.body` writes the sentence: of what is no text either, pydantic would name the other form only.
             raise PydanticCustomError(f"string_or_{first['type']}", "") from None
 
     return WrapValidator(read, json_schema_input_type=forms)
@@ -146,12 +155,14 @@ def _texts(value: Any, most: int, called: str) -> tuple[Text, ...]:
     listed = value if isinstance(value, list) and not _is_ids(value) else [value]
     if not 1 <= len(listed) <= most:
         raise ValueError(f"{len(listed)} {called} were sent; 1 to {most} are allowed")
-    return tuple(_text(item, f"item {index}" if listed is value else "it") for index, item in enumerate(listed))
+    if listed is not value:
+        return (_text(value, "it", "strings or token ids"),)
+    return tuple(_text(item, f"item {index}", "token ids") for index, item in enumerate(listed))
 
 
-def _text(value: Any, name: str) -> Text:
+def _text(value: Any, name: str, items: str) -> Text:
+    """One text, which a sentence calls `name`; as an array it may have such `items`. Raises ValueError."""
     if not isinstance(value, str) and not _is_ids(value):
-        items = "strings or token ids" if name == "it" else "token ids"
         raise ValueError(f"{name} is neither a string nor an array of {items}")
     if not value:
         raise ValueError(f"{name} is empty")

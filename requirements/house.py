@@ -23,9 +23,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 
 CODE_LINES = {
-    "contract": 5891,
+    "contract": 5892,
     "models": 6645,
-    "deployments": 5856,
+    "deployments": 5857,
     "state": 4266,
     "autoscaling": 2067,
     "text": 1109,
@@ -37,7 +37,7 @@ CODE_LINES = {
     "benchmarks/capacity": 806,
 }
 BESIDE = {
-    "lines of tests": ("tests", "", 64241),
+    "lines of tests": ("tests", "", 64252),
     "lines of benchmarks": ("benchmarks", ".py", 10797),
     "words in Markdown": ("", ".md", 69740),
 }

@@ -126,9 +126,10 @@ async def _body(
 ) -> AsyncGenerator[bytes, None]:
     try:
         yield b""
-        if not (first.done() or ((watch := exchange.timings.watch) and watch.begun.done())):
-            yield stream_format.keep_alive  # it has been silent for as long as that takes
-        if watch := exchange.timings.watch:
+        watch = exchange.timings.watch
+        if not first.done() and not (watch and watch.begun.done()):
+            yield stream_format.keep_alive  # as long as between two of them, nothing has been sent
+        if watch:
             async for status in _statuses(watch, first):
                 yield stream_format.queued(status)
         yield await first
