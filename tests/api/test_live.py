@@ -61,6 +61,18 @@ async def test_a_pause_has_the_text_heard_before_the_turn_ends(api: Api) -> None
     assert len(engine.heard_s) == 1
 
 
+async def test_a_turn_that_has_ended_waits_for_no_draft_of_less(api: Api) -> None:
+    async def hanging(seconds: float) -> str:
+        return await hello(seconds) if len(engine.heard_s) > 1 else await asyncio.Future()
+
+    engine = hearing(api, hanging)
+    async with listening(api) as live:
+        await live.speak(4.0)
+        await until(lambda: engine.heard_s)
+        await live.pause()
+        assert await live.text() == "hello there"
+
+
 @pytest.mark.parametrize(
     ("fault", "failures", "calls"),
     [(UPSTREAM_ERROR, 3, 4), (BUSY, 20, 21), (UPSTREAM_ERROR, 4, 4), (AUDIO_UNREADABLE, 1, 1)],

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from launch import environment
-from launch.environment import ROOT, RUNS_KEPT, SITE, StartError, make_run_folder, prepare_environment
+from launch.environment import LOCK, ROOT, RUNS_KEPT, SITE, StartError, make_run_folder, prepare_environment
 
 
 @pytest.mark.parametrize("own", [None, str(ROOT), "/an/operators/own"])
@@ -70,7 +70,8 @@ def test_a_folder_that_other_users_could_replace_is_refused(
 
 def test_folders_of_the_last_runs_stay(temporary: Path, tmp_path: Path) -> None:
     """Those of the last processes that have ended, and that of this one, which lives."""
-    (temporary / "parlance-other").mkdir()  # no run
+    (temporary / "parlance-other").mkdir(mode=0o755)
+    (temporary / "parlance-other" / LOCK).touch()  # perhaps another user's
     living = make_run_folder(tmp_path)
     run = f"from pathlib import Path; from launch.environment import *; print(make_run_folder(Path({str(tmp_path)!r})))"
     ended = [

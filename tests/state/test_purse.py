@@ -66,12 +66,15 @@ async def test_what_a_purse_holds_is_had_without_the_database(database: Database
     assert watched.ran == 2
 
 
-async def test_a_cost_takes_what_was_held_then_the_purse_then_the_limit(database: Database) -> None:
+async def test_a_cost_takes_what_was_held_then_the_purse_then_the_limit(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     for cost, left in ((9, 91), (10, 90), (11, 89), (100, 0), (101, 0), (1600, 0), (1601, 0)):
         caller, ledger = await make_caller(database, SHARE * 100, org=f"org-{cost}"), Ledger(database)
         hold = await reserve(ledger, caller, 10)
         charged = min(cost, SHARE * 100)
         assert await hold.settle(cost, 1, "tokens") == charged
+        assert (f"cost {cost} micro-EUR, but the spend limit allowed" in caplog.text) == (cost > charged)
         assert await money(database, caller) == (charged, left)
         await ledger.close()
         assert await money(database, caller) == (charged, 0)

