@@ -30,7 +30,7 @@ class Sizes:
         self.streams, self.streams_s = size(200, 50), size(45.0, 10.0)
         self.overload_s = size(40.0, 10.0)
         self.leavers, self.uploads = size(2000, 200), size(8, 2)
-        self.mixed_s = size(720.0, 30.0)
+        self.mixed_s = size(1080.0, 30.0)  # several rounds of Python's collector, whose garbage moves megabytes
         # Bad input, for each kind.
         self.examples = size(3_000, 300)  # made from the OpenAPI document
         self.changed_s, self.changed_files = size(30.0, 4.0), size(60, 8)

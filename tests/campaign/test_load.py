@@ -17,9 +17,10 @@ import pytest
 from benchmarks.attacks.sockets import session
 from tests.campaign.clients import Crowd, answer_of, call, stream
 from tests.campaign.load import SAMPLE_S, Trends
+from tests.campaign.record import Sizes
 from tests.cluster.conftest import ROOT
 
-MINUTES = 12
+MINUTES = Sizes(False).mixed_s / 60
 RECORDING = b"good morning" + bytes(512 * 1024)
 SILENCE = base64.b64encode(bytes(9_600)).decode()
 CLIENTS, ROUNDS = 10, 5
@@ -33,6 +34,7 @@ def rise(kib: float) -> Callable[[float], tuple[float, float, float]]:
 SERIES: dict[str, tuple[Sequence[Callable[[float], tuple[float, float, float]]], bool]] = {
     "level": ([lambda minute: (90_000 + 3_000 * math.sin(12 * minute), 40 + round(8 * minute) % 3, 20)], False),
     "comes and goes": ([lambda minute: (90_000 + 6_000 * (minute % 1 > 0.3 and minute > 9), 40, 20)], False),
+    "garbage is collected now and then": ([lambda minute: (90_000 + 7_000 * (minute % 6) / 6, 40, 20)], False),
     "has grown at its start": ([lambda minute: (90_000 + 50_000 * (minute > 4), 40 + 9 * (minute > 4), 20)], False),
     "moves from one to another": ([rise(2_000), rise(-1_500)], False),
     "memory": ([rise(2_048)], True),

@@ -258,7 +258,8 @@ class Console:
         return page.records[0] if page.records else None
 
     async def share(self) -> None:
-        """Hands on what this process sees and remembers, and takes what the others see, if there is a Redis."""
+        """Makes small records of what has ended. If there is a Redis, processes exchange them and what they see."""
+        self._take()
         if self._shared is None:
             return
         with self._alone_without_redis():
@@ -276,9 +277,9 @@ class Console:
     async def close(self) -> None:
         """Ends all streams, and takes this process out of the picture."""
         self.feed.close()
-        if self._shared:
+        await self.share()
+        if self._shared and not self._is_alone:
             with self._alone_without_redis():
-                await self._share_records(self._shared)
                 await self._shared.leave(self._name)
 
     def _view(self) -> ProcessView:
@@ -309,7 +310,6 @@ class Console:
         self._records.add(records)
 
     async def _share_records(self, shared: SharedConsole) -> None:
-        self._take()
         while self._unshared:
             batch = [self._unshared.popleft() for _ in range(min(len(self._unshared), SharedConsole.BATCH))]
             rows: dict[int, list[tuple[str, str]]] = {}
