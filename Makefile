@@ -84,7 +84,7 @@ evaluate: setup-dev ## how often the decision models are right; writes the table
 attack: setup-dev ## attack a graph of its own, or the one at URL; some minutes
 	@$(RUN) benchmarks.attacks $(if $(URL),--base-url $(URL))
 
-campaign: setup-dev weights $(SCHEMATHESIS)/done ## break a graph of its own in every way and count what is lost: 90 minutes (SHORT=1 for twelve minutes, SEED=)
+campaign: setup-dev weights $(SCHEMATHESIS)/done ## break a graph of its own in every way and count what is lost: 90 minutes (SHORT=1 for 17 minutes, SEED=)
 	@$(RUN) tests.campaign $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short) $(if $(PUBLISH),--publish)
 
 rehearse: setup-dev weights ## build the images and run the pods of cluster/kubernetes on this machine: half an hour, root (BUILT=1, PUBLISH=1)

@@ -331,7 +331,7 @@ def test_of_all_together_the_organisation_that_has_most_loses_its_oldest() -> No
     assert counts == {1: 30, 2: 45, 3: 25}
 
 
-async def test_a_request_takes_less_than_a_kilobyte_though_nobody_looks(api: Api) -> None:
+async def test_a_finished_request_takes_less_than_a_kilobyte_if_nobody_opens_the_console(api: Api) -> None:
     def waited() -> Timings:
         stages = [(Stage.ADMISSION, ""), (Stage.QUEUE, "e"), (Stage.LOAD, "e"), (Stage.ENGINE, "e"), (Stage.SETTLE, "")]
         return Timings(stages=[StageEntry(stage, 0.1 * n + 0.0123, engine) for n, (stage, engine) in enumerate(stages)])

@@ -61,7 +61,7 @@ async def test_a_pause_has_the_text_heard_before_the_turn_ends(api: Api) -> None
     assert len(engine.heard_s) == 1
 
 
-async def test_a_turn_that_has_ended_waits_for_no_draft_of_less(api: Api) -> None:
+async def test_the_end_of_a_turn_cancels_its_unfinished_draft(api: Api) -> None:
     async def hanging(seconds: float) -> str:
         return await hello(seconds) if len(engine.heard_s) > 1 else await asyncio.Future()
 

@@ -1,7 +1,7 @@
 """Breaks a graph of its own in every way that docs/reliability.md speaks of, and counts what was lost.
 
-    python -m tests.campaign                     all parts: an hour and a quarter
-    python -m tests.campaign --short --seed 7    twelve minutes: fewer tries, of each death one way
+    python -m tests.campaign                     all parts: an hour and a half
+    python -m tests.campaign --short --seed 7    17 minutes: fewer tries, of each death one way
     python -m tests.campaign deaths load         only these parts
     python -m tests.campaign --publish           docs/made/campaign.json, of which docs/reliability.md is made, too
 

@@ -72,7 +72,7 @@ def test_imports_begin_when_cores_were_free_for_some_seconds(waits: Wait, cores:
     assert waited == pytest.approx(waited_s, abs=2 * server.LOOK_S)
 
 
-def test_a_server_of_a_test_begins_at_once_and_one_whose_raylet_ends_meanwhile_never(waits: Wait) -> None:
+def test_a_server_of_a_test_begins_at_once_and_one_without_a_raylet_never(waits: Wait) -> None:
     assert waits(looks(100, 0.0), quiet_s=0) == (0.0, True)
     assert waits(looks(100, 0.0), raylet_ends_s=103) == (pytest.approx(3, abs=0.3), False)
 

@@ -70,15 +70,16 @@ def test_a_folder_that_other_users_could_replace_is_refused(
 
 def test_folders_of_the_last_runs_stay(temporary: Path, tmp_path: Path) -> None:
     """Those of the last processes that have ended, and that of this one, which lives."""
-    (temporary / "parlance-other").mkdir(mode=0o755)
-    (temporary / "parlance-other" / LOCK).touch()  # perhaps another user's
+    (other := temporary / "parlance-other").mkdir()
+    other.chmod(0o755)  # another user may have put the lock there
+    (other / LOCK).touch()
     living = make_run_folder(tmp_path)
     run = f"from pathlib import Path; from launch.environment import *; print(make_run_folder(Path({str(tmp_path)!r})))"
     ended = [
         Path(subprocess.check_output([sys.executable, "-c", run], env={"TMPDIR": str(temporary)}, text=True).strip())
         for _ in range(RUNS_KEPT + 2)
     ]
-    assert {*temporary.iterdir()} == {temporary / "parlance-other", living, *ended[-RUNS_KEPT:]}
+    assert {*temporary.iterdir()} == {other, living, *ended[-RUNS_KEPT:]}
     assert (tmp_path / "ray").readlink() == ended[-1] / "ray"
 
 

@@ -258,7 +258,7 @@ class Console:
         return page.records[0] if page.records else None
 
     async def share(self) -> None:
-        """Makes small records of what has ended. If there is a Redis, processes exchange them and what they see."""
+        """Turns finished requests into small records. With Redis, processes exchange these and what they see."""
         self._take()
         if self._shared is None:
             return

@@ -56,12 +56,11 @@ def test_what_was_loaded_is_not_looked_through_again() -> None:
 
 
 BFLOAT16 = {"dtype": "bfloat16", "kv_cache_memory_bytes": 1 << 28, "max_num_seqs": 4}
+FLOAT32 = BFLOAT16 | {"dtype": "float32", "kv_cache_memory_bytes": 1 << 29}
 
 
-def test_a_cpu_without_bfloat16_gets_float32_with_as_many_tokens_in_the_cache_and_never_float16() -> None:
-    wide = {"dtype": "float32", "kv_cache_memory_bytes": 1 << 29}
-    is_wide = fitting_dtype("bfloat16", "cpu") == "float32"
-    assert fitted(BFLOAT16, "cpu") == BFLOAT16 | (wide if is_wide else {})
+def test_the_dtype_fits_the_device_and_the_cache_holds_as_many_tokens() -> None:
+    assert fitted(BFLOAT16, "cpu") == (FLOAT32 if fitting_dtype("bfloat16", "cpu") == "float32" else BFLOAT16)
     for device, dtype in (("cuda", "bfloat16"), *product(("cpu", "cuda"), ("float32", "auto"))):
         assert fitted(BFLOAT16 | {"dtype": dtype}, device) == BFLOAT16 | {"dtype": dtype}
     assert (fitting_dtype("float16", "cpu"), fitting_dtype("float16", "cuda")) == ("float32", "float16")
