@@ -6,7 +6,7 @@ import re
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -26,6 +26,8 @@ from deployments.ingress.console.records import FinishedRequest, Record, RecordP
 from state.accounts.api_keys import parse_scopes
 from tests.api.conftest import Api, refused
 from tests.api.engines import refusing
+from tests.api.live import listening, scripted
+from tests.waiting import until
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 CSP = (
@@ -39,8 +41,7 @@ UNKNOWN = f"req_{'0' * 32}"
 async def requests(api: Api, key: str | None = None, **parameters: str) -> list[dict[str, Any]]:
     reply = await api.send("GET", "/console/requests", key, params=parameters)
     assert reply.status_code == 200, reply.text
-    data: list[dict[str, Any]] = reply.json()["data"]
-    return data
+    return cast("list[dict[str, Any]]", reply.json()["data"])
 
 
 def ended(number: int = 0, caller: Caller = CALLER, timings: Timings | None = None, **fields: Any) -> FinishedRequest:
@@ -240,6 +241,14 @@ async def test_a_request_has_its_times_and_its_money(api: Api) -> None:
     assert [span["name"] for span in request["spans"]] == ["admission", "queue", "engine", "gateway"]
     edges = [(span["from_ms"], span["to_ms"]) for span in request["spans"]]
     assert [end for _, end in edges] == [*(begin for begin, _ in edges[1:]), request["duration_ms"]]
+
+
+async def test_a_live_session_is_seen_once_it_has_ended(api: Api) -> None:
+    async with listening(scripted(api)):
+        assert await requests(api) == []
+    await until(lambda: requests(api))
+    (session,) = await requests(api)
+    assert [session[field] for field in ("route", "status", "outcome")] == ["/v1/realtime", 101, "ok"]
 
 
 async def test_nothing_of_a_request_s_contents_is_there(api: Api) -> None:

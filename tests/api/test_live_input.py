@@ -223,11 +223,12 @@ async def test_sound_ahead_of_an_engine_that_does_not_keep_up(api: Api) -> None:
 HALF_A_FRAME = frame(TEXT, b"{}")[:-1]
 
 
-async def test_a_message_that_no_server_reads_ends_the_connection(api: Api) -> None:
+@pytest.mark.parametrize(("message", "code"), [(b"A" * 17 * MIB, 1009), (b"\xc3", 1007)], ids=["17 MiB", "not UTF-8"])
+async def test_a_message_that_no_server_reads_ends_the_connection(api: Api, message: bytes, code: int) -> None:
     async with listening(api) as live:
         with suppress(ConnectionClosed):
-            await live.socket.send("A" * 17 * MIB)
-        assert await live.closed() == 1009
+            await live.socket.send(message, text=True)
+        assert await live.closed() == code
 
 
 @pytest.mark.parametrize("kind", [PING, PONG, CONTINUATION])

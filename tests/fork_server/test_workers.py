@@ -145,31 +145,21 @@ def reply_and_output(node: Node, body: bytes, *, says_size: int | None = None, f
         return reply, output.read()
 
 
-REFUSED: tuple[dict[str, Any], ...] = (
-    {"argv": ["/bin/sh", "-c", "true"]},
-    {"argv": []},
-    {"argv": "default_worker.py"},
-    {"argv": None},
-    {"argv": [1, 2]},
-    {"environ": {"A": 1}},
-    {"environ": ["A=1"]},
-    {"environ": {"A=B": "1"}},
-    {"environ": {"": "1"}},
-    {"environ": {"A": "1\0"}},
-    {"cwd": 3},
-    {"cwd": "/no/such/folder"},
-    {"oom_score_adj": "0"},
-    {"oom_score_adj": True},
-    {"oom_score_adj": 1001},
-    {"oom_score_adj": -1001},
-)
-"""Another program, and fields of other types."""
+REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
+    "it does not start a worker": tuple({"argv": argv} for argv in (["/bin/sh", "-c", ""], [], "worker.py", None, [1])),
+    "values that are not strings": ({"environ": {"A": 1}}, {"environ": ["A=1"]}),
+    "an invalid name": ({"environ": {"A=B": "1"}}, {"environ": {"": "1"}}),
+    "lacks a working directory or": ({"cwd": 3}, *({"oom_score_adj": score} for score in ("0", True, 1001, -1001))),
+    "": ({"environ": {"A": "1\0"}}, {"cwd": "/no/such/folder"}),  # of which the fork itself ends
+}
 
 
 def test_another_program_and_fields_of_other_types_are_refused(node: Node) -> None:
-    bodies = [json.dumps(good(node, **changes)).encode() for changes in REFUSED]
-    bodies += [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b"null"]
-    assert [body[:200] for body in bodies if reply_to(node, body) or node.reason(node.start())] == []
+    for reason, rows in REFUSED.items():
+        bodies = [json.dumps(good(node, **changes)).encode() for changes in rows]
+        assert [body for body in bodies if reply_to(node, body) or node.reason(node.start())] == []
+        assert node.log.count(reason) == len(rows) or not reason
+    assert not any(reply_to(node, body) for body in (b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b"null"))
     assert node.log.count("it is not a JSON object") == 2
 
 
