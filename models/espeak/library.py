@@ -191,17 +191,16 @@ class _Library:
         buffer = ctypes.create_string_buffer(text)  # with the zero byte that ends it
         start, place = ctypes.addressof(buffer), ctypes.c_void_p(ctypes.addressof(buffer))
         clauses: list[Clause] = []
-        begin = 0
-        while place.value is not None and begin < len(text):
+        begin = end = 0
+        while place.value is not None and end < len(text):
             phonemes = self.calls.espeak_TextToPhonemes(
                 ctypes.byref(place), _UTF8, _IPA | _TIED | ord(TIE) << _TIE_SHIFT
             )
-            end = len(text) if place.value is None else place.value - start
+            end = len(text) if place.value is None else max(place.value - start, end + 1)
             passage = text[begin:end].decode(errors="ignore")
-            clauses.append(
-                Clause((phonemes or b"").decode(), (passage if place.value is None else passage[:-1]).strip())
-            )
-            begin = max(end, begin + 1)
+            clause = passage if place.value is None else passage[:-1]
+            clauses.append(Clause((phonemes or b"").decode(), clause.strip()))
+            begin += len(clause.encode())
         return clauses
 
 

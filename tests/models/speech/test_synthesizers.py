@@ -221,6 +221,8 @@ def test_numbers_and_abbreviations_are_read_out_and_end_no_sentence() -> None:
     (said,) = runs("Dr. Smith paid 3.50, didn't he? Yes — he did; well: good... And so on.", "en-us")
     assert "dˈɑktəɹ smˈɪθ" in said
     assert [char for char in said if char in ".,!?;:—…"] == [",", "?", "—", ";", ":", "…", "."]
+    assert [clause.text for clause in library.clauses("Dr. No, hello.", "en-us")] == ["Dr.", "No,", "hello."]
+    assert runs("Will he come? No. He stays.", "en-us")[0].count(".") == 2
     # Words of other languages bring no marks along.
     assert not set("()^") & set("".join(runs("El weekend y le café (du soir) ^ привет", "es")))
 
