@@ -1,5 +1,6 @@
 """The console's page, requests and keys: who sees what, what is bounded, and what is never there."""
 
+import asyncio
 import gzip
 import json
 import re
@@ -22,6 +23,7 @@ from contract.telemetry import Outcome
 from contract.tracing import Loading, Stage, StageEntry
 from deployments.ingress.app import build_app
 from deployments.ingress.console.bundle import FOLDER, read_bundle
+from deployments.ingress.console.console import PAGES_AT_ONCE
 from deployments.ingress.console.records import FinishedRequest, Record, RecordPage, Records
 from state.accounts.api_keys import parse_scopes
 from tests.api.conftest import Api, refused
@@ -241,6 +243,23 @@ async def test_a_request_has_its_times_and_its_money(api: Api) -> None:
     assert [span["name"] for span in request["spans"]] == ["admission", "queue", "engine", "gateway"]
     edges = [(span["from_ms"], span["to_ms"]) for span in request["spans"]]
     assert [end for _, end in edges] == [*(begin for begin, _ in edges[1:]), request["duration_ms"]]
+
+
+async def test_so_many_pages_are_read_at_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = [0]
+
+    async def read(caller: Caller, query: RecordQuery) -> None:
+        at_once.append(at_once[-1] + 1)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        at_once.append(at_once[-1] - 1)
+
+    monkeypatch.setattr(api.service.console, "_shared_page", read)
+    names = [f"org-{number}" for number in range(PAGES_AT_ONCE + 1)]
+    for name in names:
+        await api.organisation(name)
+    await asyncio.gather(*[requests(api, await api.key(Scope.CHAT, org=name)) for name in names])
+    assert max(at_once) == PAGES_AT_ONCE
 
 
 async def test_a_live_session_is_seen_once_it_has_ended(api: Api) -> None:

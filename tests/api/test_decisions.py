@@ -225,9 +225,6 @@ async def test_parallel_requests_keep_their_own_answers(api: Api) -> None:
     assert all(await asyncio.gather(*(one(count) for count in range(2, 27))))
 
 
-# --- the de-facto wires -----------------------------------------------------------------------------------------------
-
-
 SYSTEM_ONE = {
     "state": {"subject": "Charged twice", "text": "Please help."},
     "questions": {

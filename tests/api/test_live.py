@@ -157,9 +157,6 @@ async def test_a_turn_that_cannot_be_paid_hides_none_behind_it_and_ends_no_sessi
     assert [piece["why"] for piece in last["ledger"]["unheard"]] == ["state_unavailable"] * 2
 
 
-# --- money -----------------------------------------------------------------------------------------------------------
-
-
 async def billed(api: Api) -> list[int]:
     return [line.quantity for line in await api.usage()]
 

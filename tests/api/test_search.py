@@ -51,9 +51,6 @@ async def test_clients_of_coheres_second_version_get_the_same_answer(api: Api, p
     assert len(await api.usage()) == 2
 
 
-# --- the documentation ------------------------------------------------------------------------------------------------
-
-
 QUESTIONS = tomllib.loads((Path(__file__).parent / "docs_questions.toml").read_text("utf-8"))["found_in"]
 
 

@@ -156,6 +156,15 @@ async def test_half_a_file_is_refused_or_heard_as_far_as_it_goes(format: str) ->
         assert 0.3 < (await decode(data[: len(data) // 2], RATE, 30)).seconds < 1.5
 
 
+async def test_a_file_of_which_most_is_broken_is_refused() -> None:
+    data = np.frombuffer(file_of("m4a", hum(4)), np.uint8).copy()
+    data[: len(data) // 4][500::37] ^= 0xFF  # its index comes last
+    assert (await decode(data.tobytes(), RATE, 30)).seconds > 2
+    data[len(data) // 4 : -len(data) // 10][::37] ^= 0xFF
+    with pytest.raises(NotAudio):
+        await decode(data.tobytes(), RATE, 30)
+
+
 async def test_a_size_or_length_that_is_declared_is_not_believed() -> None:
     for data_bytes in (0xFFFFFFFF, 0xFFFFFF00, 0x7FFFFFFF):
         assert (await decode(wav_head(1, RATE, data_bytes) + bytes(2 * RATE), RATE, 2)).seconds == 1

@@ -9,6 +9,7 @@ from contract.chat.request import ChatRequest
 from contract.chat.tools import MAX_TOOLS
 from contract.errors import INVALID_REQUEST, ApiError
 from contract.limits import MAX_IMAGES, MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, MAX_TOP_LOGPROBS
+from contract.responses.output import spelling
 from contract.responses.request import (
     MAX_ECHO_BYTES,
     MAX_INCLUDES,
@@ -218,3 +219,8 @@ def test_errors_of_the_engine_are_told_in_the_names_of_this_wire() -> None:
         raise bad
     assert caught.value.message == "the JSON schema in `text.format` is bad; so are `input`"
     assert caught.value.param == "input[2].content"
+
+
+def test_an_answer_has_the_log_probabilities_of_its_own_tokens_and_of_no_neighbour() -> None:
+    tokens = [(token, at) for at, token in enumerate(["<t>", "no", "</t>", "a ", "word", "."])]
+    assert (spelling("a word", tokens), spelling("e", tokens)) == ([3, 4], [0, 1, 2, 3, 4, 5])

@@ -1,7 +1,6 @@
 """API keys, the secrets that seal, and signed addresses."""
 
 import os
-import random
 import string
 from itertools import product
 from pathlib import Path
@@ -48,7 +47,7 @@ def test_the_scheme_ignores_case_and_no_header_is_a_missing_key() -> None:
         refusal(keys.read_bearer, header, fault=MISSING_API_KEY)
 
 
-def malformed_headers(count: int = 2000) -> list[str]:
+def malformed_headers() -> list[str]:
     text = KEY.text
     attacks = [
         "' OR '1'='1", "'; DROP TABLE api_keys;--", "1 UNION SELECT * FROM api_keys", "%27%20OR%201=1", "\\'", '"',
@@ -57,24 +56,14 @@ def malformed_headers(count: int = 2000) -> list[str]:
     ]  # fmt: skip
     shapes = ["{}", "Bearer {}", "bearer  {}", "Bearer\t{}", "Token {}", " Bearer {}", "Bearer {} {}", "Bearer={}"]
     values = [shape.replace("{}", attack) for shape in shapes for attack in attacks]
-    values += [f"Bearer {text[:i]}{attack}{text[i:]}" for attack in attacks for i in (0, 3, 4, 12, 13, 40, len(text))]
     values += [f"{scheme} {text}" for scheme in ("Basic", "Token", "Bearer:", "", "Bearer\t", "BearerBearer")]
-    seeded = random.Random(7)
-    while len(values) < count:
-        chars = list(f"Bearer {text}")
-        for _ in range(seeded.randint(1, 4)):
-            chars[seeded.randrange(7, len(chars))] = chr(
-                seeded.choice([seeded.randrange(128), seeded.randrange(0xD7FF)])
-            )
-        if "".join(chars)[7:].strip(" ") != text:
-            values.append("".join(chars))
-    return values
+    places = [(start, end) for start in range(len(text) + 1) for end in (start, start + 1)]
+    values += [f"Bearer {text[:start]}{attack}{text[end:]}" for attack in attacks for start, end in places]
+    return [value for value in values if value != f"Bearer {text}"]
 
 
-def test_two_thousand_malformed_headers_are_refused_without_being_quoted() -> None:
-    values = malformed_headers()
-    assert len(values) >= 2000
-    for value in values:
+def test_thousands_of_malformed_headers_are_refused_without_being_quoted() -> None:
+    for value in malformed_headers():
         error = refusal(keys.read_bearer, value, fault=INVALID_API_KEY)
         assert (error.fault.status, error.message) == (401, INVALID_API_KEY.text), value
 

@@ -196,9 +196,6 @@ def test_an_image_that_could_not_fit_alone_is_refused() -> None:
         cut([0, 9, 9, 9, 9, 9, 3, 3], 7, 2)
 
 
-# --- how large images may be -----------------------------------------------------------------------------------------
-
-
 def sized(*sizes: tuple[int, int]) -> list[tuple[str, str]]:
     return [(f"messages[{number}].content", announced(*size)) for number, size in enumerate(sizes)]
 
