@@ -130,9 +130,6 @@ async def test_all_keys_of_an_organisation_have_one_turn(api: Api, monkeypatch: 
     assert jobs == calls
 
 
-# --- secrets ----------------------------------------------------------------------------------------------------------
-
-
 async def rows(state: State) -> str:
     """Every row of every table."""
 
