@@ -28,8 +28,7 @@ from deployments.ingress.console.records import FinishedRequest, Record, RecordP
 from state.accounts.api_keys import parse_scopes
 from tests.api.conftest import Api, refused
 from tests.api.engines import refusing
-from tests.api.live import listening, scripted
-from tests.waiting import until
+from tests.waiting import settled
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 CSP = (
@@ -53,9 +52,6 @@ def ended(number: int = 0, caller: Caller = CALLER, timings: Timings | None = No
         timings or Timings(), (), 1.0, 1_800_000_000.0,
     )  # fmt: skip
     return request._replace(**fields)
-
-
-# --- the page --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -250,24 +246,14 @@ async def test_so_many_pages_are_read_at_once(api: Api, monkeypatch: pytest.Monk
 
     async def read(caller: Caller, query: RecordQuery) -> None:
         at_once.append(at_once[-1] + 1)
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await settled()
         at_once.append(at_once[-1] - 1)
 
     monkeypatch.setattr(api.service.console, "_shared_page", read)
-    names = [f"org-{number}" for number in range(PAGES_AT_ONCE + 1)]
-    for name in names:
+    for name in (names := [f"org-{number}" for number in range(PAGES_AT_ONCE + 1)]):
         await api.organisation(name)
     await asyncio.gather(*[requests(api, await api.key(Scope.CHAT, org=name)) for name in names])
     assert max(at_once) == PAGES_AT_ONCE
-
-
-async def test_a_live_session_is_seen_once_it_has_ended(api: Api) -> None:
-    async with listening(scripted(api)):
-        assert await requests(api) == []
-    await until(lambda: requests(api))
-    (session,) = await requests(api)
-    assert [session[field] for field in ("route", "status", "outcome")] == ["/v1/realtime", 101, "ok"]
 
 
 async def test_nothing_of_a_request_s_contents_is_there(api: Api) -> None:

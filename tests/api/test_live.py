@@ -157,6 +157,17 @@ async def test_a_turn_that_cannot_be_paid_hides_none_behind_it_and_ends_no_sessi
     assert [piece["why"] for piece in last["ledger"]["unheard"]] == ["state_unavailable"] * 2
 
 
+async def test_the_console_shows_a_session_once_it_has_ended(api: Api) -> None:
+    async def shown() -> Any:
+        return (await api.send("GET", "/console/requests")).json()["data"]
+
+    async with listening(api):
+        assert await shown() == []
+    await until(shown)
+    (session,) = await shown()
+    assert [session[field] for field in ("route", "status", "outcome")] == ["/v1/realtime", 101, "ok"]
+
+
 async def billed(api: Api) -> list[int]:
     return [line.quantity for line in await api.usage()]
 

@@ -160,9 +160,9 @@ async def test_half_a_file_is_refused_or_heard_as_far_as_it_goes(format: str) ->
 
 async def test_a_file_of_which_most_is_broken_is_refused() -> None:
     data = np.frombuffer(file_of("m4a", hum(4)), np.uint8).copy()
-    data[: len(data) // 4][500::37] ^= 0xFF  # its index comes last
+    data[: len(data) // 4][500::37] ^= 0xFF
     assert (await decode(data.tobytes(), RATE, 30)).seconds > 2
-    data[len(data) // 4 : -len(data) // 10][::37] ^= 0xFF
+    data[len(data) // 4 : -len(data) // 10][::37] ^= 0xFF  # all but the index, which comes last
     with pytest.raises(NotAudio):
         await decode(data.tobytes(), RATE, 30)
 
