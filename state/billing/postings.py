@@ -194,12 +194,14 @@ def charges(connection: Connection, bills: Sequence[Bill], released: Mapping[str
     if all(cost <= released.get(id, 0) for id, cost in costs.items()):
         return costs
     rest = left_of(connection, bills[0].entry.org_id, {bill.entry.user_id for bill in bills})
+    # A bill that comes again takes nothing from what is left to the others: its line is in `spent` already.
+    costs |= dict.fromkeys(connection.execute(COSTS, {"of_ids": [*costs]}).scalars(), 0)
     charged = {}
     for bill in bills:
-        id, cost, released_here = bill.entry.id, bill.used.cost_micro_eur, released.get(bill.entry.id, 0)
+        id, released_here = bill.entry.id, released.get(bill.entry.id, 0)
         limited = {None, bill.entry.user_id} & rest.keys()
-        most = max(released_here, min((rest[payer] for payer in limited), default=cost) + released_here)
-        charged[id] = min(cost, most)
+        most = max(released_here, min((rest[payer] for payer in limited), default=costs[id]) + released_here)
+        charged[id] = min(costs[id], most)
         for payer in limited:
             rest[payer] += released_here - charged[id]
     return charged
