@@ -108,19 +108,26 @@ def explain(error: ValidationError, data: Any, at: tuple[int | str, ...] = ()) -
             return INVALID_REQUEST(f"`{field}` is missing", param=field)
         case "extra_forbidden":
             return INVALID_REQUEST(f"`{field}` is not a field of this request", param=field)
-        case "too_long" | "too_short":
-            reason = _miscounted(first["ctx"])
         case type if type in _TYPES:
             sent = first["input"]
             reason = _mistyped(sent["type"] if type == "union_tag_invalid" else sent, alike)
+        case _ if bound := next(filter(_BOUNDS.get, first.get("ctx", ())), None):
+            reason = _out_of_bounds(first, bound)
         case _:
             reason = str(cause) if cause else first["msg"][:1].lower() + first["msg"][1:]
     return INVALID_REQUEST(f"`{field}`: {reason}" if field else reason, param=field or None)
 
 
-def _miscounted(context: Mapping[str, Any]) -> str:
-    bound = f"at most {context['max_length']}" if "max_length" in context else f"at least {context['min_length']}"
-    return f"{context['actual_length']} items were sent; send {bound}"
+def _out_of_bounds(finding: ErrorDetails, bound: str) -> str:
+    """Returns what was sent, or how much of it, and what is allowed."""
+    value, limit = finding["input"], finding["ctx"][bound]
+    sent, allowed = (f"`{x[:64]}`" if isinstance(x, str) else f"{x}"[:64].removesuffix(".0") for x in (value, limit))
+    if bound.endswith("_length"):
+        count, unit = (len(value), "character") if isinstance(value, str) else (finding["ctx"]["actual_length"], "item")
+        sent = f"{count} {unit} was" if count == 1 else f"{count} {unit}s were"
+    else:
+        sent += " was"
+    return f"{sent} sent; send {_BOUNDS[bound]} {allowed}"
 
 
 def _mistyped(value: Any, findings: Iterable[ErrorDetails]) -> str:
@@ -157,7 +164,6 @@ def _joined(parts: Iterable[int | str]) -> str:
 _TYPES = {
     "string_type": "a string",
     "int_type": "an integer",
-    "int_from_float": "an integer",
     "float_type": "a number",
     "bool_type": "a boolean",
     "list_type": "an array",
@@ -172,6 +178,9 @@ _TYPES = {
     "union_tag_invalid": "{expected_tags}",
 }
 """Wrong types and words: pydantic's name of the error, and what is allowed."""
+_BOUNDS = {"max_length": "at most", "le": "at most", "lt": "less than"}
+_BOUNDS |= {"min_length": "at least", "ge": "at least", "gt": "more than", "pattern": "text that matches"}
+"""Bounds: pydantic's name of each, and the words before its value."""
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

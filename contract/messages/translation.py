@@ -114,6 +114,4 @@ def _reasoning(body: Conversation) -> dict[str, ReasoningEffort]:
     effort = body.output_config.effort if body.output_config else None
     if body.thinking and body.thinking.type == "disabled":
         return {"reasoning_effort": "none"}
-    if body.thinking or effort:
-        return {"reasoning_effort": effort or DEFAULT_EFFORT}
-    return {}
+    return {"reasoning_effort": effort or DEFAULT_EFFORT} if body.thinking or effort else {}

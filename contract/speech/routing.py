@@ -203,6 +203,4 @@ def _speaker(request: SpeechRequest, model: SpeechModel) -> tuple[str | None, st
     if request.voice in SYSTEM_VOICES:
         slug = model.system_voices.get(request.voice, model.default_voice)
         return slug, slug or DEFAULT
-    if request.voice:
-        return request.voice, request.voice
-    return model.default_voice, DEFAULT
+    return (request.voice, request.voice) if request.voice else (model.default_voice, DEFAULT)

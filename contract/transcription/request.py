@@ -34,9 +34,7 @@ LISTS = ("context_bias", "timestamp_granularities")
 def _switch(value: Any) -> Any:
     """Returns a boolean for its spelling in a form, and anything else unchanged."""
     word = value.strip().lower() if isinstance(value, str) else None
-    if word is not None and word in (*TRUE, *FALSE):
-        return word in TRUE
-    return value
+    return word in TRUE if word in (*TRUE, *FALSE) else value
 
 
 def _granularities(value: Any) -> tuple[str, ...]:

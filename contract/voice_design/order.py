@@ -50,9 +50,7 @@ def _text(text: str) -> str:
 
 def _line(text: str | None) -> str | None:
     """Returns `text` in one line; None if it is empty, as in the unused fields of a form."""
-    if text is None or not text.strip():
-        return None
-    return " ".join(_text(text).split())
+    return " ".join(_text(text).split()) if text and text.strip() else None
 
 
 Label = Annotated[str | None, Field(max_length=VOICE_LABEL_CHARS), AfterValidator(_line)]

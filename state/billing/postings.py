@@ -230,9 +230,8 @@ def hold_budgets(connection: Connection, entry: Entry, amount: int) -> None:
     """Holds `amount` more on the budgets of an organisation and its user. Raises OverLimit."""
     if not connection.execute(_HOLD_ORG, {"of_org": entry.org_id, "amount": amount}).rowcount:
         raise OverLimit("organisation")
-    if entry.user_id is None:
-        return
-    if not connection.execute(_HOLD_USER, {"of_user": entry.user_id, "amount": amount}).rowcount:
+    of_user = {"of_user": entry.user_id, "amount": amount}
+    if entry.user_id is not None and not connection.execute(_HOLD_USER, of_user).rowcount:
         raise OverLimit("user")
 
 

@@ -95,7 +95,7 @@ FINDINGS: list[tuple[bytes, str | None, str]] = [
     (b"{}", "name", "`name` is missing"),
     (b'{"name": 1}', "name", "a number was sent; send a string"),
     (b'{"name": "nobody"}', "name", "must be somebody"),
-    (b'{"name": "x", "items": [{"size": 1}, {"size": 0}]}', "items[1].size", "greater than or equal to 1"),
+    (b'{"name": "x", "items": [{"size": 1}, {"size": 0}]}', "items[1].size", "`: 0 was sent; send at least 1"),
     (b'{"name": "x", "items": [{"size": 1e999}]}', "items[0].size", "outside the range"),
     *((raw, None, "must be a JSON object") for raw in (b"[]", b"null", b"1", b'"x"', b"true")),
 ]

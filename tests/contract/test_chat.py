@@ -10,7 +10,7 @@ from contract.body import validated
 from contract.chat import tools as chat_tools
 from contract.chat.request import ChatRequest
 from contract.chat.tools import ToolCall
-from contract.limits import JSON_VALUES, MAX_IMAGES, MAX_MESSAGES, MAX_STOP_CHARS
+from contract.limits import JSON_VALUES, MAX_IMAGES, MAX_MESSAGES
 from contract.messages.request import MessagesRequest
 from contract.messages.translation import chat_request as of_messages
 from contract.responses.request import ResponsesRequest
@@ -68,15 +68,18 @@ def test_either_name_of_the_budget_counts_and_unknown_fields_are_ignored() -> No
 MANY_TOOLS = [tool(f"f{i}") for i in range(chat_tools.MAX_TOOLS + 1)]
 NO_NAMES = ("", "a b", "ä", "a" * (chat_tools.MAX_NAME_CHARS + 1), "a\n")
 REFUSED: list[Row] = [
-    ({"stop": ["a"] * 17}, "stop", ""),
-    *(({"stop": [text]}, "stop[0]", "") for text in ("", "a" * (MAX_STOP_CHARS + 1))),
-    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", ""),
+    ({"stop": ["a"] * 17}, "stop", "17 items were sent; send at most 16"),
+    ({"stop": [""]}, "stop[0]", "0 characters were sent; send at least 1"),
+    ({"stop": ["a" * 257]}, "stop[0]", "257 characters were sent; send at most 256"),
+    ({"repetition_penalty": 0}, "repetition_penalty", "0 was sent; send more than 0"),
+    ({"seed": 2**63}, "seed", f"{2**63} was sent; send less than {2**63}"),
+    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "21 was sent; send at most 20"),
     ({"top_logprobs": 1}, None, "logprobs"),
     *(({"messages": messages}, "messages", "") for messages in ([TURN] * (MAX_MESSAGES + 1), [], "hello")),
     ({"tool_choice": "required"}, None, "empty"),
     ({"tools": [tool()], "tool_choice": {"type": "function"}}, "tool_choice.function", ""),
     ({"tools": MANY_TOOLS}, "tools", ""),
-    *(({"tools": [tool(name)]}, "tools[0].function.name", "") for name in NO_NAMES),
+    *(({"tools": [tool(name)]}, "tools[0].function.name", "was sent; send text that matches `^") for name in NO_NAMES),
 ]
 
 
@@ -86,8 +89,7 @@ def test_stops_logprobs_messages_and_tools_have_bounds() -> None:
     assert [chat_request(stop=stop).stop for stop in stops] == [["a"], *stops[1:]]
     assert chat_request(logprobs=True, top_logprobs=20).top_logprobs == 20
     assert len(chat_request(messages=[TURN] * MAX_MESSAGES).messages) == MAX_MESSAGES
-    assert chat_request(tools=MANY_TOOLS[:-1])
-    assert chat_request(tools=[tool("a" * chat_tools.MAX_NAME_CHARS)])
+    assert all(chat_request(tools=tools) for tools in (MANY_TOOLS[:-1], [tool("a" * chat_tools.MAX_NAME_CHARS)]))
     named = {"type": "function", "function": {"name": "f"}}
     for choice, is_forced in ((named, True), ("required", True), ("auto", False), ("none", False)):
         assert chat_request(tools=[tool()], tool_choice=choice).is_tool_forced is is_forced

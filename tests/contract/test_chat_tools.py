@@ -56,7 +56,7 @@ NO_TOOL: list[Row] = [
     ({"tools": [{"type": "functoin"}]}, "tools[0]", "`function` or `custom`"),
     ({"tools": [WEATHER, 5]}, "tools[1]", "`function` or `custom`"),
     ({"tools": [{"type": ["function"]}]}, "tools[0]", "`function` or `custom`"),
-    ({"tools": [{"type": "custom", "custom": {"name": "a b"}}]}, "tools[0].custom.name", "pattern"),
+    ({"tools": [{"type": "custom", "custom": {"name": "a b"}}]}, "tools[0].custom.name", "text that matches"),
     ({"tools": [CODE, CODE | {"type": "function", "function": {"name": "code"}}]}, None, "same name"),
     ({"tool_choice": {"type": "file_search"}}, "tool_choice", "this server runs none"),
     ({"tools": [SEARCH], "tool_choice": "required"}, None, "built-in, and this server runs no built-in tools"),

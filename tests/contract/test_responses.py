@@ -165,7 +165,7 @@ REFUSED: dict[str, Row] = {
     "a grammar": ({"tools": [GRAMMAR]}, "tools[0].format.type", "free text"),
     "a choice of the wrong kind": ({"tools": [TOOL], "tool_choice": {"type": "custom", "name": "add"}}, None, "`add`"),
     "none allowed": ({"tools": [TOOL], "tool_choice": NONE_ALLOWED}, "tool_choice.tools", "at least 1"),
-    "no token of an answer": ({"max_output_tokens": 0}, "max_output_tokens", "greater than or equal to 1"),
+    "no token of an answer": ({"max_output_tokens": 0}, "max_output_tokens", "send at least 1"),
     "a built-in choice": ({"tool_choice": {"type": "file_search"}}, "tool_choice", "a choice is"),
     "a choice that is no word": ({"tool_choice": "any"}, "tool_choice", "a choice is"),
     "a call of nothing": ({"tool_choice": "required"}, None, "`tools` is empty"),

@@ -119,7 +119,7 @@ REFUSED: dict[str, Row] = {
     "a namespace of nothing": ({"tools": [PLAN, {"type": "namespace", "name": "crm"}]}, "tools[1].tools", "missing"),
     "a nested namespace": ({"tools": [CRM | {"tools": [FIND, CRM]}]}, "tools[0].tools[1]", "`function` or `custom`"),
     "a namespace without a name": ({"tools": [CRM | {"name": ""}]}, "tools[0].name", "at least 1"),
-    "a tool whose name has spaces": ({"tools": [grouped("crm", "a b")]}, "tools[0].tools[0].name", "pattern"),
+    "a tool whose name has spaces": ({"tools": [grouped("crm", "a b")]}, "tools[0].tools[0].name", "text that matches"),
     "a dear schema in a namespace": (
         {"tools": [SEARCH, CRM | {"tools": [FIND, FIND | {"name": "x", "strict": True, "parameters": {"$ref": "x"}}]}]},
         "tools[1].tools[1].parameters",
