@@ -191,8 +191,8 @@ async def test_415_a_compressed_form(api: Api) -> None:
 
 LATE: list[tuple[dict[str, float], str, Fields, int, str, str]] = [
     ({}, "hello\nfail", {}, 502, "upstream_error", ""),
-    ({"answer_s": 0.2}, "hello\nhold 5", {}, 504, "upstream_timeout", ""),
-    ({"answer_s": 0.2}, "hold 60\ntwo", {"stream": "true"}, 504, "upstream_timeout", ""),
+    ({"answer_s": 0.2}, "hello\nhold 5", {}, 504, "upstream_timeout", "ask for less"),
+    ({"answer_s": 0.2}, "hold 60\ntwo", {"stream": "true"}, 504, "upstream_timeout", "ask for less"),
     ({"answer_s": 0.5, "computed_s": 0.1}, "hello\nhold 5", {"model": WHISPER}, 504, "upstream_timeout", "split it"),
     ({"answer_s": 0.3, "computed_s": 120}, "hello\nhold 5", {"model": WHISPER}, 503, "warming_up", "warming up"),
 ]

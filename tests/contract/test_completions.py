@@ -66,9 +66,8 @@ TAKEN: list[dict[str, Any]] = [
     {"prompt": ["a"] * MAX_COMPLETIONS},
     {"prompt": ["a"] * 64, "n": 2},
     {"n": 8, "best_of": 8},
-    {"best_of": 1},
     {"max_tokens": 0, "echo": True},
-    {"logprobs": 0},
+    {"best_of": 1, "logprobs": 0},
     {"logprobs": 5},
     {"user": "me", "logit_bias": {"1": 5}, "something": "else"},
     {"suffix": None, "echo": None, "stop": None, "stream": None, "max_tokens": None},
@@ -81,7 +80,9 @@ def test_a_bad_field_is_named_bounds_are_taken_and_what_is_not_ours_is_ignored()
         assert request(**fields), fields
 
 
-def test_an_answer_is_short_unless_the_request_says_otherwise() -> None:
+def test_an_answer_is_short_and_says_nothing_of_usage_unless_the_request_says_otherwise() -> None:
+    included = (request(stream_options=options).include_usage for options in ({"include_usage": True}, {}, None))
+    assert [*included] == [True, False, False]
     assert (request().budget, request(max_tokens=0, echo=True).budget, request(max_tokens=3).budget) == (16, 0, 3)
 
 
