@@ -138,18 +138,18 @@ def test_only_the_weights_of_engines_that_are_woken_are_waited_for(monkeypatch: 
 
 
 def test_what_fetches_the_other_weights_ends_with_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program, pid = tmp_path / "python", tmp_path / "pid"
-    program.write_text(f'#!/bin/sh\nsleep 600 &\necho $! >{pid}\necho "$@" >{tmp_path}/call\nwait\n')
+    program, pid, call = (tmp_path / name for name in ("python", "pid", "call"))
+    program.write_text(f'#!/bin/sh\nsleep 600 &\necho $! >{pid}\necho "$@" >{pid}.new\nmv {pid}.new {call}\nwait\n')
     program.chmod(0o755)
     monkeypatch.setattr(start.sys, "executable", str(program))
     with start._fetching(["kokoro-82m"]):
-        eventually((tmp_path / "call").exists)
+        eventually(call.exists)
         child = Path(f"/proc/{pid.read_text().strip()}")
         assert child.exists()
         assert os.getpriority(os.PRIO_PROCESS, int(child.name)) == start.FETCH_NICENESS
         assert not (of_session := child / "autogroup").exists() or of_session.read_text().endswith(" nice 19\n")
     eventually(lambda: not child.exists())
-    assert (tmp_path / "call").read_text() == "-m launch weights fetch --when-idle kokoro-82m\n"
+    assert call.read_text() == "-m launch weights fetch --when-idle kokoro-82m\n"
     monkeypatch.setattr(start.sys, "executable", "/nowhere")
     with start._fetching([]):  # nothing is left, and nothing is started
         pass
