@@ -217,9 +217,6 @@ async def test_sound_ahead_of_an_engine_that_does_not_keep_up(api: Api) -> None:
     assert ledger["received_s"] == 28
 
 
-# --- frames, reads and bodies of connections --------------------------------------------------------------------------
-
-
 HALF_A_FRAME = frame(TEXT, b"{}")[:-1]
 
 

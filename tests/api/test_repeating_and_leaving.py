@@ -163,9 +163,6 @@ async def test_what_a_request_holds_is_given_back_once_its_reply_is_sent(api: Ap
     assert api.service.concurrency.requests == 0
 
 
-# --- clients that leave -----------------------------------------------------------------------------------------------
-
-
 async def left(api: Api, path: str, body: dict[str, Any], *items: Any) -> None:
     """Sends a request and leaves once the engine has it, and has given `items`."""
     acting = api.all_act(*items)

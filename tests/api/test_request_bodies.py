@@ -206,9 +206,6 @@ async def test_a_schema_with_an_infinite_number_costs_nothing_and_one_with_a_hug
     assert len(await api.usage()) == 2
 
 
-# --- arrays and objects -----------------------------------------------------------------------------------------------
-
-
 SEQUENCES = frozenset({"list", "tuple", "set", "frozenset", "dict", "generator"})
 NOT_READ = frozenset({"metadata", "json_schema_input_schema", "serialization"})
 """Of a schema, what nothing is validated by."""

@@ -178,8 +178,6 @@ def test_serve_would_decide_the_same(looks: list[tuple[float, float]]) -> None:
         target = decided
 
 
-# --- what is read -----------------------------------------------------------------------------------------------------
-
 ENGINES = {"chat": "e0"}
 
 

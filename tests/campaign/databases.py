@@ -223,9 +223,6 @@ class Work:
         return found.body if isinstance(found, StoredReply) else found
 
 
-# --- faults: each returns once all is well again
-
-
 async def postgres_dies(place: Place, work: Work) -> None:
     await asyncio.to_thread(place.postgres.stop, crash=True)
     await work.refused()

@@ -162,8 +162,6 @@ def test_a_graph_that_takes_over_has_woken_what_was_in_use_before_it_is_ready(pa
     assert load_ms == 0
 
 
-# --- every replica of ingress and engine is replaced while streams run: no request is lost, and no bill ---------------
-
 STREAMS = 20
 EVENTS, PAUSE_S = 40, 0.5
 """Of each stream: it outlives the replicas that it began on."""

@@ -89,8 +89,6 @@ def test_an_example_is_answered(reader: Reader, route: str, example: RouteExampl
         assert f"error: {example.status}" in done.stderr, done.stdout + done.stderr
 
 
-# --- schemas in words -------------------------------------------------------------------------------------------------
-
 TEXT = {"type": "string"}
 NULL = {"type": "null"}
 

@@ -251,9 +251,6 @@ def test_bounds_of_pixels() -> None:
     assert decode(address(flat("red", (MAX_RATIO, 1)))).size == (MAX_RATIO, 1)
 
 
-# --- through a model -------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 async def seeing(anyio_backend: str, idefics3: Path) -> AsyncIterator[LabelScorer]:
     earlier = tiny_scorers.start(idefics3, threads=2, images=True)  # vLLM keeps its products for engines to come

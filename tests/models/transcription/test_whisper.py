@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from faster_whisper import transcribe as library
 
 import configs
 import models
@@ -26,7 +27,7 @@ from benchmarks.quality.transcription import errors
 from contract.catalog import TranscriptionModel
 from contract.transcription.engine import LANGUAGES, Segment, TranscriptionJob, TranscriptUpdate
 from models.transcription.adapter import SAMPLE_RATE, Recording
-from models.transcription.faster_whisper import FasterWhisper
+from models.transcription.faster_whisper import FasterWhisper, Task
 from models.transcription.voice_activity import Block, Span, Window
 from models.weights.files import WeightsError
 from models.weights.store import ensure
@@ -144,6 +145,24 @@ async def test_who_repeats_himself_is_heard_each_time(engine: FasterWhisper) -> 
     sentence = say("The harbour was quiet in the early morning.")
     text = text_of(await heard(engine.transcribe(job(np.concatenate([sentence] * 8), language="en"))))
     assert 6 <= text.count("morning") <= 9  # some of the other words come out differently each time
+
+
+@pytest.mark.parametrize(
+    ("again", "first", "chosen"),
+    [([-0.1, -2], -1.2, [-0.1]), ([-2, -0.1], -2, [-0.1]), ([-2], -1.2, [-1.2]), ([-2], -2, [])],
+)
+def test_a_doubtful_text_gives_way_to_a_better_one_and_stays_without_one_where_it_is_bearable(
+    engine: FasterWhisper, monkeypatch: pytest.MonkeyPatch, again: list[float], first: float, chosen: list[float]
+) -> None:
+    def text(logprob: float) -> library.Segment:
+        words = [library.Word(n / 4, (n + (n != 2)) / 4, " yes", 1) for n in range(4)]  # the third takes no time
+        return library.Segment(0, 0, 0, 1, " yes" * 4, [], logprob, 1, 0, words, 0)
+
+    monkeypatch.setattr(engine._whisper, "transcribe", lambda *_, **__: (map(text, again), None))
+    block, window = Block(0, np.zeros(SAMPLE_RATE, np.float32), (), 1), Window(0, 1, ())
+    best = engine._again(Task("en", None, True, "a"), block, window, text(first))
+    assert [segment.avg_logprob for segment in best] == chosen
+    assert [len(segment.words) for segment in best] == [3 if logprob == first else 4 for logprob in chosen]
 
 
 async def test_a_prompt_and_terms_decide_how_a_word_is_spelt(engine: FasterWhisper) -> None:
