@@ -21,7 +21,7 @@ TOGETHER := $(RUN) pytest $(TIMED) --junitxml=var/tests.xml --numprocesses=$(TES
 ALONE := $(RUN) pytest $(TIMED) --junitxml=var/tests-cluster.xml tests/cluster
 # What depends on the processor, once more as on one with AVX2 and nothing newer.
 ON_AVX2 := tests/models/test_short_encoder.py tests/models/llm/test_quantization.py tests/models/llm/test_heads.py
-LONG := slow or browser or engines or forks or crashes or timeouts
+LONG := slow or browser or engines or forks or attacks or crashes or timeouts
 # uv compiles nothing. What a start may import is compiled once here, rather than by each process that first starts: half of
 # the modules, without the large parts that no start imports.
 UNUSED := tests?|testing|models|examples|rllib|autoscaler|tune|train|data|llm|beta|admin|realtime|live|physics|distutils

@@ -9,9 +9,15 @@ ENGINES = (
     *(f"speech/test_{name}.py" for name in ("conformance", "cosyvoice", "kokoro", "marks", "supertonic")),
     *("transcription/test_voxtral.py", "transcription/test_whisper.py", "voice_design/test_kokoro.py"),
 )
-MARKERS = {"tests/cluster/": "cluster", "tests/console/": "browser", "tests/fork_server/": "forks"} | dict.fromkeys(
-    ("tests/twins/", *(f"tests/models/{place}" for place in ENGINES)), "engines"
-)
+PLACES = {
+    "cluster": ("tests/cluster/",),
+    "browser": ("tests/console/",),
+    "forks": ("tests/fork_server/",),
+    "attacks": ("tests/attacks/", "tests/audio/test_bombs.py"),
+    "crashes": tuple(f"tests/state/test_{name}.py" for name in ("crashes", "ledger_processes", "draft_processes")),
+    "engines": ("tests/twins/", "tests/audio/test_watermark.py", *(f"tests/models/{place}" for place in ENGINES)),
+}
+"""Files and folders, by the marker of their tests."""
 
 FIRST = (
     "tests/cluster/test_idle.py",
@@ -43,7 +49,7 @@ ON_VLLM = (
 
 def marker_of(file: str) -> str | None:
     """The marker of a test file, by its path from the root."""
-    return next((marker for place, marker in MARKERS.items() if file.startswith(place)), None)
+    return next((marker for marker, places in PLACES.items() if file.startswith(places)), None)
 
 
 def scope_of(file: str) -> str:

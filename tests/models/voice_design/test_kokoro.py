@@ -30,9 +30,6 @@ NAMES = tuple(measured())
 job = partial(jobs.job, semitones=1.5)
 
 
-# --- which styles -----------------------------------------------------------------------------------------------------
-
-
 def test_every_style_and_every_trait_that_is_named_is_there() -> None:
     assert sheet().styles.keys() <= set(NAMES)
     axes = CATALOG.traits.axes
@@ -89,9 +86,6 @@ def test_traits_lean_to_styles_that_sound_so_and_unknown_ones_nowhere() -> None:
     assert mean("liveliness", character="energetic") > liveliness + 0.1
     assert mean("liveliness", character="calm") < liveliness - 0.1
     assert requested_sound(job(traits={"timbre": "neutral", "tempo": "fast"})) == requested_sound(job())
-
-
-# --- what is heard ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
