@@ -23,8 +23,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 
 CODE_LINES = {
-    "contract": 5892,
-    "models": 6645,
+    "contract": 5891,
+    "models": 6644,
     "deployments": 5857,
     "state": 4266,
     "autoscaling": 2067,
@@ -37,7 +37,7 @@ CODE_LINES = {
     "benchmarks/capacity": 806,
 }
 BESIDE = {
-    "lines of tests": ("tests", "", 64252),
+    "lines of tests": ("tests", "", 64248),
     "lines of benchmarks": ("benchmarks", ".py", 10797),
     "words in Markdown": ("", ".md", 69740),
 }
