@@ -55,7 +55,7 @@ serve: setup ## run the graph on http://127.0.0.1:8000 (PROFILE, PORT, METRICS_P
 weights: setup ## fetch and verify the weights of PROFILE, so that `make serve` needs no network
 	@$(RUN) launch configs/$(PROFILE).yaml --weights-only $(if $(filter yes,$(SMALL)),--small)
 
-test: setup-dev weights ## what to run before a push: 10 minutes on two cores
+test: setup-dev weights ## what to run before a push: 6 minutes on two cores, more on slow ones
 	@$(TOGETHER) -m "not ($(LONG) or cluster)"
 	@$(ALONE) -m smoke
 
