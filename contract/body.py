@@ -121,13 +121,19 @@ def explain(error: ValidationError, data: Any, at: tuple[int | str, ...] = ()) -
 def _out_of_bounds(finding: ErrorDetails, bound: str) -> str:
     """Returns what was sent, or how much of it, and what is allowed."""
     value, limit = finding["input"], finding["ctx"][bound]
-    sent, allowed = (f"`{x[:64]}`" if isinstance(x, str) else f"{x}"[:64].removesuffix(".0") for x in (value, limit))
     if bound.endswith("_length"):
-        count, unit = (len(value), "character") if isinstance(value, str) else (finding["ctx"]["actual_length"], "item")
-        sent = f"{count} {unit} was" if count == 1 else f"{count} {unit}s were"
+        unit = "character" if isinstance(value, str) else "item"
+        sent = f"{len(value)} {unit}{' was' if len(value) == 1 else 's were'}"
     else:
-        sent += " was"
-    return f"{sent} sent; send {_BOUNDS[bound]} {allowed}"
+        sent = f"{_shown(value)} was"
+    return f"{sent} sent; send {_BOUNDS[bound]} {_shown(limit)}"
+
+
+def _shown(value: str | float) -> str:
+    """Returns a text or a number, cut to 64 characters."""
+    text = value if isinstance(value, str) else str(value).removesuffix(".0")
+    text = text if len(text) <= 64 else f"{text[:64]}..."
+    return f"`{text}`" if isinstance(value, str) else text
 
 
 def _mistyped(value: Any, findings: Iterable[ErrorDetails]) -> str:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 
 CODE_LINES = {
-    "contract": 5891,
+    "contract": 5890,
     "models": 6644,
     "deployments": 5857,
     "state": 4266,
@@ -37,9 +37,9 @@ CODE_LINES = {
     "benchmarks/capacity": 806,
 }
 BESIDE = {
-    "lines of tests": ("tests", "", 64248),
+    "lines of tests": ("tests", "", 64243),
     "lines of benchmarks": ("benchmarks", ".py", 10797),
-    "words in Markdown": ("", ".md", 69740),
+    "words in Markdown": ("", ".md", 69734),
 }
 """Folder, ending of the files, and ceiling of each count."""
 WORDING = {

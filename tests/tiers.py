@@ -14,7 +14,6 @@ PLACES = {
     "browser": ("tests/console/",),
     "forks": ("tests/fork_server/",),
     "attacks": ("tests/attacks/", "tests/audio/test_bombs.py"),
-    "crashes": tuple(f"tests/state/test_{name}.py" for name in ("crashes", "ledger_processes", "draft_processes")),
     "engines": ("tests/twins/", "tests/audio/test_watermark.py", *(f"tests/models/{place}" for place in ENGINES)),
 }
 """Files and folders, by the marker of their tests."""

@@ -287,6 +287,4 @@ def read_arguments(text: str) -> dict[str, Any]:
         json.dumps(value, allow_nan=False)  # 1e999 is read as infinity, which JSON does not have
     except ValueError:
         value = text
-    if value is None:
-        return {}
-    return value if isinstance(value, dict) else {INPUT: text}
+    return {} if value is None else value if isinstance(value, dict) else {INPUT: text}

@@ -149,9 +149,7 @@ CLIENT, SERVER = "(a tool)", "(a tool of a server)"
 def _kind(tool: Any) -> str | None:
     """Returns the tag of a tool. A tool without a type is one of the client."""
     kind = type_of(tool)
-    if is_built_in(kind):
-        return SERVER
-    return CLIENT if kind in (None, "custom") else None
+    return SERVER if is_built_in(kind) else CLIENT if kind in (None, "custom") else None
 
 
 OfferedTool = Annotated[

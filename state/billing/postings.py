@@ -101,8 +101,7 @@ COSTS = select(usage_lines.c.reservation_id, usage_lines.c.cost_micro_eur).where
 
 def require_funds(connection: Connection, org_id: int, user_id: int | None) -> None:
     """Raises OverLimit where not even 1 micro-EUR could be held. Holds nothing."""
-    row = connection.execute(_EXCEEDED, {"of_org": org_id, "of_user": user_id, "amount": 1}).first()
-    if row is not None:
+    if row := connection.execute(_EXCEEDED, {"of_org": org_id, "of_user": user_id, "amount": 1}).first():
         raise OverLimit("organisation" if row.user_id is None else "user")
 
 
@@ -131,7 +130,7 @@ def settle(connection: Connection, bills: Sequence[Bill]) -> list[int]:
     from_purses = {id: bill for id, bill in once.items() if bill.purse_id and id not in released}
     pay(connection, covered(from_purses.values()))
     released |= {id: bill.covered_micro_eur for id, bill in from_purses.items()}
-    charged = charges(connection, [*once.values()], released)
+    charged = charges(connection, [*once.values()], released, from_purses)
     earlier = _write_lines(connection, [*once.values()], charged)
     # The first time, too, their purses have paid. A row is released by who ends it, even where the line came first.
     again = from_purses.keys() & earlier.keys()
@@ -188,20 +187,26 @@ def _end(connection: Connection, entries: Sequence[Entry], state: str) -> dict[s
     return {row.id: row.held_micro_eur for row in rows}
 
 
-def charges(connection: Connection, bills: Sequence[Bill], released: Mapping[str, int]) -> dict[str, int]:
-    """Returns what each of `bills` can be charged, by id. They are of one organisation."""
+def charges(
+    connection: Connection, bills: Sequence[Bill], released: Mapping[str, int], from_purses: Collection[str] = ()
+) -> dict[str, int]:
+    """Returns what each of `bills` can be charged, by id. They are of one organisation.
+
+    One that comes again, with a line already, takes nothing of what is left to the others, nor gives what its purse
+    has paid: `settle` puts that back.
+    """
     costs = {bill.entry.id: bill.used.cost_micro_eur for bill in bills}
     if all(cost <= released.get(id, 0) for id, cost in costs.items()):
         return costs
     rest = left_of(connection, bills[0].entry.org_id, {bill.entry.user_id for bill in bills})
-    # A bill that comes again takes nothing from what is left to the others: its line is in `spent` already.
-    costs |= dict.fromkeys(connection.execute(COSTS, {"of_ids": [*costs]}).scalars(), 0)
+    again = {*connection.execute(COSTS, {"of_ids": [*costs]}).scalars()}
     charged = {}
     for bill in bills:
-        id, released_here = bill.entry.id, released.get(bill.entry.id, 0)
-        limited = {None, bill.entry.user_id} & rest.keys()
-        most = max(released_here, min((rest[payer] for payer in limited), default=costs[id]) + released_here)
-        charged[id] = min(costs[id], most)
+        id, limited = bill.entry.id, {None, bill.entry.user_id} & rest.keys()
+        cost = 0 if id in again else costs[id]
+        released_here = 0 if id in again and id in from_purses else released.get(id, 0)
+        most = released_here + max(0, min((rest[payer] for payer in limited), default=cost))
+        charged[id] = min(cost, most)
         for payer in limited:
             rest[payer] += released_here - charged[id]
     return charged
@@ -213,9 +218,8 @@ def _write_lines(connection: Connection, bills: Sequence[Bill], charged: Mapping
     rows = [line(bill, charged) | {"late_ms": int(1000 * (now_s - bill.made_s))} for bill in bills]
     new_ids = {id for (id,) in connection.execute(_LINES[connection.dialect.name], rows)}
     missing = [bill.entry.id for bill in bills if bill.entry.id not in new_ids]
-    if not missing:
-        return {}
-    return {row.reservation_id: row.cost_micro_eur for row in connection.execute(COSTS, {"of_ids": missing})}
+    earlier = connection.execute(COSTS, {"of_ids": missing}) if missing else ()
+    return {row.reservation_id: row.cost_micro_eur for row in earlier}
 
 
 def line(bill: Bill, charged: Mapping[str, int]) -> dict[str, Any]:

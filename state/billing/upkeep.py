@@ -210,8 +210,7 @@ def recover(connection: Connection, reservation_id: str) -> Usage | None:
 
     Returns what was used, NO_USAGE if no mark was made, None if another process was faster or the lease was renewed.
     """
-    row = connection.execute(_RECOVER, {"of_id": reservation_id}).one_or_none()
-    if row is None:
+    if (row := connection.execute(_RECOVER, {"of_id": reservation_id}).one_or_none()) is None:
         return None
     entry = Entry(row.id, row.org_id, row.user_id, row.key_id, row.request_id, row.line, row.model)
     used = Usage(row.used_micro_eur, row.used_quantity, row.used_unit or "", row.used_quantities)

@@ -223,9 +223,6 @@ async def test_a_process_that_is_to_end_ends_all_feeds() -> None:
     assert await asyncio.gather(*ends) == [None, None, None]
 
 
-# --- the route -------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 async def open_feed(api: Api) -> AsyncIterator[Callable[..., asyncio.Task[None]]]:
     """Opens feeds, as a browser does, whose messages come into a list."""
@@ -300,9 +297,6 @@ async def test_single_calls_do_not_show_in_the_state_of_an_engine_with_one_slot(
     await watch
     assert states[-2:] == ["busy", "failed"]
     assert len(states) <= 4, "busy for all these calls"
-
-
-# --- what is counted -------------------------------------------------------------------------------------------------
 
 
 def test_what_ended_counts_for_a_minute() -> None:

@@ -174,9 +174,6 @@ async def test_where_live_sessions_are_off_their_routes_are_not_there(api: Api) 
             assert not any("realtime" in path for path in (await client.get("/openapi.json")).json()["paths"])
 
 
-# --- places ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("most", [1, 2, 3])
 async def test_a_client_secret_opens_so_many_sessions(api: Api, most: int) -> None:
     limited: dict[str, Any] = {} if most == 2 else {"max_sessions": most}
@@ -245,9 +242,6 @@ async def test_a_key_without_a_stream_takes_no_place(api: Api, monkeypatch: pyte
         monkeypatch.setattr(live_sessions, "REALTIME_IDLE_S", 0)
         assert await refusal(api, full, address=address) == (429, "rate_limit_exceeded")
         assert all([await live.is_well() for live in lives])
-
-
-# --- ends ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("why", "closes_in_s"), [("time_limit", 0.3), ("draining", 0.2)])

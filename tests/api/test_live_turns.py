@@ -137,9 +137,6 @@ def test_the_length_of_an_event_says_how_long_its_sound_is() -> None:
         assert (event.seconds(format), event.sound(format)) == (sound / rate, samples)
 
 
-# --- pace ------------------------------------------------------------------------------------------------------------
-
-
 def takes(pace: Pace, seconds: float, waiting_s: float = 0.0, at_s: float = 0.0) -> bool:
     try:
         pace.take(seconds, waiting_s, at_s)
@@ -180,9 +177,6 @@ def test_the_pace_of_speech_is_never_ahead() -> None:
     pace = Pace()
     for second in range(200):
         pace.take(1.0, min(REALTIME_UNHEARD_S - 1.0, second), float(second))
-
-
-# --- places ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)

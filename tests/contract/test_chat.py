@@ -72,6 +72,7 @@ REFUSED: list[Row] = [
     ({"stop": [""]}, "stop[0]", "0 characters were sent; send at least 1"),
     ({"stop": ["a" * 257]}, "stop[0]", "257 characters were sent; send at most 256"),
     ({"repetition_penalty": 0}, "repetition_penalty", "0 was sent; send more than 0"),
+    ({"n": 10**80}, "n", f"1{'0' * 63}... was sent; send at most 8"),
     ({"seed": 2**63}, "seed", f"{2**63} was sent; send less than {2**63}"),
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "21 was sent; send at most 20"),
     ({"top_logprobs": 1}, None, "logprobs"),

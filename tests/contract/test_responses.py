@@ -175,6 +175,7 @@ REFUSED: dict[str, Row] = {
     "a dear schema of a tool": ({"tools": [DEAR]}, "tools[0].parameters", "the JSON schema in `tools[0].parameters`"),
     "an unknown effort": ({"reasoning": {"effort": "huge"}}, "reasoning.effort", "`high`"),
     "an unknown truncation": ({"truncation": "middle"}, "truncation", "`auto`"),
+    "much metadata": ({"metadata": {str(n): "" for n in range(17)}}, "metadata", "17 items were sent; send at most 16"),
     "metadata of numbers": ({"metadata": {"a": 1}}, "metadata.a", "string"),
 }
 

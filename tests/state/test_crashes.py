@@ -74,7 +74,7 @@ async def test_a_commit_that_is_found_after_a_sync_that_failed_survives_a_loss_o
             await books_are_right(f"sqlite:///{after / 'parlance.db'}", acknowledged)
 
 
-@pytest.mark.parametrize("deaths", [2, 10])
+@pytest.mark.parametrize("deaths", [2, pytest.param(10, marks=pytest.mark.crashes)])
 async def test_postgresql_survives_death_between_statements(
     run: Run, postgres_url: str, folder: Path, deaths: int
 ) -> None:
@@ -107,7 +107,9 @@ async def raise_limits(url: str) -> None:
     await database.close()
 
 
-@pytest.mark.parametrize("acknowledged_before", [3, 17, 40])
+@pytest.mark.parametrize(
+    "acknowledged_before", [pytest.param(3, marks=pytest.mark.crashes), 17, pytest.param(40, marks=pytest.mark.crashes)]
+)
 async def test_postgresql_survives_its_death(postgres: Postgres, postgres_url: str, acknowledged_before: int) -> None:
     database = connect(postgres_url)
     caller = await make_caller(database, 100_000)

@@ -259,6 +259,16 @@ async def test_a_batch_charges_each_bill_as_if_it_came_alone(database: Database)
     assert await money(database, caller) == (60, 0)
 
 
+async def test_a_bill_that_its_purse_has_paid_frees_nothing_for_others_when_it_comes_again(database: Database) -> None:
+    caller = await make_caller(database, 100, None)
+    purse, first, other = (Entry(n, caller.org_id, caller.user_id, *"krlm") for n in ("p", "a", "b"))
+    paid = Bill(first, Usage(20, 1, "tokens"), purse_id="p", covered_micro_eur=20)
+    await database.run(partial(postings.reserve, entry=purse, amount=60))
+    assert await database.run(partial(postings.settle, bills=[paid])) == [20]
+    assert await database.run(partial(postings.settle, bills=[paid, Bill(other, Usage(999, 1, "tokens"))])) == [20, 40]
+    assert await money(database, caller) == (60, 40), "what was spent, and what the purse holds, within the limit"
+
+
 async def test_a_row_that_comes_after_the_line_of_its_request_is_released_by_the_next_retry(database: Database) -> None:
     caller = await make_caller(database, 100, 90)
     late, other = [Bill(Entry(n, caller.org_id, caller.user_id, *"krlm"), Usage(25, 1, "tokens")) for n in ("a", "b")]
