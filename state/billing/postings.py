@@ -192,14 +192,14 @@ def charges(
 ) -> dict[str, int]:
     """Returns what each of `bills` can be charged, by id. They are of one organisation.
 
-    One that comes again, with a line already, takes nothing of what is left to the others, nor gives what its purse
-    has paid: `settle` puts that back.
+    A retried bill, which has a line already, takes nothing from the others. What its purse has paid for it does not
+    count as released, because `settle` puts it back.
     """
     costs = {bill.entry.id: bill.used.cost_micro_eur for bill in bills}
     if all(cost <= released.get(id, 0) for id, cost in costs.items()):
         return costs
     rest = left_of(connection, bills[0].entry.org_id, {bill.entry.user_id for bill in bills})
-    again = {*connection.execute(COSTS, {"of_ids": [*costs]}).scalars()}
+    again = {*connection.execute(COSTS, {"of_ids": [*costs]}).scalars()} if rest else ()
     charged = {}
     for bill in bills:
         id, limited = bill.entry.id, {None, bill.entry.user_id} & rest.keys()

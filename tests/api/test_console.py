@@ -178,9 +178,6 @@ async def test_without_a_console_its_routes_are_not_there_and_nothing_is_remembe
     assert not api.service.console.ended
 
 
-# --- who sees what ---------------------------------------------------------------------------------------------------
-
-
 async def test_a_request_is_seen_by_its_organisation_and_by_no_other(api: Api) -> None:
     stranger, request_id = await api.stranger(), (await api.chat()).headers["x-request-id"]
     path = f"/console/requests/{request_id}"
@@ -221,9 +218,6 @@ async def test_keys_are_listed_without_their_texts(api: Api) -> None:
 def test_no_word_grants_the_sight_of_all_organisations_but_its_own() -> None:
     assert parse_scopes(["all"]) == frozenset(Scope) - OPERATORS
     assert parse_scopes(["all", "console:operate"]) == frozenset(Scope)
-
-
-# --- what is remembered ----------------------------------------------------------------------------------------------
 
 
 async def test_a_request_has_its_times_and_its_money(api: Api) -> None:

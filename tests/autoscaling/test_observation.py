@@ -153,7 +153,7 @@ class Losses:
 def collecting_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     with collecting() as collector:
         monkeypatch.setenv(ADDRESS, collector.address)
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")  # whoever has waited too long sends again
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")  # after which the exporter sends again
         yield collector
 
 

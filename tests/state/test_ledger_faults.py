@@ -254,7 +254,7 @@ async def test_a_batch_charges_each_bill_as_if_it_came_alone(database: Database)
     # 60 is left to the user: 25 + 25 + 10, and nothing for the last.
     bills = [Bill(entry, Usage(25, 1, "tokens")) for entry in entries]
     assert await database.run(partial(postings.settle, bills=bills[:1])) == [25]
-    for _ in range(2):  # what comes again is charged no more, and leaves the others theirs
+    for _ in range(2):  # a retried bill takes nothing from the others
         assert await database.run(partial(postings.settle, bills=bills)) == [25, 25, 10, 0]
     assert await money(database, caller) == (60, 0)
 
