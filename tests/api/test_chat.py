@@ -103,17 +103,11 @@ async def write(api: Api, prompt: Any = "say hello", key: str | None = None, **f
     return await api.send("POST", "/v1/completions", key, json={"model": "obedient", "prompt": prompt, **fields})
 
 
-# --- completions ------------------------------------------------------------------------------------------------------
-
-
 async def test_all_answers_together_are_held_against_the_budget(api: Api) -> None:
     # Of each prompt 528 tokens and the bytes of its text; of each answer 10 tokens, at 2.
     await api.limit(2 * (528 + 7) + 2 * 3 * 10 * 2)
     assert (await write(api, ["say one", "say two"], n=3, max_tokens=11)).status_code == 402
     assert (await write(api, ["say one", "say two"], n=3, max_tokens=10)).status_code == 200
-
-
-# --- tokens -----------------------------------------------------------------------------------------------------------
 
 
 async def test_text_and_messages_become_tokens_and_tokens_text_for_nothing(api: Api) -> None:
@@ -135,9 +129,6 @@ async def test_too_much_text_never_reaches_an_engine(api: Api) -> None:
         reply = await api.send("POST", "/v1/tokenize", json=body | {"model": "obedient"})
         assert (reply.status_code, reply.json()["error"]["param"]) == (400, next(iter(body)))
     assert engine.callers == []
-
-
-# --- bills, failures, models, and fields that are left out, cut or too long, on all wires -----------------------------
 
 
 BODIES: dict[str, Any] = {

@@ -136,9 +136,6 @@ async def test_a_voice_without_a_slug_gets_one_of_its_label(api: Api) -> None:
         assert (await adopt(api, await made(api, label=label))).json()["slug"] == slug
 
 
-# --- what is beside drafts --------------------------------------------------------------------------------------------
-
-
 async def test_suggestions_design_nothing_and_can_be_ordered(api: Api) -> None:
     reply = await api.send("POST", f"{DESIGNS}/suggest", json={"text": "eine tiefe, ruhige Stimme, ein alter Mann"})
     suggested = reply.json()
@@ -193,9 +190,6 @@ async def test_502_a_designer_whose_start_has_failed(api: Api, monkeypatch: pyte
     assert await listed(api) == []
 
 
-# --- work on drafts ---------------------------------------------------------------------------------------------------
-
-
 async def test_a_designer_that_dies_once_is_asked_again(api: Api) -> None:
     draft = await made(api, instruct="fail 1")
     assert (draft["status"], len(designer(api).jobs)) == ("ready", 2)
@@ -237,9 +231,6 @@ async def test_a_busy_or_cold_designer_is_waited_for(api: Api, monkeypatch: pyte
 async def test_a_fault_of_our_own_ends_the_draft(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api.state.drafts, "finish", None)
     assert (await made(api))["error"] == draft_worker.FAILED
-
-
-# --- bills ------------------------------------------------------------------------------------------------------------
 
 
 async def test_discarding_bills_the_time_that_the_designer_had_spent(api: Api) -> None:
@@ -296,9 +287,6 @@ async def test_an_adoption_sent_twice_is_one_voice(api: Api) -> None:
     assert (first.status_code, second.status_code, second.json()) == (200, 200, first.json())
     refused(await adopt(api, draft), 400, "invalid_request_error")
     assert len(await api.state.voices.of(1)) == 1
-
-
-# --- processes that end or have enough -------------------------------------------------------------------------------
 
 
 def later(api: Api, seconds: float) -> Drafts:

@@ -45,9 +45,6 @@ from tests.api.world import BUDGETS, KEYLESS, NOT_AVAILABLE, SCOPE_SETS, World, 
 __all__ = ["world"]
 
 
-# --- keys and scopes -------------------------------------------------------------------------------------------------
-
-
 def test_both_spellings_of_every_path_lead_to_the_same_endpoint() -> None:
     table = {route.path: (route.methods, route.endpoint, scope) for route, scope in keyed_routes()}
     assert len(OPERATIONS) >= 12
@@ -131,9 +128,6 @@ def _comparable(answer: Answer) -> tuple[int, dict[str, str], str]:
 _NUMBERS = re.compile(r"\b\w*\d[\w.-]*")
 
 
-# --- order, rate, plan and budget ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 async def test_length_key_scope_rate_body_come_in_this_order(world: World, operation: Operation) -> None:
     too_long = [(b"content-length", str(max(CHAT_BODY_BYTES, SPEECH_BODY_BYTES) + 1).encode())]
@@ -178,9 +172,6 @@ async def test_a_budget_that_is_spent_ends_what_costs_money(world: World, operat
             check_admitted(operation, answer)
 
 
-# --- the start -------------------------------------------------------------------------------------------------------
-
-
 async def _nothing() -> None: ...
 
 
@@ -203,8 +194,6 @@ def test_nothing_can_be_put_beside_the_routes(route: Any) -> None:
     with pytest.raises(RuntimeError, match="/side declares no scope"):
         check_routes(app)
 
-
-# --- tricks ----------------------------------------------------------------------------------------------------------
 
 PATH_TRICKS = (
     *(f"{{path}}{end}" for end in ("/", "/.", "//", "\0", "%00", ";x=1", " ", ".json")),

@@ -53,9 +53,6 @@ def served(api: Api, address: str) -> Served:
     return Served(api, address)
 
 
-# --- the official client ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("mode", MODES)
 async def test_each_tool_of_the_account_is_listed_and_called(served: Served, mode: str) -> None:
     async with served.client("/v1/mcp/mcp", mode) as client:
@@ -119,9 +116,6 @@ async def test_a_stream_that_fails_is_an_error_of_the_tool_and_costs_nothing(ser
     assert await served.api.usage() == []
 
 
-# --- handshakes ------------------------------------------------------------------------------------------------------
-
-
 def initialize(revision: str) -> dict[str, Any]:
     about = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
     return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
@@ -148,9 +142,6 @@ async def test_each_handshake(api: Api, path: str) -> None:
     headers = {"mcp-protocol-version": MODERN, "mcp-method": "server/discover"}
     reply = await api.send("POST", path, json=body, headers=headers)
     assert (reply.status_code, reply.json()["result"]["supportedVersions"]) == (200, [MODERN])
-
-
-# --- money, limits and errors, as everywhere -------------------------------------------------------------------------
 
 
 def calling(tool: str, arguments: Any, **meta: Any) -> dict[str, Any]:
@@ -217,9 +208,6 @@ async def test_a_conversation_and_a_token_limit_reach_the_engine(api: Api) -> No
     turns = [{"role": "user", "content": "say no"}, {"role": "assistant", "content": "no"}]
     said = await call(api, "chat", {"messages": [*turns, {"role": "user", "content": "say yes"}], "max_tokens": 5})
     assert said["content"][0]["text"] == "yes"
-
-
-# --- many at a time, and clients that leave --------------------------------------------------------------------------
 
 
 def modern(tool: str, arguments: Any, **meta: Any) -> dict[str, Any]:

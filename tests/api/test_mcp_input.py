@@ -40,9 +40,6 @@ async def call(api: Api, tool: Any, arguments: Any, path: str = KEYED) -> httpx.
     return await send(api, path, calling(tool, arguments))
 
 
-# --- pages of others -------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def public(api: Api) -> Api:
     """The same, reached at https://api.example.org."""
@@ -82,9 +79,6 @@ async def test_only_hosts_and_pages_of_ours_are_served(public: Api, path: str) -
 
 async def test_without_a_public_address_a_domain_is_foreign(api: Api) -> None:
     assert (await send(api, host="api.example.org")).status_code == 403
-
-
-# --- bodies ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("path", "limit_bytes"), [(KEYED, MCP_BODY_BYTES), (OPEN, KEYLESS_BODY_BYTES)])
@@ -184,8 +178,6 @@ async def test_a_client_that_takes_no_events_gets_json_though_it_sent_a_progress
     assert reply.json()["result"]["content"][0]["text"] == "hello"
 
 
-# --- tools -----------------------------------------------------------------------------------------------------------
-
 LISTENING = LIST | {"method": "subscriptions/listen", "params": {"_meta": META, "notifications": {}}}
 NO_CALLS: list[tuple[str, Any, dict[str, str], int]] = [
     *((path, calling(tool, {}), {}, -32602) for path in PATHS for tool in ("nothing", "", "x" * 5000, "Chat")),
@@ -250,9 +242,6 @@ async def test_a_query_has_bounds(api: Api) -> None:
     ):
         reply = await call(api, "search_docs", arguments, OPEN)
         assert reply.json()["result"]["isError"] is is_error, str(arguments)[:100]
-
-
-# --- who, and how often ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("one_window")

@@ -48,8 +48,6 @@ async def test_counting_is_free(api: Api) -> None:
     assert await api.usage() == []
 
 
-# --- Anthropic's client ----------------------------------------------------------------------------------------------
-
 TOOL: Any = {
     "name": "look",
     "description": "Looks somewhere.",
@@ -82,9 +80,6 @@ async def test_models_are_listed(client: AsyncAnthropic) -> None:
     assert {"obedient", "lengths"} <= {model.id for model in listed}
     assert all(model.type == "model" and model.display_name and model.created_at.year > 2000 for model in listed)
     assert (await client.models.retrieve("obedient")).display_name == "obedient"
-
-
-# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 def check(reply: Any, status: int, code: str) -> dict[str, Any]:
@@ -160,9 +155,6 @@ async def test_other_routes_keep_their_shape_and_look_for_no_such_header(api: Ap
     assert reply.status_code == 401
     assert set(reply.json()) == {"error"}
     assert "request-id" not in reply.headers
-
-
-# --- POST /responses by OpenAI's client -------------------------------------------------------------------------------
 
 
 ADD: Any = {

@@ -44,9 +44,6 @@ def listener(api: Api) -> None:
     scripted(api)
 
 
-# --- what comes back -------------------------------------------------------------------------------------------------
-
-
 async def test_default_engine_answers_with_mp3(api: Api) -> None:
     reply = await speak(api, "good morning")
     assert asked(reply) == {
@@ -167,9 +164,6 @@ async def test_bounds_of_a_body(api: Api, length: int, status: int) -> None:
     assert other.status_code == 413, "other routes take no longer bodies for it"
 
 
-# --- other names of voices -------------------------------------------------------------------------------------------
-
-
 def with_aliases(api: Api, *absent: str) -> Api:
     """The same service where `alloy` may be said, and engines are not set up."""
     return api.without(*absent).changed(voice_aliases=REAL.voice_aliases)
@@ -258,9 +252,6 @@ async def test_what_designed_a_voice_speaks_it_by_its_recipe_and_another_engine_
     assert (about.get("recipe"), about["clip"]) == (None, clip)
 
 
-# --- streams ---------------------------------------------------------------------------------------------------------
-
-
 async def test_events_carry_the_same_file_and_a_failure(api: Api) -> None:
     plain = await speak(api, "one two three")
     reply = await speak(api, "one two three", stream_format="sse")
@@ -288,8 +279,6 @@ async def test_a_file_is_billed_before_its_last_sound_goes_out(api: Api) -> None
     await exchange(app_over(api.service), scope, body, send)
     assert (billed[0], billed[-1]) == (0, 1)
 
-
-# --- what is refused --------------------------------------------------------------------------------------------------
 
 INVALID, CLIP = "invalid_request_error", "reference_audio_b64"
 TOO_LONG = "has 4001 characters; engine `mistral` accepts at most 4000"

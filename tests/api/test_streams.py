@@ -23,8 +23,6 @@ from tests.api.asgi import exchange, http_scope
 from tests.scripted import MODEL, Call, Script
 from tests.waiting import cancelled, run, until
 
-# --- what is joined --------------------------------------------------------------------------------------------------
-
 SCRIPT = Script(
     "some thoughts", "an answer of some words", (Call("call_1", "look", '{"where": "here"}'),), "tool_calls"
 )
@@ -132,9 +130,6 @@ async def test_leaving_ends_the_engines_work(is_waiting: bool) -> None:
     await asyncio.sleep(0)
     await messages.aclose()
     assert has_ended.is_set()
-
-
-# --- silence, and clients that do not read ---------------------------------------------------------------------------
 
 
 class Client:

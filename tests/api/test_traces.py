@@ -121,9 +121,6 @@ async def sent(api: Api, *headers: tuple[bytes, bytes]) -> Answer:
     return await ask(app_over(api.service), "POST", "/v1/chat/completions", [key, *headers], body)
 
 
-# --- without tracing -------------------------------------------------------------------------------------------------
-
-
 async def test_without_tracing_a_trace_is_given_back_as_it_came_without_a_malformed_tracestate(api: Api) -> None:
     malformed = (b"no member", b"A=1", b"a=" + b"x" * 1000, "a=é".encode(), b"a=1\n")
     for states, back in (((b"a=1", b"b=2"), "a=1,b=2"), *(((state,), None) for state in malformed)):
@@ -148,9 +145,6 @@ def test_without_tracing_nothing_of_it_is_imported() -> None:
         "print([m for m in sys.modules if m.startswith(('opentelemetry.exporter.otlp', 'autoscaling.tracing'))])"
     )
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
-
-
-# --- with tracing ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -94,9 +94,6 @@ async def test_subtitles_are_read_back_by_another_library(api: Api) -> None:
         assert [(cue.start, cue.end) for cue in track] == seconds
 
 
-# --- fields -----------------------------------------------------------------------------------------------------------
-
-
 async def test_fields_reach_the_engine_that_has_a_use_for_them(api: Api) -> None:
     """All spellings of languages: tests/contract."""
     for sent, language in (("de-DE", "de"), ("nb", "no"), ("fil", "tl"), ("auto", None), ("", None)):
@@ -124,9 +121,6 @@ async def test_fields_that_openai_has_and_we_do_not_are_ignored_and_empty_ones_a
     assert body_of(foreign) == body_of(await transcribe(api, **empty)) == plain == {"text": "good morning"}
 
 
-# --- streams ----------------------------------------------------------------------------------------------------------
-
-
 async def test_stream_gives_deltas_and_the_whole(api: Api) -> None:
     reply = await transcribe(api, "good morning\nhow are you", stream="true", response_format="verbose_json")
     assert reply.headers["content-type"].startswith("text/event-stream")
@@ -150,8 +144,6 @@ async def test_error_after_it_is_an_event_and_nothing_is_billed(api: Api) -> Non
     assert json.loads(reply.text.split("data: ")[-1])["error"]["code"] == "upstream_error"
     assert await api.usage() == []
 
-
-# --- turns at the decoder, which is the true one, in a process for each file ------------------------------------------
 
 KEYS = 50
 

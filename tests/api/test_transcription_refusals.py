@@ -186,9 +186,6 @@ async def test_415_a_compressed_form(api: Api) -> None:
     refused(reply, 415, "unsupported_media_type", None)
 
 
-# --- engines that fail or are late ------------------------------------------------------------------------------------
-
-
 LATE: list[tuple[dict[str, float], str, Fields, int, str, str]] = [
     ({}, "hello\nfail", {}, 502, "upstream_error", ""),
     ({"answer_s": 0.2}, "hello\nhold 5", {}, 504, "upstream_timeout", "ask for less"),
@@ -211,9 +208,6 @@ async def test_engines_that_fail_or_are_late_cost_nothing(api: Api) -> None:
 async def test_503_not_configured(api: Api) -> None:
     refused(await transcribe(api.with_models(transcription={})), 503, "not_configured", None)
     refused(await transcribe(api.without(DEFAULT, WHISPER), model=WHISPER), 503, "not_configured", None)
-
-
-# --- money ------------------------------------------------------------------------------------------------------------
 
 
 async def test_duration_is_billed_in_whole_seconds(api: Api) -> None:
@@ -276,9 +270,6 @@ async def test_who_leaves_pays_for_what_was_heard(api: Api) -> None:
     (line,) = await api.usage()
     assert (line.quantity, line.unit) == (2, "audio_seconds")
     assert engine_of(api).under_way == 0
-
-
-# --- repetition -------------------------------------------------------------------------------------------------------
 
 
 async def test_idempotency_key_works_on_forms(api: Api) -> None:

@@ -96,9 +96,6 @@ async def test_what_is_no_request_for_a_ticket(api: Api) -> None:
         refused(await api.send("POST", PATH, json=body), 400, "invalid_request_error", param)
 
 
-# --- PUT --------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_declared_length_is_refused_before_the_body_is_read(api: Api) -> None:
     ticket = await ticket_of(api)
     read = 0
@@ -184,9 +181,6 @@ async def test_what_was_uploaded_cannot_be_downloaded(api: Api) -> None:
     assert (await api.client.head(ticket["upload_url"])).status_code == 405
 
 
-# --- uploads that do not behave ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("ending", "status"), [("used", 404), ("uploaded by another", 409), ("expired", 404), ("used at the end", 404)]
 )
@@ -267,9 +261,6 @@ async def test_503_a_disk_that_fills_up_while_a_recording_comes_or_takes_nothing
     assert await state_of(api, ticket) == "issued"
 
 
-# --- stalls -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("idle_s", "left_s"), [(0.05, UPLOAD_S), (60, 0.05)])
 async def test_408_an_upload_that_stops_coming_or_outlasts_its_ticket(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle_s: float, left_s: float
@@ -309,9 +300,6 @@ async def test_only_an_upload_waits_for_an_engine_that_refuses_calls_while_it_st
     refused(await api.send("POST", "/v1/audio/transcriptions", files={"file": SOUND}), 503, "warming_up")
     handle.may_start.set()
     assert (await waiting).json()["text"] == "hello"
-
-
-# --- an S3 store ------------------------------------------------------------------------------------------------------
 
 
 async def test_the_same_rules_hold_over_an_s3_store(api: Api, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,8 +345,6 @@ def bucket(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
         api.state.tickets = Tickets(api.state.database, api.state.blobs)
         yield server
 
-
-# --- memory -----------------------------------------------------------------------------------------------------------
 
 CLIENTS = 8
 

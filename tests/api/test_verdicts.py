@@ -94,9 +94,6 @@ async def test_a_cold_transcriber_is_waited_for_whatever_it_does_with_other_call
     assert (await verdict(api, reply))["verdict"] == "faithful"
 
 
-# --- report ----------------------------------------------------------------------------------------------------------
-
-
 async def test_a_report_says_what_was_transcribed_of_the_same_sound_and_only_speech_is_billed(api: Api) -> None:
     recognizer, plain = recognizing(api, "good morning|dear listeners"), await speak(api, None)
     reply = await speak(api)
@@ -193,8 +190,6 @@ async def test_speech_that_is_refused_or_asks_for_none_leaves_no_verdict_that_wi
     assert (len(await api.usage()), recognizer.jobs) == (2, [])
 
 
-# --- retry -----------------------------------------------------------------------------------------------------------
-
 LONG = "Ferreira, Lindqvist and Brennan have carried 12 chairs into the large old hall behind the library today."
 NAMES = LONG.replace("Ferreira, Lindqvist and Brennan", "Fereira, Linquist and Brenan")
 
@@ -265,9 +260,6 @@ async def test_a_best_attempt_that_cannot_be_sent_is_not_billed(api: Api, monkey
     assert ((await speak(api, "retry")).status_code, await api.usage()) == (500, [])
 
 
-# --- no recognizer, or one that fails --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("verify", ["report", "retry"])
 async def test_what_cannot_be_judged_is_spoken_all_the_same(api: Api, verify: str) -> None:
     for script, fields, reason in (
@@ -296,9 +288,6 @@ async def test_a_preview_that_does_not_say_its_sentence_is_an_attempt_that_faile
     assert (draft["status"], draft["cost_micro_eur"], len(designer(api).jobs)) == ("failed", 0, 2 + 5)
     recognizing(api, ENGINE_FAILED())
     assert (await made(api))["status"] == "ready", "a voice is made without a recognizer too"
-
-
-# --- room, and long sounds -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("piece_s", "hint", "seconds"), [(10, THREE, None), (10.1, "Ferreira sings.", 10.1)])

@@ -146,8 +146,6 @@ async def test_signed_address_plays_for_an_hour_and_for_nothing_else(api: Api, m
         assert (await api.client.get(address)).status_code == status
 
 
-# --- samples that are not made yet -----------------------------------------------------------------------------------
-
 SAMPLE = "/v1/audio/voices/M1/samples/fr.mp3"
 
 
@@ -208,9 +206,6 @@ async def test_samples_for_strangers_are_made_one_at_a_time_and_few_wait(
     go.set()
     assert {reply.status_code for reply in await asyncio.gather(*playing)} == {200}
     assert (await api.client.get(paths[ANONYMOUS_REQUESTS])).status_code == 200
-
-
-# --- the drill: a fifth engine is listed, chosen and billed, and no file changed --------------------------------------
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Turns at a busy engine, of calls that wait and of decisions alone."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import replace
 from itertools import count
 
@@ -10,7 +10,7 @@ import pytest
 from autoscaling.engine import NOBODY
 from autoscaling.queue import SlotQueue
 from autoscaling.slots import PRESENT_S, Slot, SlotScheduler
-from autoscaling.turns import Newcomer, turns
+from autoscaling.turns import Newcomer, rates, turns
 from tests.waiting import ManualClock, cancelled, settled
 
 
@@ -144,6 +144,11 @@ def test_an_organisation_is_present_until_a_minute_after_its_call(owner: str, la
         room.release(visit)
         clock.now_s += ago_s
         assert len(filled(room, "flood")) == (3 if owner != NOBODY and ago_s <= 60 else 4), ago_s
+
+
+def test_of_calls_that_are_too_many_to_be_remembered_the_oldest_that_is_left_counts() -> None:
+    came = deque([("forgotten", 0.0), ("first", 10.0), ("last", 12.0)], maxlen=2)
+    assert rates(came, 60, 14.0) == {"first": 0.25, "last": 0.25}
 
 
 def test_a_forecast_of_a_long_queue_before_many_organisations_takes_few_rounds() -> None:

@@ -37,6 +37,7 @@ from tests.campaign.record import LOG, Outcome, Record, Sizes
 WITHOUT_GRAPH = ("machines", "disks", "databases", "nodes")
 ON_A_GRAPH = ("deaths", "load", "inputs", "tenants", "reloads")
 PARTS = WITHOUT_GRAPH + ON_A_GRAPH
+KEPT = LOG.with_suffix(".json")
 PUBLISHED = Path(__file__).parents[2] / "docs/made/campaign.json"
 
 Part = Callable[[int, Sizes, Any], AsyncIterator[Outcome]]
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(any(outcome.lost for outcome in record.outcomes))
 
 
-async def _run(parts: Sequence[str], record: Record, keep: Path | None) -> None:
+async def _run(parts: Sequence[str], record: Record, keep: Path) -> None:
     with working_folder("campaign-") as folder:
         for name in [name for name in parts if name in WITHOUT_GRAPH]:
             (home := folder / name).mkdir()
@@ -72,7 +73,7 @@ async def _run(parts: Sequence[str], record: Record, keep: Path | None) -> None:
                     await _part(name, record, graph, keep)
 
 
-async def _part(name: str, record: Record, place: Any, keep: Path | None) -> None:
+async def _part(name: str, record: Record, place: Any, keep: Path) -> None:
     """Adds the outcomes of a part, each printed as a row and kept as soon as it is known, and how long they took."""
     part: Part = import_module(f"tests.campaign.{name}").outcomes
     began_s = time.monotonic()
@@ -85,17 +86,15 @@ async def _part(name: str, record: Record, place: Any, keep: Path | None) -> Non
         _add(record, Outcome(name, "the part was not finished", "It is.", 1, 1, None, seen), keep)
     record.took_s[name] = round(time.monotonic() - began_s)
     print(f"{name} took {record.took_s[name]} s", flush=True)
-    if keep:
-        record.write(keep)
+    record.write(keep)
 
 
-def _add(record: Record, outcome: Outcome, keep: Path | None) -> None:
+def _add(record: Record, outcome: Outcome, keep: Path) -> None:
     seen = ", ".join(f"{name} x{count}" for name, count in sorted(outcome.seen.items()))
     within = "" if outcome.normal_s is None else f"{outcome.normal_s:.1f} s"
     print(f"| {outcome.part} | {outcome.fault} | {outcome.times} | {outcome.lost} | {within} | {seen} |", flush=True)
     record.outcomes.append(outcome)
-    if keep:
-        record.write(keep)
+    record.write(keep)
 
 
 def _machine() -> str:
@@ -110,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), help="a random one else")
     parser.add_argument("--short", action="store_true", help="one try of each fault")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="where the record is written")
+    parser.add_argument("--keep", type=Path, metavar="FILE", default=KEPT, help=f"where the record is written ({KEPT})")
     parser.add_argument("--publish", action="store_true", help=f"write {PUBLISHED.name} of the documentation, too")
     return parser
 

@@ -20,7 +20,7 @@ from contract.limits import JSON_DEPTH, JSON_ESCAPES, JSON_NUMBERS, JSON_VALUES,
 from contract.messages.request import MessagesRequest
 from contract.rerank import RerankRequest
 from contract.responses.request import ResponsesRequest
-from tests.contract.bodies import refusal
+from tests.contract.bodies import chat_request, refusal
 
 
 class Inner(BaseModel):
@@ -107,6 +107,8 @@ def test_a_finding_names_the_field_and_an_error_of_a_validator_is_kept() -> None
             parse(Sample, raw)
         assert (caught.value.param, says in caught.value.message) == (param, True), caught.value.message
     refusal(parse, Sample, b'{"name": "gone"}', fault=MODEL_NOT_FOUND)
+    of_a_handle = refusal(chat_request, frequency_penalty=math.inf)
+    assert of_a_handle.message == "`frequency_penalty`: input should be a finite number"
 
 
 def cpu_s(work: Callable[[], object]) -> float:

@@ -134,8 +134,6 @@ async def test_without_truncation_what_would_be_cut_unread_is_refused(
     assert not counted.calls
 
 
-# --- who makes tokens, and when --------------------------------------------------------------------------------------
-
 SLICE = ["river " * 170] * (SLICE_CHARS // 1020 + 1)
 """Texts that are made tokens together."""
 SMALL = ["bread " * (INLINE_CHARS // 6 + 1)]
@@ -210,9 +208,6 @@ async def test_a_forbidden_cut_is_found_in_the_first_slice(embedder: Transformer
         with refused("CONTEXT_LENGTH_EXCEEDED", rf"`input\[{at}\]` has 172 tokens"):
             await embedder.embed(EmbeddingsJob(tuple(texts), truncate=False))
         assert len(counted.calls) == slices, at
-
-
-# --- token ids -------------------------------------------------------------------------------------------------------
 
 
 async def test_ids_of_the_own_tokenizer_give_the_vector_of_their_text_also_behind_a_prompt(

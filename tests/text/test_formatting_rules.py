@@ -63,6 +63,7 @@ def test_letters() -> None:
         "Mit freundlichen Grüßen\nMax Muster"
     )
     english = "Hi John, two things. First, we need milk. Second, call me. That is all. Best regards, Jane"
+    assert lined("Thanks. Best regards, Jane") == ["Thanks.", "", "Best regards,", "Jane"]
     assert structured(english, []) == (
         "Hi John,\n\ntwo things.\n\n1. First, we need milk.\n2. Second, call me.\n\nThat is all.\n\nBest regards,\nJane"
     )
