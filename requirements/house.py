@@ -37,7 +37,7 @@ CODE_LINES = {
     "benchmarks/capacity": 806,
 }
 BESIDE = {
-    "lines of tests": ("tests", "", 64107),
+    "lines of tests": ("tests", "", 64106),
     "lines of benchmarks": ("benchmarks", ".py", 10797),
     "words in Markdown": ("", ".md", 69733),
 }

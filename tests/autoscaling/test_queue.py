@@ -146,7 +146,7 @@ def test_an_organisation_is_present_until_a_minute_after_its_call(owner: str, la
         assert len(filled(room, "flood")) == (3 if owner != NOBODY and ago_s <= 60 else 4), ago_s
 
 
-def test_of_calls_that_are_too_many_to_be_remembered_the_oldest_that_is_left_counts() -> None:
+def test_the_oldest_call_that_is_remembered_counts_in_the_rates() -> None:
     came = deque([("forgotten", 0.0), ("first", 10.0), ("last", 12.0)], maxlen=2)
     assert rates(came, 60, 14.0) == {"first": 0.25, "last": 0.25}
 

@@ -37,7 +37,7 @@ from tests.campaign.record import LOG, Outcome, Record, Sizes
 WITHOUT_GRAPH = ("machines", "disks", "databases", "nodes")
 ON_A_GRAPH = ("deaths", "load", "inputs", "tenants", "reloads")
 PARTS = WITHOUT_GRAPH + ON_A_GRAPH
-KEPT = LOG.with_suffix(".json")
+RECORD = LOG.with_suffix(".json")
 PUBLISHED = Path(__file__).parents[2] / "docs/made/campaign.json"
 
 Part = Callable[[int, Sizes, Any], AsyncIterator[Outcome]]
@@ -109,7 +109,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), help="a random one else")
     parser.add_argument("--short", action="store_true", help="one try of each fault")
-    parser.add_argument("--keep", type=Path, metavar="FILE", default=KEPT, help=f"where the record is written ({KEPT})")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE", default=RECORD, help=f"where the record is written ({RECORD})"
+    )
     parser.add_argument("--publish", action="store_true", help=f"write {PUBLISHED.name} of the documentation, too")
     return parser
 

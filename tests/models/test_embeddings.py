@@ -93,9 +93,6 @@ async def test_what_is_beyond_the_window_is_cut_at_the_end(embedder: Transformer
     assert not np.allclose(first, other, atol=1e-4)
 
 
-# --- texts far beyond the window ---
-
-
 @pytest.fixture
 def counted(embedder: TransformerEmbedder, monkeypatch: pytest.MonkeyPatch) -> Counted:
     encoder = embedder.sentences.encoder
